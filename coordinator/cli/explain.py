@@ -41,7 +41,7 @@ from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
 from coordinator.story.folding import newest
-from coordinator.story.schema import MEMBERS_MAX, MOVES_MAX
+from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
 from coordinator.story.words import (
     RECONCILING,
     expects_lines,

@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -40,7 +41,21 @@ from coordinator.client.events import NoEvents, absent_line
 from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
 from coordinator.story.counts import RETURNS
 from coordinator.story.entries import Entry, Timeline
-from coordinator.story.schema import RebalanceEvent
+from coordinator.story.events import (
+    Cause,
+    GroupDeleted,
+    GroupEvent,
+    GroupLoaded,
+    MemberRevoking,
+    PendingExpired,
+    RebalanceCause,
+    RebalanceEnded,
+    RebalanceEvent,
+    RebalanceStarted,
+    RebalanceStuck,
+    TargetAssigned,
+    fields_of,
+)
 from coordinator.story.words import (
     cause_text,
     counter_name,
@@ -94,7 +109,7 @@ def command(
         try:
             for events in follow(client, reader):
                 if output is Output.JSON:
-                    lines = [json_text(event) for event in events]
+                    lines = [json_text(fields_of(event)) for event in events]
                 else:
                     lines = [printable(line) for line in shown.lines(events)]
                 for line in lines:
@@ -164,35 +179,34 @@ class EventLines:
             yield from block.lines
 
     def _blocks(self, event: RebalanceEvent) -> Iterator[Block]:
-        group = event["group"]
-        prefix, at_ms, at = f"[{group}] ", event["at_ms"], time_text(event["at_ms"])
-        match event["type"]:
-            case "rebalance_started":
-                self._begun[group] = event["generation"], 1
-                cause = marked_text(event["cause"], event)
-                yield _begins(prefix, at_ms, event["generation"], cause, counter_name(event))
-            case "rebalance_cause":
-                if group in self._begun:
-                    generation, causes = self._begun[group]
-                    self._begun[group] = generation, causes + 1
-                yield Block(at_ms, [f"{prefix}{at}  also: {marked_text(event['cause'], event)}"])
-            case "target_assigned":
-                yield Block(at_ms, [f"{prefix}{at}  {target_text(event)}"])
-            case "member_revoking":
-                yield Block(at_ms, [f"{prefix}{at}  {revoking_text(event)}"])
-            case "rebalance_stuck":
+        group = event.group
+        prefix, at_ms, at = f"[{group}] ", event.at_ms, time_text(event.at_ms)
+        match event:
+            case RebalanceStarted():
+                self._begun[event.group] = event.generation, 1
+                yield _begins(event, at_ms, event.generation, event.cause)
+            case RebalanceCause():
+                if event.group in self._begun:
+                    generation, causes = self._begun[event.group]
+                    self._begun[event.group] = generation, causes + 1
+                yield Block(at_ms, [f"{prefix}{at}  also: {_cause(event.cause, event)}"])
+            case TargetAssigned():
+                yield Block(at_ms, [f"{prefix}{at}  {target_text(fields_of(event))}"])
+            case MemberRevoking():
+                yield Block(at_ms, [f"{prefix}{at}  {revoking_text(fields_of(event))}"])
+            case RebalanceStuck():
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
-            case "rebalance_ended" if event["preparing_ms"] is not None:
-                generation, causes = self._begun.pop(group, (event["generation_before"], 0))
-                yield from _ended(prefix, event, causes if generation == event["generation_before"] else 0)
-            case "pending_expired":
-                what = "given back" if event["left"] else "taken back unused"
-                yield Block(at_ms, [f"{prefix}{at}  member id {short(event['member_id'])} is {what}"])
+            case RebalanceEnded() if event.preparing_ms is not None:
+                generation, causes = self._begun.pop(event.group, (event.generation_before, 0))
+                yield from _ended(prefix, event, causes if generation == event.generation_before else 0)
+            case PendingExpired():
+                what = "given back" if event.left else "taken back unused"
+                yield Block(at_ms, [f"{prefix}{at}  member id {short(event.member_id)} is {what}"])
             case _:
-                if event["type"] in {"group_deleted", "group_loaded"}:
-                    self._begun.pop(group, None)
-                for entry in Timeline(group).add_all([event]).entries:
+                if isinstance(event, GroupDeleted | GroupLoaded):
+                    self._begun.pop(event.group, None)
+                for entry in Timeline(group or "").add_all([event]).entries:
                     first, *more = timed_lines(entry)
                     yield Block(at_ms, [first if group is None else prefix + first, *more, *self._takeover(entry)])
 
@@ -208,23 +222,28 @@ class EventLines:
                 yield f"    the return of {returned_at} was a takeover: the former program still runs"
 
 
-def _begins(prefix: str, at_ms: int, generation: int, cause: str, name: str) -> Block:
-    return Block(at_ms, [f"{prefix}{time_text(at_ms)}  rebalance begins, {name} {generation}: {cause}"])
+def _cause(cause: Cause, event: GroupEvent) -> str:
+    return marked_text(fields_of(cause), {"inferred": event.inferred})
 
 
-def _ended(prefix: str, event: RebalanceEvent, causes_shown: int) -> Iterator[Block]:
+def _begins(event: RebalanceStarted | RebalanceEnded, at_ms: int, generation: int, cause: Cause) -> Block:
+    name, text = counter_name(event.group_type), _cause(cause, event)
+    return Block(at_ms, [f"[{event.group}] {time_text(at_ms)}  rebalance begins, {name} {generation}: {text}"])
+
+
+def _ended(prefix: str, event: RebalanceEnded, causes_shown: int) -> Iterator[Block]:
     """The end of a rebalance after `causes_shown` printed causes; without any, its beginning comes first."""
-    before, after = event["generation_before"], event["generation"]
-    name = counter_name(event)
+    before, after = event.generation_before, event.generation
+    name = counter_name(event.group_type)
     if not causes_shown:
-        yield _begins(prefix, event["began_ms"], before, marked_text(event["causes"][0], event), name)
-    (entry,) = Timeline(event["group"]).add_all([event]).entries
+        yield _begins(event, event.began_ms, before, event.causes[0])
     # The causes have lines of their own.
-    _, outcome, *more = entry_lines(entry | {"causes": event["causes"][:1], "further_causes": 0})
+    (entry,) = Timeline(event.group).add_all([replace(event, causes=event.causes[:1], further_causes=0)]).entries
+    _, outcome, *more = entry_lines(entry)
     generations = f"{name} {before}" + (f" -> {after}" if after != before else "")
-    took = duration_text(event["at_ms"] - event["began_ms"])
-    lines = [f"{prefix}{time_text(event['at_ms'])}  rebalance ended after {took}, {generations}: {outcome}"]
-    lines += [f"    also: {cause_text(cause)}" for cause in event["causes"][max(causes_shown, 1) :]]
-    if event["further_causes"]:
-        lines.append(f"    and {counted(event['further_causes'], 'further cause')}")
-    yield Block(event["at_ms"], lines + [f"    {line}" for line in more])
+    took = duration_text(event.at_ms - event.began_ms)
+    lines = [f"{prefix}{time_text(event.at_ms)}  rebalance ended after {took}, {generations}: {outcome}"]
+    lines += [f"    also: {cause_text(fields_of(cause))}" for cause in event.causes[max(causes_shown, 1) :]]
+    if event.further_causes:
+        lines.append(f"    and {counted(event.further_causes, 'further cause')}")
+    yield Block(event.at_ms, lines + [f"    {line}" for line in more])

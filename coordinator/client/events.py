@@ -13,8 +13,8 @@ enough.
 In a cluster each node keeps the partition with the number of its id. The partition of a node that isn't there is passed
 over (`absent`); the reader looks again every FIND_S, and goes on where it was.
 
-Only Tenure has the topic; for any other server the reader raises NoEvents. An event is the record's JSON object
-(docs/run/events.md) as a dictionary.
+Only Tenure has the topic; for any other server the reader raises NoEvents. The classes of events are in
+`coordinator.story.events`.
 
 House rule: the reader skips and counts a record that it can't read or that has a later version.
 """
@@ -34,7 +34,8 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
-from coordinator.story.schema import EVENTS_TOPIC, RebalanceEvent, read_event
+from coordinator.story.events import RebalanceEvent, read_event
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch
@@ -290,7 +291,7 @@ class EventReader(Poller):
             is_all = all(begin <= firsts[partition] for partition, begin in begins.items())
             since_ms = max((began_ms[each] for each, begin in begins.items() if begin > firsts[each]), default=0)
             events = in_order(chain.from_iterable(found.values()))
-            yield [each.event for each in events if is_all or each.event["at_ms"] > since_ms], since_ms
+            yield [each.event for each in events if is_all or each.event.at_ms > since_ms], since_ms
             newest *= BACK_GROWTH
         self._next = {partition: ends.get(partition, at) for partition, at in self._next.items()}
 
@@ -410,4 +411,4 @@ def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC, nodes: Sequenc
 
 def in_order(events: Iterable[Placed]) -> list[Placed]:
     """Events in the order of their times."""
-    return sorted(events, key=lambda each: int(each.event["at_ms"]))
+    return sorted(events, key=lambda each: each.event.at_ms)

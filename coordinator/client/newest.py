@@ -17,7 +17,7 @@ from coordinator.story.folding import whole
 
 if TYPE_CHECKING:
     from coordinator.client.offsets_log import GroupReader
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 
 def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
@@ -40,11 +40,11 @@ def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | No
 def _timelines(group_ids: list[str], events: Iterable[RebalanceEvent]) -> dict[str, Timeline]:
     timelines = {group_id: Timeline(group_id) for group_id in group_ids}
     for event in events:
-        if event["group"] is None:
+        if event.group is None:
             for timeline in timelines.values():
                 timeline.add(event)
-        elif event["group"] in timelines:
-            timelines[event["group"]].add(event)
+        elif event.group in timelines:
+            timelines[event.group].add(event)
     return timelines
 
 

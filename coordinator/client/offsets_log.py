@@ -69,7 +69,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
     from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
 
 FAILURES = (ClientError, ProtocolError)
@@ -626,7 +626,7 @@ class OffsetsReader(Poller):
             partition.next = max(partition.next, header.next_offset)
             partition.newest_ms = max(partition.newest_ms, header.max_timestamp_ms)
             if not partition.is_repeated(header):
-                events += [Placed(number, offset, event) for offset, event in made if event["at_ms"] >= self._since_ms]
+                events += [Placed(number, offset, event) for offset, event in made if event.at_ms >= self._since_ms]
         return events
 
     def _batches(self, partition: _Partition, data: bytes) -> list[RecordBatch]:

@@ -19,21 +19,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from coordinator.observe.live import REBALANCING
+from coordinator.story.events import GroupDeleted, GroupEvent, GroupLoaded, RebalanceEnded, RebalanceStarted
 from coordinator.story.inference.told import unknown
-from coordinator.story.schema import CONSUMER, VERSION
+from coordinator.story.schema import CONSUMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coordinator.observe.live import Look
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 STATES_MAX = 100_000
 """Groups whose state is remembered. The log has no end of a group that only had committed offsets."""
 
-CLOSING = frozenset({"rebalance_ended", "group_loaded", "group_deleted"})
-"""Types of events after which no rebalance is open."""
+CLOSING = (RebalanceEnded, GroupLoaded, GroupDeleted)
+"""Events after which no rebalance is open."""
 
 
 class Begun:
@@ -55,19 +58,21 @@ class Begun:
     def add(self, events: Iterable[RebalanceEvent], now_s: float) -> None:
         """Take events that were made of the log, read at a time of the looks' clock."""
         for event in events:
-            group = event["group"]
+            if not isinstance(event, GroupEvent):
+                continue
+            group = event.group
             self._seen_s[group] = now_s
-            if event["type"] == "group_deleted":
+            if isinstance(event, GroupDeleted):
                 for known in (self._generations, self._seen_s, self._open, self._states):
                     known.pop(group, None)
                 continue
-            self._generations[group] = event["generation"]
-            if event["type"] in CLOSING:
+            self._generations[group] = event.generation
+            if isinstance(event, CLOSING):
                 self._open.pop(group, None)
 
     def begins(self, looks: Iterable[Look]) -> list[RebalanceEvent]:
         """The begins that these looks show. They were taken before the newest read of the log began."""
-        events = []
+        events: list[RebalanceEvent] = []
         for look in looks:
             group_id, state = look.group.group_id, look.group.state
             if not self.is_current(look):
@@ -79,7 +84,7 @@ class Begun:
                 if len(self._states) > STATES_MAX:
                     del self._states[next(iter(self._states))]
                 if generation is not None and look.group.consumer is None:
-                    events.append(_event("group_loaded", look, generation))
+                    events.append(GroupLoaded(state=state, **_common(look, generation)))
                 continue
             generation = self._generations.get(group_id)
             if look.group.consumer is not None:
@@ -89,21 +94,24 @@ class Begun:
             if self._open.get(group_id) == generation:
                 continue
             self._open[group_id] = generation
-            kind = {} if look.group.consumer is None else {"group_type": CONSUMER}
-            state = self._states.get(group_id, "Stable" if generation else "Empty")
-            more: dict[str, Any] = {"cause": unknown(()), "pending": [], "members_before": None, "state": state}
-            events.append(_event("rebalance_started", look, generation) | kind | more)
+            events.append(
+                RebalanceStarted(
+                    state=self._states.get(group_id, "Stable" if generation else "Empty"),
+                    cause=unknown(()),
+                    pending=[],
+                    members_before=None,
+                    group_type=UNSET if look.group.consumer is None else CONSUMER,
+                    **_common(look, generation),
+                )
+            )
         return events
 
 
-def _event(kind: str, look: Look, generation: int) -> RebalanceEvent:
+def _common(look: Look, generation: int) -> dict[str, Any]:
     return {
-        "version": VERSION,
-        "type": kind,
         "at_ms": look.at_ms,
         "group": look.group.group_id,
         "generation": generation,
-        "state": look.group.state,
         "members": len(look.group.members),
         "inferred": True,
     }

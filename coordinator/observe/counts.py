@@ -17,11 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
+from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded
 from coordinator.story.schema import CONSUMER
 
 if TYPE_CHECKING:
     from coordinator.observe.live import Live
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 
 class Progress(NamedTuple):
@@ -60,25 +61,25 @@ class Counts:
         """Count events."""
         with self._lock:
             for event in events:
-                match event["type"]:
-                    case "rebalance_ended":
+                match event:
+                    case RebalanceEnded():
                         self._ended(event)
-                    case "member_replaced" if not event.get("after_load"):
-                        self.replaced[event["rebalances"]] += 1
-                        self.restarts[self._series(event["group"]), event["rebalances"]] += 1
-                    case "group_deleted":
-                        self._delete(event["group"])
+                    case MemberReplaced() if not event.after_load:
+                        self.replaced[event.rebalances] += 1
+                        self.restarts[self._series(event.group), event.rebalances] += 1
+                    case GroupDeleted():
+                        self._delete(event.group)
 
-    def _ended(self, event: RebalanceEvent) -> None:
-        cause = event["causes"][0]
-        self.rebalances[cause["kind"], cause["source"]] += 1
-        self.ended[event["outcome"]] += 1
-        series = self._series(event["group"])
+    def _ended(self, event: RebalanceEnded) -> None:
+        cause = event.causes[0]
+        self.rebalances[cause.kind, cause.source] += 1
+        self.ended[event.outcome] += 1
+        series = self._series(event.group)
         self.by_group[series] += 1
-        self.by_group_cause[series, cause["kind"]] += 1
-        self.storms[series] += self._watched.begins(event["group"], event["began_ms"])
+        self.by_group_cause[series, cause.kind] += 1
+        self.storms[series] += self._watched.begins(event.group, event.began_ms)
         if series != OTHER_GROUPS:
-            self.generations[series] = event["generation"]
+            self.generations[series] = event.generation
 
     def _series(self, group: str) -> str:
         """The group id under which a group counts, with a series from now on."""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from coordinator.observe.live import Look
     from coordinator.server.http.feed import News
     from coordinator.server.telemetry.lines import Lines
+    from coordinator.story.events import RebalanceEvent
     from coordinator.story.inference.knowledge import Told
-    from coordinator.story.schema import RebalanceEvent
 
 TURN_S = 0.2
 """The least time of a turn: each costs the cluster a Fetch for each node. An event is on the page this much later."""
@@ -171,7 +171,7 @@ class Follower:
         events, problem = reader.poll_each(WAIT_MS if self.is_caught_up.is_set() else 0)
         self._begun.add(events, self._clock())
         if self.is_caught_up.is_set():
-            self._changed(dict.fromkeys(event["group"] for event in events))
+            self._changed(dict.fromkeys(event.group for event in events if event.group is not None))
             return [*events, *self._begun.begins(looks)], problem
         if problem is None and not reader.behind:
             self._on_caught_up()
@@ -185,7 +185,7 @@ class Follower:
         if self._history is not None:
             self._history += events
             if self.is_caught_up.is_set() or is_over:
-                placed = self._placed(sorted(self._history, key=lambda event: int(event["at_ms"])))
+                placed = self._placed(sorted(self._history, key=lambda event: event.at_ms))
                 self._history = None
                 news.begin(self._id, {0: self._count}, placed)
             return

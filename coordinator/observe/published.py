@@ -17,7 +17,6 @@ House rule: to the observed cluster nothing is written but this topic.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -30,7 +29,8 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
-from coordinator.story.schema import EVENTS_TOPIC, VERSION, read_event
+from coordinator.story.events import EventsDropped, event_json, read_event
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.observe.follower import Reached
     from coordinator.server.telemetry.lines import Lines
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
     from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
 
 QUEUED_MAX = 20_000
@@ -100,14 +100,9 @@ class Target(Protocol):
         """Let go of it."""
 
 
-def text_of(event: RebalanceEvent) -> bytes:
-    """An event as one line of JSON."""
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
 def identity(event: RebalanceEvent) -> tuple[Any, ...]:
     """The fields that are equal in two events about the same."""
-    return tuple(event.get(name) for name in ("type", "at_ms", "group", "generation", "member_id"))
+    return tuple(getattr(event, name, None) for name in ("type", "at_ms", "group", "generation", "member_id"))
 
 
 class FileTarget:
@@ -130,7 +125,7 @@ class FileTarget:
 
     def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
-        data = b"".join(text_of(event) + b"\n" for event in events)
+        data = b"".join(event_json(event) + b"\n" for event in events)
         with self._path.open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             if size:
@@ -172,10 +167,7 @@ class TopicTarget:
 
     def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
-        records = [
-            Record((event["group"] or "").encode("utf-8", "replace"), text_of(event), event["at_ms"])
-            for event in events
-        ]
+        records = [Record((event.group or "").encode(), event_json(event), event.at_ms) for event in events]
         if self._leader is None:
             self._leader = self._find()
         data = ProduceRequest.PartitionProduceData(index=0, records=encode_batch(records, 0, 0))
@@ -272,9 +264,9 @@ class Published:
                     continue
                 self.lost += 1
                 if not self._dropped:
-                    self._dropped = [0, event["at_ms"], event["at_ms"]]
+                    self._dropped = [0, event.at_ms, event.at_ms]
                 self._dropped[0] += 1
-                self._dropped[2] = event["at_ms"]
+                self._dropped[2] = event.at_ms
             self._changed.notify_all()
 
     def stop(self, within_s: float) -> None:
@@ -307,13 +299,13 @@ class Published:
         if self._known is None:
             newest = self._target.newest()
             self._known = {identity(event) for event in newest}
-            self._since_ms = min((event["at_ms"] for event in newest), default=0)
+            self._since_ms = min((event.at_ms for event in newest), default=0)
         if self._retried is None:
             self._retried = {identity(event) for event in self._target.newest()}
         there = self._known, self._retried
         with self._changed:
             taken = self._next()
-        since = [event for event in taken if event["at_ms"] >= self._since_ms]
+        since = [event for event in taken if event.at_ms >= self._since_ms]
         fresh = [event for event in since if not any(identity(event) in known for known in there)]
         if fresh:
             self._target.write(fresh)
@@ -324,15 +316,14 @@ class Published:
             gap, self._dropped = (self._dropped, []) if not self._waiting else ([], self._dropped)
             if gap:
                 events, first_ms, last_ms = gap
-                told = {"version": VERSION, "type": "events_dropped", "at_ms": last_ms, "group": None}
-                told |= {"events": events, "first_ms": first_ms, "last_ms": last_ms, "inferred": True}
+                told = EventsDropped(at_ms=last_ms, events=events, first_ms=first_ms, last_ms=last_ms, inferred=True)
                 self._waiting.append(told)
 
     def _next(self) -> list[RebalanceEvent]:
         taken: list[RebalanceEvent] = []
         size = 0
         for event in self._waiting:
-            size += len(text_of(event))
+            size += len(event_json(event))
             if taken and (len(taken) == WRITTEN_AT_ONCE or size > BATCH_BYTES):
                 break
             taken.append(event)

@@ -23,16 +23,25 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from coordinator.story.events import (
+    GroupDeleted,
+    GroupLoaded,
+    MemberFenced,
+    MemberReplaced,
+    RebalanceEnded,
+    RebalanceStarted,
+)
+
 if TYPE_CHECKING:
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 RESTART, TAKEOVER, REJOIN = "static_restart", "takeover", "static_rejoin"
 """Types of entries about a return."""
 
 RETURNS = frozenset({RESTART, TAKEOVER, REJOIN})
 
-RETURN_EVENTS = frozenset({"member_replaced", "member_fenced"})
-"""Types of events that a timeline needs to tell returns."""
+RETURN_EVENTS = (MemberReplaced, MemberFenced)
+"""Events that a timeline needs to tell returns."""
 
 NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover"}
 """The words for one of each."""
@@ -40,14 +49,14 @@ NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
 
 
-def return_type(event: RebalanceEvent) -> str:
+def return_type(event: MemberReplaced) -> str:
     """The type of the entry of `member_replaced`. A fencing may show later that it was a takeover."""
-    return REJOIN if event.get("after_load") else RESTART
+    return REJOIN if event.after_load else RESTART
 
 
-def is_end_of(generation: int | None, event: RebalanceEvent) -> bool:
+def is_end_of(generation: int | None, event: RebalanceEnded) -> bool:
     """Whether `rebalance_ended` ends the open rebalance, which began at `generation`; None if none is open."""
-    return bool(generation == event["generation_before"])
+    return generation == event.generation_before
 
 
 class Rebalances:
@@ -60,15 +69,15 @@ class Rebalances:
 
     def add(self, event: RebalanceEvent) -> None:
         """Take the group's next event."""
-        match event["type"]:
-            case "rebalance_started":
-                self._open = event["generation"]
-                self.count += event["at_ms"] >= self._since_ms
-            case "rebalance_ended":
+        match event:
+            case RebalanceStarted():
+                self._open = event.generation
+                self.count += event.at_ms >= self._since_ms
+            case RebalanceEnded():
                 if not is_end_of(self._open, event):
-                    self.count += event["began_ms"] >= self._since_ms
+                    self.count += event.began_ms >= self._since_ms
                 self._open = None
-            case "group_loaded" | "group_deleted":
+            case GroupLoaded() | GroupDeleted():
                 self._open = None
 
 

@@ -1,4 +1,4 @@
-"""Entries: events (`schema`) put together to what a person means by a rebalance, a restart, a fencing.
+"""Entries: events (`events`) put together to what a person means by a rebalance, a restart, a fencing.
 
 A rebalance is one entry from begin to end, however many records tell of it. A static restart, a fencing, an unused
 member id and a gap are one entry each. An entry is a dictionary with `type` and `at_ms`, when it began; JSON shows it
@@ -32,11 +32,15 @@ House rule: records may be missing at every place; then the timeline says so and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
+from coordinator.story import events
 from coordinator.story.counts import RETURNS, TAKEOVER, is_end_of, return_type
-from coordinator.story.schema import CONSUMER, RebalanceEvent
+from coordinator.story.events import RebalanceEvent, fields_of
+from coordinator.story.schema import CONFLICT, CONSUMER
 
 Entry = dict[str, Any]
 
@@ -54,7 +58,7 @@ class Timeline:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.entries: list[Entry] = []
-        self._node: int | None = None
+        self._node: int | UnsetType = UNSET
         self._open: Entry | None = None
         self._pending: dict[str, Entry] = {}
         self._replaced: dict[str, Entry] = {}
@@ -68,22 +72,17 @@ class Timeline:
 
     def add(self, event: RebalanceEvent) -> None:
         """Add the next event. Events of other groups are skipped."""
-        if event["type"] == "events_dropped":
+        if isinstance(event, events.EventsDropped):
             self._enter("gap", event)
-        elif event["group"] == self.group_id:
-            add = getattr(self, f"_{event['type']}", None)
+        elif event.group == self.group_id:
+            add: Callable[[Any], None] | None = getattr(self, f"_{event.type}", None)
             if add is not None:
                 add(event)
-            self._node = event.get("node")  # an audit's events have none
+            self._node = event.node  # an observer's events have none
 
     def _enter(self, kind: str, event: RebalanceEvent, **fields: Any) -> Entry:
-        said = {name: value for name, value in event.items() if name not in COMMON}
-        entry = {
-            "type": kind,
-            "at_ms": event["at_ms"],
-            "generation": event.get("generation"),
-        }
-        entry |= said | fields
+        generation = None if isinstance(event, events.EventsDropped) else event.generation
+        entry = {"type": kind, "at_ms": event.at_ms, "generation": generation} | _said(event) | fields
         place = len(self.entries)
         if kind == "rebalance":
             # A rebalance that only its end tells of began before what happened meanwhile.
@@ -94,135 +93,135 @@ class Timeline:
 
     # One method per type of event.
 
-    def _group_loaded(self, event: RebalanceEvent) -> None:
+    def _group_loaded(self, event: events.GroupLoaded) -> None:
         if self._open is not None:
-            if not event.get("write_failed"):
+            if not event.write_failed:
                 self._open["outcome"] = "interrupted"
             else:
                 # A higher generation is durable, so the rebalance may have completed; no record tells its end.
-                is_over = event["generation"] > self._open["generation_before"]
+                is_over = event.generation > self._open["generation_before"]
                 self._open["outcome"] = "unknown" if is_over else "unloaded"
             self._open = None
         while self._pending:
             self._pending.popitem()[1]["outcome"] = "forgotten"
         self._end_hold(event, "interrupted")
-        nodes = {"node": event["node"]} if event.get("in_cluster") else {}
-        if self._node is not None and self._node != event.get("node"):
-            nodes = {"node": event["node"], "former_node": self._node}
+        nodes = {"node": event.node} if event.in_cluster else {}
+        if self._node is not UNSET and self._node != event.node:
+            nodes = {"node": event.node, "former_node": self._node}
         self._enter("loaded", event, **nodes)
 
-    def _rebalance_started(self, event: RebalanceEvent) -> None:
+    def _rebalance_started(self, event: events.RebalanceStarted) -> None:
         if self._open is not None:
             self._open["outcome"] = "unknown"
-        cause = event["cause"]
         self._open = self._enter(
             "rebalance",
             event,
-            causes=[cause],
-            causes_at_ms=[event["at_ms"]],
+            causes=[fields_of(event.cause)],
+            causes_at_ms=[event.at_ms],
             outcome=None,
-            generation_before=event["generation"],
-            members_before=event.get("members_before"),
+            generation_before=event.generation,
+            members_before=event.members_before,
             is_stuck=False,
-            **({"targets": 0, "revoking": []} if event.get("group_type") == CONSUMER else {}),
+            **({"targets": 0, "revoking": []} if event.group_type == CONSUMER else {}),
         )
-        self._used(cause)
+        self._used(event.cause)
 
-    def _rebalance_cause(self, event: RebalanceEvent) -> None:
-        self._used(event["cause"])
+    def _rebalance_cause(self, event: events.RebalanceCause) -> None:
+        self._used(event.cause)
         if self._open is not None:
-            self._open["causes"].append(event["cause"])
-            self._open["causes_at_ms"].append(event["at_ms"])
+            self._open["causes"].append(fields_of(event.cause))
+            self._open["causes_at_ms"].append(event.at_ms)
 
-    def _target_assigned(self, event: RebalanceEvent) -> None:
+    def _target_assigned(self, event: events.TargetAssigned) -> None:
         if self._open is not None:
             self._open["targets"] = self._open.get("targets", 0) + 1
-            self._open["target"] = {name: value for name, value in event.items() if name not in COMMON} | {
-                "at_ms": event["at_ms"]
-            }
+            self._open["target"] = _said(event) | {"at_ms": event.at_ms}
 
-    def _member_revoking(self, event: RebalanceEvent) -> None:
+    def _member_revoking(self, event: events.MemberRevoking) -> None:
         if self._open is not None:
-            self._open.setdefault("revoking", []).append(
-                {name: value for name, value in event.items() if name not in COMMON} | {"at_ms": event["at_ms"]}
-            )
+            self._open.setdefault("revoking", []).append(_said(event) | {"at_ms": event.at_ms})
 
-    def _instance_id_unreleased(self, event: RebalanceEvent) -> None:
+    def _instance_id_unreleased(self, event: events.InstanceIdUnreleased) -> None:
         self._enter("unreleased", event)
 
-    def _rebalance_stuck(self, _event: RebalanceEvent) -> None:
+    def _rebalance_stuck(self, _event: events.RebalanceStuck) -> None:
         if self._open is not None:
             self._open["is_stuck"] = True
 
-    def _rebalance_ended(self, event: RebalanceEvent) -> None:
+    def _rebalance_ended(self, event: events.RebalanceEnded) -> None:
         entry, self._open = self._open, None
         if entry is None or not is_end_of(entry["generation_before"], event):
-            entry = self._enter("rebalance", event, at_ms=event["began_ms"], is_stuck=False, causes_at_ms=[])
+            entry = self._enter("rebalance", event, at_ms=event.began_ms, is_stuck=False, causes_at_ms=[])
         told = list(zip(entry["causes"], entry["causes_at_ms"], strict=False))[1:]
-        entry["causes_at_ms"] = [event["began_ms"]]
-        for cause in event["causes"][1:]:
+        entry |= _said(event)
+        entry["causes_at_ms"] = [event.began_ms]
+        for cause in entry["causes"][1:]:
             entry["causes_at_ms"].append(told.pop(0)[1] if told and told[0][0] == cause else None)
-        for cause in event["causes"]:
-            self._used(cause)
-        entry |= {name: value for name, value in event.items() if name not in COMMON}
-        entry["generation"] = event["generation"]
-        entry["ended_ms"] = event["at_ms"]
-        entry["cause"] = event["causes"][0]
+        for each in event.causes:
+            self._used(each)
+        entry["generation"] = event.generation
+        entry["ended_ms"] = event.at_ms
+        entry["cause"] = entry["causes"][0]
 
-    def _member_replaced(self, event: RebalanceEvent) -> None:
-        self._replaced[event["old_member_id"]] = self._enter(return_type(event), event)
+    def _member_replaced(self, event: events.MemberReplaced) -> None:
+        self._replaced[event.old_member_id] = self._enter(return_type(event), event)
 
-    def _member_fenced(self, event: RebalanceEvent) -> None:
+    def _member_fenced(self, event: events.MemberFenced) -> None:
         self._enter("fencing", event)
-        replaced = self._replaced.get(event["member_id"])
-        if event["kind"] == "conflict" and replaced is not None:
+        replaced = self._replaced.get(event.member_id)
+        if event.kind == CONFLICT and replaced is not None:
             replaced["type"] = TAKEOVER
 
-    def _member_pending(self, event: RebalanceEvent) -> None:
-        self._pending[event["member_id"]] = self._enter("pending", event, outcome=None)
+    def _member_pending(self, event: events.MemberPending) -> None:
+        self._pending[event.member_id] = self._enter("pending", event, outcome=None)
 
-    def _pending_expired(self, event: RebalanceEvent) -> None:
-        entry = self._pending.pop(event["member_id"], None)
+    def _pending_expired(self, event: events.PendingExpired) -> None:
+        entry = self._pending.pop(event.member_id, None)
         if entry is not None:
-            entry["outcome"] = "left" if event["left"] else "lapsed"
+            entry["outcome"] = "left" if event.left else "lapsed"
 
-    def _rebalance_held(self, event: RebalanceEvent) -> None:
+    def _rebalance_held(self, event: events.RebalanceHeld) -> None:
         self._end_hold(event, "interrupted")
         self._held = self._enter("held", event, outcome=None)
 
-    def _hold_ended(self, event: RebalanceEvent) -> None:
+    def _hold_ended(self, event: events.HoldEnded) -> None:
         if self._held is None:
             began = {"missing": None, "missing_count": None, "until_wall_ms": None}
             self._held = self._enter("held", event, **began, outcome=None)
         self._held |= {
-            "joins": event["joins"],
-            "still_missing": event["missing"],
-            "still_missing_count": event["missing_count"],
+            "joins": event.joins,
+            "still_missing": event.missing,
+            "still_missing_count": event.missing_count,
         }
-        self._end_hold(event, "timed_out" if event["missing_count"] else "arrived")
+        self._end_hold(event, "timed_out" if event.missing_count else "arrived")
 
     def _end_hold(self, event: RebalanceEvent, outcome: str) -> None:
         entry, self._held = self._held, None
         if entry is not None:
-            entry |= {"outcome": outcome, "ended_ms": event["at_ms"]}
+            entry |= {"outcome": outcome, "ended_ms": event.at_ms}
 
-    def _seat_taken(self, event: RebalanceEvent) -> None:
+    def _seat_taken(self, event: events.SeatTaken) -> None:
         self._enter("seat_taken", event)
 
-    def _group_converted(self, event: RebalanceEvent) -> None:
+    def _group_converted(self, event: events.GroupConverted) -> None:
         self._end_hold(event, "interrupted")
         self._enter("converted", event)
 
-    def _group_deleted(self, event: RebalanceEvent) -> None:
+    def _group_deleted(self, event: events.GroupDeleted) -> None:
         self._end_hold(event, "interrupted")
         self._enter("deleted", event)
         self._open = None
 
-    def _used(self, cause: dict[str, Any]) -> None:
-        for member_id in cause["member_ids"]:
+    def _used(self, cause: events.Cause) -> None:
+        for member_id in cause.member_ids:
             entry = self._pending.pop(member_id, None)
             if entry is not None:
                 entry["outcome"] = "joined"
+
+
+def _said(event: RebalanceEvent) -> Entry:
+    """The fields of an event that its entry has too."""
+    return {name: value for name, value in fields_of(event).items() if name not in COMMON}
 
 
 def _is_meanwhile(former: Entry, entry: Entry) -> bool:

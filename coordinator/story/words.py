@@ -298,14 +298,14 @@ def _unreleased_lines(entry: Entry) -> Iterator[str]:
     yield "a seat is free once its member leaves or its session ends (UNRELEASED_INSTANCE_ID)"
 
 
-def counter_name(entry: dict[str, Any]) -> str:
+def counter_name(group_type: object) -> str:
     """The name of a group's counter: its epoch in the consumer protocol."""
-    return "epoch" if entry.get("group_type") == CONSUMER else "generation"
+    return "epoch" if group_type == CONSUMER else "generation"
 
 
 def _rebalance_lines(entry: Entry) -> Iterator[str]:
     after = f" -> {entry['generation']}" if entry["generation"] != entry["generation_before"] else ""
-    name = counter_name(entry)
+    name = counter_name(entry.get("group_type"))
     yield f"rebalance, {name} {entry['generation_before']}{after}: {marked_text(entry['causes'][0], entry)}"
     is_order_known = entry.get("causes_in_order", True) or len({cause["kind"] for cause in entry["causes"]}) == 1
     also = "also" if is_order_known else "also, perhaps first"
@@ -438,7 +438,7 @@ def _converted_text(entry: Entry) -> str:
 
 def _loaded_text(entry: Entry) -> str:
     if entry.get("inferred"):
-        name, members = counter_name(entry), _several(entry["members"], "member")
+        name, members = counter_name(entry.get("group_type")), _several(entry["members"], "member")
         return f"the log of the group begins here, in {name} {entry['generation']} with {members}"
     if "former_node" in entry:
         begin = (

@@ -9,22 +9,24 @@ House rule: events are only added, so a number of events is a point in time (`Ma
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.group.course import Outcome
 from coordinator.group.notes import RebalanceEnded
 from coordinator.story.entries import Timeline
-from coordinator.story.schema import Gap, record_of
-from coordinator.story.schema import moves as moves_of
+from coordinator.story.making import event_of
+from coordinator.story.making import moves as moves_of
+from coordinator.story.schema import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coordinator.server.telemetry.event_queue import WriteDone
     from coordinator.story.entries import Entry
-    from coordinator.story.schema import Move, RebalanceEvent, TimedNote
+    from coordinator.story.events import RebalanceEvent
+    from coordinator.story.making import Move
+    from coordinator.story.schema import TimedNote
 
 ENDS_WITH_MOVES = frozenset({Outcome.COMPLETED, Outcome.EMPTIED})
 """Outcomes of rebalances after which members have other topic partitions."""
@@ -57,18 +59,17 @@ class History:
         """Take events: see WriteEvents."""
         for event in events:
             node = 0 if isinstance(event, Gap) else self.owner(event.note.group)
-            record = record_of(event, node, 0)
-            self._told.append(Told(json.loads(record.value or b""), _moves(event)))
+            self._told.append(Told(event_of(event, node), _moves(event)))
         done(0, None)
 
     def group_ids(self, since: int = 0) -> list[str]:
         """The groups that have events, in the order of their first. since: only events from this number on."""
-        ids = (told.event["group"] for told in self._told[since:])
+        ids = (told.event.group for told in self._told[since:])
         return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))
 
     def newest_groups(self, since: int, most: int) -> list[str]:
         """The groups with the newest events from this number on, so many at most, that with the newest last."""
-        ids = (told.event["group"] for told in reversed(self._told[since:]))
+        ids = (told.event.group for told in reversed(self._told[since:]))
         return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))[:most][::-1]
 
     def entries(self, group_id: str) -> list[Entry]:
@@ -90,7 +91,7 @@ class History:
         """
         trails: dict[tuple[str, int], list[str | None]] = {}
         for told in self._told[since:]:
-            if told.event["group"] == group_id:
+            if told.event.group == group_id:
                 if told.moves is None:
                     return None
                 for topic, partition, before, after in told.moves:

@@ -29,6 +29,7 @@ from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
+from tests.support.told import but, told
 
 
 @contextmanager
@@ -118,14 +119,14 @@ CAUSES = [
 OLD, *NEW = (cause_text(cause) for cause in CAUSES)
 
 
-def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """An event of group g, as the record's object."""
-    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
+    """An event of group g."""
+    return told(kind, at_ms=at_ms, **fields)
 
 
-def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
+def ended(at_ms: int, began_ms: int, **fields: Any) -> Any:
     """The end of the rebalance from generation 3 to 4."""
-    told = {
+    usual = {
         "outcome": "completed",
         "state": "Stable",
         "generation_before": 3,
@@ -145,10 +146,10 @@ def ended(at_ms: int, began_ms: int, **fields: Any) -> dict[str, Any]:
         "freed_partitions": 0,
         "moved": [],
     }
-    return event("rebalance_ended", at_ms, **(told | fields))
+    return event("rebalance_ended", at_ms, **(usual | fields))
 
 
-def lines_of(*events: dict[str, Any]) -> list[str]:
+def lines_of(*events: Any) -> list[str]:
     """The printed lines of these events, one after the other."""
     shown = EventLines()
     return [line for event in events for line in shown.lines([event])]
@@ -186,9 +187,9 @@ def test_a_short_rebalance_is_told_by_its_end() -> None:
         "    members 2 -> 3, 0 topic partitions moved",
     ]
     assert lines_of(ended(1_006, 1_000)) == lines
-    other = event("rebalance_started", 500, cause=CAUSES[2], members=2, state="Stable", pending=[]) | {"generation": 2}
+    other = event("rebalance_started", 500, cause=CAUSES[2], members=2, state="Stable", pending=[], generation=2)
     assert lines_of(other, ended(1_006, 1_000))[1:] == lines
-    same = other | {"generation": 3}
+    same = but(other, generation=3)
     for gone in (event("group_deleted", 600, offsets=0, expired=False), event("group_loaded", 600, members=2)):
         assert lines_of(same, gone, ended(1_006, 1_000))[2:] == lines
 
@@ -205,10 +206,10 @@ def test_a_rebalance_of_the_consumer_protocol_has_epochs_and_steps() -> None:
     )  # fmt: skip
     waited = {"member_id": "m", "group_instance_id": "i", "phase": "revoking", "ms": 4_000}
     end = ended(6_000, 1_000, causes=CAUSES[:1], waited_for=waited, **consumer)
-    first, made, told, last, *_ = lines_of(started, target, asked, end)
+    first, made, asked_line, last, *_ = lines_of(started, target, asked, end)
     assert first == f"[g] 1970-01-01 00:00:01.000Z  rebalance begins, epoch 3: {OLD}"
     assert made == "[g] 1970-01-01 00:00:01.100Z  target by uniform for 2 members: i +0 -1"
-    assert told == (
+    assert asked_line == (
         "[g] 1970-01-01 00:00:01.200Z  i (c at h) must give up 1 topic partition until 1970-01-01 00:01:01.200Z"
     )
     assert "rebalance ended after 5.0 s, epoch 3 -> 4: completed: " in last
@@ -217,8 +218,8 @@ def test_a_rebalance_of_the_consumer_protocol_has_epochs_and_steps() -> None:
 
 def test_what_comes_together_is_told_in_the_order_of_time() -> None:
     """Lines of several groups are sorted by time, with their details below; at one time they keep their order."""
-    other = ended(1_008, 1_005) | {"group": "h"}
-    same = event("pending_expired", 1_006, member_id="m", left=False) | {"group": "h"}
+    other = ended(1_008, 1_005, group="h")
+    same = event("pending_expired", 1_006, member_id="m", left=False, group="h")
     lines = list(EventLines().lines([ended(1_006, 1_000), same, other]))
     heads = [line[:29] + line[29:].partition(",")[0][:18] for line in lines if line.startswith("[")]
     assert heads == [
@@ -234,10 +235,10 @@ def test_what_comes_together_is_told_in_the_order_of_time() -> None:
 def test_what_else_happens_has_a_line() -> None:
     """Other events have a line each; a gap has no group."""
     taken = event("pending_expired", 2_000, member_id="m", left=False)
-    gap = event("events_dropped", 3_000, events=2, first_ms=0, last_ms=1) | {"group": None}
+    gap = event("events_dropped", 3_000, events=2, first_ms=0, last_ms=1)
     held = event("rebalance_held", 2_001, missing=["w"], missing_count=1, until_wall_ms=9_000)
     let_in = event("hold_ended", 2_002, joins=3, missing=[], missing_count=0)
-    assert lines_of(taken, taken | {"left": True}, held, let_in, gap) == [
+    assert lines_of(taken, but(taken, left=True), held, let_in, gap) == [
         "[g] 1970-01-01 00:00:02.000Z  member id m is taken back unused",
         "[g] 1970-01-01 00:00:02.000Z  member id m is given back",
         (

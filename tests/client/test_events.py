@@ -14,6 +14,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents, absent_line
 from coordinator.client.topics import LATEST
+from coordinator.story.events import RebalanceEvent, event_json
 from protocol.messages import (
     FetchRequest,
     FetchResponse,
@@ -25,6 +26,7 @@ from protocol.messages import (
 from protocol.records.batch import CorruptBatch, Record, encode_batch
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
+from tests.support.told import told
 
 
 class Cluster(Client):
@@ -118,12 +120,14 @@ def records(base_offset: int, *values: bytes, key: bytes = b"g") -> tuple[int, b
 
 def event(at_ms: Any, /, **other: Any) -> bytes:
     """The value of an event's record."""
-    return json.dumps({"version": 1, "type": "rebalance_stuck", "at_ms": at_ms, "group": "g"} | other).encode()
+    return json.dumps(
+        {"version": 1, "type": "rebalance_stuck", "at_ms": at_ms, "group": "g", "generation": 1} | other
+    ).encode()
 
 
-def times(events: list[dict[str, Any]]) -> list[int]:
+def times(events: list[RebalanceEvent]) -> list[int]:
     """The times of the events."""
-    return [event["at_ms"] for event in events]
+    return [event.at_ms for event in events]
 
 
 def test_all_partitions_are_read_to_their_ends_in_order_of_time() -> None:
@@ -219,7 +223,7 @@ def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypa
     """A gap has the time of the lost events, which says nothing about the records before it."""
     monkeypatch.setattr(events, "BACK_FIRST", 2)
     first = (1, encode_batch([Record(b"g", event(40), 40)], 0, 0))
-    gap = (2, encode_batch([Record(b"", event(10, group=None), 10)], 1, 0))
+    gap = (2, encode_batch([Record(b"", event_json(told("events_dropped", at_ms=10)), 10)], 1, 0))
     last = (3, encode_batch([Record(b"g", event(50), 50)], 2, 0))
     back = [(times(found), since_ms) for found, since_ms in EventReader(Cluster([first, gap, last])).read_back()]
     assert back == [([], 50), ([10, 40, 50], 0)]

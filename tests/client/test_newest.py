@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -11,13 +10,16 @@ import pytest
 from coordinator.client import events
 from coordinator.client.events import EventReader
 from coordinator.client.newest import read_timelines
+from coordinator.story.events import RebalanceEvent, event_json
 from coordinator.story.folding import PAUSE_MS, folded, newest
 from protocol.records.batch import Record, encode_batch
 from tests.client.test_events import Cluster
 from tests.support.cases import each
+from tests.support.told import cause as cause_of
+from tests.support.told import told
 
 GROUPS = ["g", "h", "rare"]
-CAUSE: dict[str, Any] = {"kind": "member_left", "member_ids": [], "group_instance_id": None}
+CAUSE = cause_of()
 
 
 class Past:
@@ -26,7 +28,7 @@ class Past:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.at_ms = 1_000_000
-        self.written: list[list[dict[str, Any]]] = [[], []]
+        self.written: list[list[RebalanceEvent]] = [[], []]
         self.generations = dict.fromkeys(GROUPS, 0)
         self.opened: dict[str, tuple[int, int, dict[str, Any]]] = {}
         self.seats, self.fenced = dict.fromkeys(GROUPS, ""), dict.fromkeys(GROUPS, "")
@@ -63,8 +65,8 @@ class Past:
                 self.tell(group, "rebalance_started", cause=CAUSE, members=1, state="Stable", pending=[])
         elif group in self.opened:
             if chance < 0.6:
-                told = "rebalance_stuck" if chance < 0.5 else "rebalance_cause"
-                self.tell(group, told, cause=CAUSE | {"member_ids": self.ids[group][:1]})
+                also: dict[str, Any] = {} if chance < 0.5 else {"cause": CAUSE | {"member_ids": self.ids[group][:1]}}
+                self.tell(group, "rebalance_cause" if also else "rebalance_stuck", **also)
                 return
             began_ms, before, cause = self.opened.pop(group)
             self.generations[group] += 1
@@ -84,15 +86,10 @@ class Past:
 
     def tell(self, group: str | None, kind: str, /, key: str | None = None, **fields: Any) -> None:
         """Write an event."""
-        event = {
-            "version": 1,
-            "type": kind,
-            "at_ms": self.at_ms,
-            "group": group,
-            "generation": self.generations[group or GROUPS[0]],
-            "node": 1,
-        }
-        self.written[GROUPS.index(group or key or "") % 2].append(event | fields)
+        common: dict[str, Any] = {"at_ms": self.at_ms}
+        if group is not None:
+            common |= {"group": group, "generation": self.generations[group]}
+        self.written[GROUPS.index(group or key or "") % 2].append(told(kind, **(common | fields)))
 
     def cluster(self) -> Cluster:
         """A cluster with these events."""
@@ -100,7 +97,7 @@ class Past:
         for written in self.written:
             batches = []
             for offset, event in enumerate(written):
-                record = Record((event["group"] or "").encode(), json.dumps(event).encode(), event["at_ms"])
+                record = Record((event.group or "").encode(), event_json(event), event.at_ms)
                 batches.append((offset + 1, encode_batch([record], offset, 0)))
             partitions.append(batches)
         return Cluster(*partitions)

@@ -15,6 +15,7 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.events import EventReader
 from coordinator.client.offsets_log import Cut, OffsetsReader, SessionTimeouts, TopicNames, cut_line, reader_of
 from coordinator.client.topics import LATEST
+from coordinator.story.events import RebalanceEnded
 from protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -166,9 +167,9 @@ def grown(scene: Scene, group_id: str = GROUP) -> Scene:
     return scene.group([member("a", A), member("b", B)], 2, group_id)
 
 
-def told(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+def told(events: list[Any]) -> list[tuple[str, int]]:
     """Groups and generations."""
-    return [(event["group"], event["generation"]) for event in events]
+    return [(event.group, event.generation) for event in events]
 
 
 def soon(reader: OffsetsReader) -> OffsetsReader:
@@ -212,12 +213,13 @@ def test_what_is_skipped_is_read_all_the_same() -> None:
     reader.begin_with(0)
     grown(cluster.scenes[0])
     (event,) = reader.poll(0)
-    assert event["generation_before"] == 1
+    assert isinstance(event, RebalanceEnded)
+    assert event.generation_before == 1
     again = OffsetsReader(cluster)
     again.begin_with(1)
     assert told(again.poll(0)) == [(GROUP, 2)]
     late = OffsetsReader(cluster)
-    late.begin_at(event["at_ms"])
+    late.begin_at(event.at_ms)
     assert list(late.read_back()) == [([event], 0)]
 
 
@@ -286,7 +288,8 @@ def test_records_that_are_gone_are_a_gap() -> None:
     cluster.firsts[0] = 50
     assert reader.poll(0) == []
     (event,) = reader.poll(0)
-    assert (event["generation"], event["generations_unseen"]) == (7, 5)
+    assert isinstance(event, RebalanceEnded)
+    assert (event.generation, event.generations_unseen) == (7, 5)
 
 
 def test_a_log_that_was_cut_is_read_anew() -> None:
@@ -300,8 +303,9 @@ def test_a_log_that_was_cut_is_read_anew() -> None:
     assert reader.poll(0) == []  # generation 1 was told
     cluster.scenes[0].group([member("a", A), member("d", B)], 2)
     (event,) = reader.poll(0)
-    assert (event["type"], event["generation"]) == ("rebalance_ended", 2)
-    assert [cause["member_ids"] for cause in event["causes"]] == [["d"]]
+    assert isinstance(event, RebalanceEnded)
+    assert event.generation == 2
+    assert [cause.member_ids for cause in event.causes] == [["d"]]
 
 
 def test_a_log_that_was_cut_and_went_on_tells_what_is_new() -> None:
@@ -351,7 +355,8 @@ def test_a_batch_of_an_old_epoch_that_was_never_read_is_new() -> None:
     cluster.scenes[0].epoch = 3
     assert reader.poll(0) == []
     (event,) = reader.poll(0)
-    assert [cause["member_ids"] for cause in event["causes"]] == [["d"]]
+    assert isinstance(event, RebalanceEnded)
+    assert [cause.member_ids for cause in event.causes] == [["d"]]
 
 
 def test_a_restored_folder_is_read_anew() -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from coordinator.story.events import fields_of
 from coordinator.story.inference.broker_lines import BrokerLines
 from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.records.values import GROUP_KIND, read_group, read_key
@@ -124,13 +125,15 @@ def infer(history: History, *, live: bool) -> Iterator[dict[str, Any]]:
             at_ms, group = states.pop(0)
             observed.described(history.group, at_ms, group["state"], frozenset(each[0] for each in group["members"]))
         if record.batch != batch:
-            yield from observed.end_batch()
+            yield from map(fields_of, observed.end_batch())
         while position < record.offset:  # records of other groups, which the history left out
             observed.passed(position)
             position += 1
         batch, position = record.batch, record.offset + 1
-        yield from observed.add(record.offset, record.at_ms, record.key, record.value, Batch(record.batch))
-    yield from observed.end_batch()
+        yield from map(
+            fields_of, observed.add(record.offset, record.at_ms, record.key, record.value, Batch(record.batch))
+        )
+    yield from map(fields_of, observed.end_batch())
 
 
 def score(history: History, *, live: bool) -> Score:

@@ -39,6 +39,7 @@ from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
 from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import Group, describe_groups, remove_members
+from coordinator.story.events import fields_of
 from coordinator.story.records.values import read_key
 from protocol.messages import MetadataRequest
 from protocol.records.batch import CorruptBatch
@@ -406,4 +407,4 @@ def lines_of(kafka: ApacheKafka, group: str) -> list[str]:
 def events_of(bootstrap: str, group: str) -> list[dict[str, Any]]:
     """The recorded events of a group of Tenure."""
     with Client(bootstrap, 10.0) as client:
-        return [event for event in EventReader(client).read() if event["group"] == group]
+        return [fields_of(event) for event in EventReader(client).read() if event.group == group]

@@ -13,6 +13,8 @@ from coordinator.observe import begun as begins
 from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
 from coordinator.story.entries import Timeline
+from coordinator.story.events import GroupLoaded, RebalanceStarted
+from tests.support.told import cause, told
 
 NODE = Node(1, Address("127.0.0.1", 9092))
 
@@ -22,13 +24,12 @@ def look(state: str, sent_s: float) -> Look:
     return Look(sent_s, int(sent_s * 1_000), Group("g", state, "consumer", "", NODE, []))
 
 
-def ended(generation: int, at_ms: int) -> dict[str, Any]:
+def ended(generation: int, at_ms: int) -> Any:
     """The end of a rebalance, as the inference makes it."""
-    causes = [{"kind": "member_joined", "member_ids": ["m"]}]
-    return {
-        "version": 1, "type": "rebalance_ended", "at_ms": at_ms, "group": "g", "generation": generation,
-        "generation_before": generation - 1, "began_ms": at_ms, "causes": causes, "outcome": "completed",
-    }  # fmt: skip
+    return told(
+        "rebalance_ended", at_ms=at_ms, generation=generation, generation_before=generation - 1, began_ms=at_ms,
+        causes=[cause("member_joined", "m")], outcome="completed",
+    )  # fmt: skip
 
 
 def test_a_rebalance_begins_once_and_its_end_tells_the_cause() -> None:
@@ -37,10 +38,8 @@ def test_a_rebalance_begins_once_and_its_end_tells_the_cause() -> None:
     begun.add([ended(4, 1_000)], 1.0)
     assert begun.begins([look("Stable", 2.0)]) == []
     (began,) = begun.begins([look("PreparingRebalance", 3.0)])
-    assert (began["type"], began["at_ms"], began["generation"], began["state"]) == (
-        "rebalance_started", 3_000, 4, "Stable",
-    )  # fmt: skip
-    assert began["cause"]["kind"] == "unknown"
+    assert isinstance(began, RebalanceStarted)
+    assert (began.at_ms, began.generation, began.state, began.cause.kind) == (3_000, 4, "Stable", "unknown")
     assert begun.begins([look("CompletingRebalance", 4.0)]) == []
     begun.add([ended(5, 4_500)], 5.0)
     timeline = Timeline("g").add_all([ended(4, 1_000), began, ended(5, 4_500)])
@@ -48,7 +47,8 @@ def test_a_rebalance_begins_once_and_its_end_tells_the_cause() -> None:
         (4, "member_joined"), (5, "member_joined"),
     ]  # fmt: skip
     (again,) = begun.begins([look("PreparingRebalance", 6.0)])
-    assert again["generation"] == 5
+    assert isinstance(again, RebalanceStarted)
+    assert again.generation == 5
 
 
 def test_a_look_older_than_the_log_begins_nothing() -> None:
@@ -67,7 +67,8 @@ def test_a_rebalance_without_an_end_was_lost_by_its_coordinator() -> None:
     begun.add([ended(4, 1_000)], 1.0)
     (began,) = begun.begins([look("PreparingRebalance", 2.0)])
     (loaded,) = begun.begins([look("Stable", 3.0)])
-    assert (loaded["type"], loaded["generation"]) == ("group_loaded", 4)
+    assert isinstance(loaded, GroupLoaded)
+    assert loaded.generation == 4
     entries = Timeline("g").add_all([ended(4, 1_000), began, loaded]).entries
     assert [(entry["type"], entry.get("outcome")) for entry in entries] == [
         ("rebalance", "completed"), ("rebalance", "interrupted"), ("loaded", None),
@@ -77,9 +78,10 @@ def test_a_rebalance_without_an_end_was_lost_by_its_coordinator() -> None:
 def test_a_deleted_group_is_forgotten() -> None:
     """A group of the same name begins anew."""
     begun = Begun()
-    begun.add([ended(4, 1_000), {"type": "group_deleted", "group": "g", "generation": 4, "at_ms": 2_000}], 1.0)
+    begun.add([ended(4, 1_000), told("group_deleted", generation=4, at_ms=2_000)], 1.0)
     (began,) = begun.begins([look("PreparingRebalance", 2.0)])
-    assert (began["generation"], began["state"]) == (0, "Empty")
+    assert isinstance(began, RebalanceStarted)
+    assert (began.generation, began.state) == (0, "Empty")
 
 
 def test_states_of_groups_that_come_and_go_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.observe.counts import Counts
 from coordinator.server.telemetry.measures import STORM_MIN
 from coordinator.server.telemetry.metrics import exposition
+from tests.support.told import cause, told
 
 
-def ended(group: str, generation: int, kind: str = "member_joined") -> dict[str, Any]:
+def ended(group: str, generation: int, kind: str = "member_joined") -> Any:
     """The end of a rebalance."""
-    cause = {"kind": kind, "source": "inferred"}
-    return {
-        "type": "rebalance_ended",
-        "group": group,
-        "generation": generation,
-        "causes": [cause],
-        "outcome": "completed",
-        "began_ms": 1_000 * generation,
-    }
+    return told(
+        "rebalance_ended",
+        group=group,
+        generation=generation,
+        causes=[cause(kind)],
+        outcome="completed",
+        began_ms=1_000 * generation,
+    )
 
 
 def text_of(counts: Counts) -> str:
@@ -31,8 +33,8 @@ def test_causes_outcomes_and_returns_count() -> None:
     """A rebalance counts with its first cause; a return with whether it rebalanced, unless it came behind a load."""
     counts = Counts(3)
     counts.take([ended("a", 1), ended("a", 2, "unknown"), ended("b", 1)])
-    back = {"type": "member_replaced", "group": "a", "generation": 2, "rebalances": False}
-    counts.take([back, back | {"after_load": True}])
+    back = told("member_replaced", group="a")
+    counts.take([back, replace(back, after_load=True)])
     text = text_of(counts)
     for line in (
         'tenure_rebalances_total{cause="member_joined",source="inferred"} 2.0',
@@ -56,7 +58,7 @@ def test_series_are_bounded_and_given_back() -> None:
     counts.take([ended(f"g{number}", 1) for number in range(8)])
     assert len(counts.by_group) == 4
     assert counts.by_group[""] == 5
-    counts.take([{"type": "group_deleted", "group": "g0", "generation": 1}, ended("late", 1)])
+    counts.take([told("group_deleted", group="g0"), ended("late", 1)])
     assert "late" in counts.by_group
 
 
@@ -76,7 +78,7 @@ def test_a_deleted_group_takes_no_storm_away() -> None:
     counts = Counts(3)
     counts.take(ended("a", generation) for generation in range(STORM_MIN))
     assert "tenure_storms_total 1.0" in text_of(counts)
-    counts.take([{"type": "group_deleted", "group": "a", "generation": STORM_MIN}])
+    counts.take([told("group_deleted", group="a")])
     assert "tenure_storms_total 1.0" in text_of(counts)
 
 
@@ -84,7 +86,7 @@ def test_a_group_without_a_name_takes_no_other_series_away() -> None:
     """Kafka once took the empty group id; the series of all other groups has it too, and stays."""
     counts = Counts(1)
     counts.take([ended("a", 1), ended("b", 1), ended("", 1)])
-    counts.take([{"type": "group_deleted", "group": "", "generation": 1}])
+    counts.take([told("group_deleted", group="")])
     assert 'tenure_group_rebalances_total{group=""} 2.0' in text_of(counts)
 
 

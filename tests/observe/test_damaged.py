@@ -14,8 +14,8 @@ from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import Live
 from coordinator.story.entries import Timeline
+from coordinator.story.events import RebalanceEvent
 from coordinator.story.inference.observed import Observed
-from coordinator.story.schema import RebalanceEvent
 from coordinator.story.words import timed_lines
 from protocol.messages import (
     API_KEYS,
@@ -84,8 +84,8 @@ def test_damaged_records_stop_nothing(seed: int) -> None:
                 at_ms = chance.choice(TIMES)
             events += observed.add(offset, at_ms, key, value)
             events += observed.end_batch()
-        for group in {event["group"] for event in events}:
-            for entry in islice(Timeline(group).add_all([e for e in events if e["group"] == group]).entries, 50):
+        for group in {event.group for event in events if event.group is not None}:
+            for entry in islice(Timeline(group).add_all([e for e in events if e.group == group]).entries, 50):
                 assert timed_lines(entry)
 
 

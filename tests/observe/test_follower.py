@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 from coordinator.client.client import Cluster
 from coordinator.client.errors import Unreachable
 from coordinator.client.events import Placed
 from coordinator.observe.follower import Follower
 from coordinator.observe.observer import Heard
+from coordinator.story.events import RebalanceEnded, RebalanceEvent
 from coordinator.story.inference.broker_lines import BrokerLines
 from coordinator.story.inference.knowledge import Told
 from coordinator.testing.tenure import Tenure
@@ -73,8 +73,8 @@ def settle(cluster: Tenure, group: str) -> None:
 
 def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written) -> None:
     """Groups of before the start come as one, in the order of time; later ones as news, also to counters."""
-    everything: list[dict[str, Any]] = []
-    counted: list[dict[str, Any]] = []
+    everything: list[RebalanceEvent] = []
+    counted: list[RebalanceEvent] = []
     changed: set[str] = set()
     taken = Taken()
     stopping = threading.Event()
@@ -100,14 +100,14 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
             stopping.set()
             thread.join(WITHIN_S)
     (history,) = taken.begun
-    times = [each.event["at_ms"] for each in history]
+    times = [each.event.at_ms for each in history]
     assert times == sorted(times)
-    assert {each.event["group"] for each in history} == {f"old-{number}" for number in range(5)}
+    assert {each.event.group for each in history} == {f"old-{number}" for number in range(5)}
     assert [each.offset for each in [*history, *taken.news]] == list(range(len(history) + 1))
-    assert [event["group"] for event in counted] == ["new"]
+    assert [event.group for event in counted] == ["new"]
     assert len(everything) == len(history) + 1
     assert changed == {"new"}  # old groups have their turn: they come before no group in a rebalance
-    assert taken.news[0].event["group"] == "new"
+    assert taken.news[0].event.group == "new"
     assert written.events == []
 
 
@@ -131,9 +131,11 @@ def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
             stopping.set()
             thread.join(WITHIN_S)
     (before,), (news,) = taken.begun[0], taken.news
-    assert "told" not in before.event["causes"][0]
-    cause = news.event["causes"][0]
-    assert (cause["kind"], cause["reason"], cause["told"]) == ("member_joined", "need to re-join", True)
+    assert isinstance(before.event, RebalanceEnded)
+    assert not before.event.causes[0].told
+    assert isinstance(news.event, RebalanceEnded)
+    cause = news.event.causes[0]
+    assert (cause.kind, cause.reason, cause.told) == ("member_joined", "need to re-join", True)
     assert written.events == ["broker_log_unreadable"]
 
 

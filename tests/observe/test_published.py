@@ -17,15 +17,18 @@ from coordinator.client.errors import Unreachable
 from coordinator.client.topics import user_topics
 from coordinator.observe import published
 from coordinator.observe.published import FileTarget, Published, TopicTarget
+from coordinator.story.events import RebalanceEvent
 from coordinator.testing.tenure import Tenure
 from tests.observe.conftest import Written
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
+from tests.support.told import told
 
 
-def event(number: int, group: str = "g") -> dict[str, Any]:
+def event(number: int, group: str = "g") -> RebalanceEvent:
     """An event with that number as its time and generation."""
-    return {"version": 1, "type": "rebalance_ended", "at_ms": number, "group": group, "generation": number}
+    made: RebalanceEvent = told("rebalance_ended", at_ms=number, group=group, generation=number)
+    return made
 
 
 def numbers(path: Path) -> list[int]:
@@ -33,7 +36,7 @@ def numbers(path: Path) -> list[int]:
     return [json.loads(line)["at_ms"] for line in path.read_text().splitlines()]
 
 
-def publish(path: Path, written: Written, *events: dict[str, Any]) -> None:
+def publish(path: Path, written: Written, *events: RebalanceEvent) -> None:
     """Write events, as one run of an observer."""
     writing = Published(FileTarget(path), written.lines)
     writing.put(events)
@@ -123,14 +126,14 @@ class Forgetful:
     name = "a forgetful target"
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[RebalanceEvent] = []
         self.failures = 1
 
-    def newest(self) -> list[dict[str, Any]]:
+    def newest(self) -> list[RebalanceEvent]:
         """As Target."""
         return list(self.events)
 
-    def write(self, events: Sequence[dict[str, Any]]) -> None:
+    def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
         self.events += events
         if self.failures:
@@ -151,7 +154,7 @@ def test_a_lost_answer_writes_nothing_twice(written: Written, monkeypatch: pytes
     wait_until(lambda: "events_written" in written.events, "a second try", WITHIN_S)
     writing.put([event(4), event(6)])
     writing.stop(WITHIN_S)
-    assert [each["at_ms"] for each in target.events] == [5, 4, 6]
+    assert [each.at_ms for each in target.events] == [5, 4, 6]
 
 
 def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path, written: Written) -> None:
@@ -159,7 +162,7 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path, written: Written) -
     path = tmp_path / "events.jsonl"
     path.write_text('{"type": "rebal')
     publish(path, written, event(1))
-    assert [event_of["at_ms"] for event_of in FileTarget(path).newest()] == [1]
+    assert [each.at_ms for each in FileTarget(path).newest()] == [1]
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

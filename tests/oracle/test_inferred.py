@@ -17,6 +17,7 @@ from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS, OffsetsReader
 from coordinator.client.topics import create_topic
+from coordinator.story.events import RebalanceEnded, fields_of
 from schemas.errors import ErrorCode
 from tests.cli.conftest import at, run_app
 from tests.support.apache import ApacheKafka
@@ -118,11 +119,11 @@ def test_the_log_of_both_servers_tells_the_same(bootstrap: str) -> None:
     """Tenure's events and its log agree in all that both know."""
     with Client(bootstrap, WITHIN_S) as client:
         reader = OffsetsReader(client, "g")
-        inferred = [event for event in reader.read() if event["type"] == "rebalance_ended"]
+        inferred = [event for event in reader.read() if isinstance(event, RebalanceEnded)]
     told = [entry for entry in explained(bootstrap)["timeline"] if entry["type"] == "rebalance"]
     for name in ("generation_before", "generation", "outcome", "members_before", "members_after", "moved"):
-        assert [event[name] for event in inferred] == [entry[name] for entry in told], name
-    assert [event["at_ms"] - event["began_ms"] >= 0 for event in inferred] == [True] * len(inferred)
+        assert [fields_of(event)[name] for event in inferred] == [entry[name] for entry in told], name
+    assert [event.at_ms - event.began_ms >= 0 for event in inferred] == [True] * len(inferred)
 
 
 def test_one_line_says_what_a_log_can_not_tell(bootstrap: str) -> None:

@@ -25,12 +25,12 @@ def group_of(*members: Member, awaited: list[Awaited] | None = None, regexes: li
     return Group("g", "Stable", "consumer", "uniform", Node(1, Address("h", 1)), list(members), consumer=state)
 
 
-def found(events: list[dict[str, Any]], group: Group | None = None, **counts: int) -> list[Finding]:
+def found(events: list[Any], group: Group | None = None, **counts: int) -> list[Finding]:
     """The findings after these events."""
     return list(consumer_findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS))
 
 
-def refused(at_ms: int, silent_ms: int | None, holder: str = "i-1") -> dict[str, Any]:
+def refused(at_ms: int, silent_ms: int | None, holder: str = "i-1") -> Any:
     """A client that wanted the seat of i."""
     return event(
         "instance_id_unreleased",

@@ -18,17 +18,21 @@ from coordinator.story.counts import (
     returns_text,
 )
 from coordinator.story.entries import Timeline
+from coordinator.story.events import RebalanceEvent
+from tests.support.told import cause, told
 
 
-def started(at_ms: int, generation: int) -> dict[str, Any]:
+def started(at_ms: int, generation: int) -> Any:
     """The beginning of a rebalance."""
-    return {"type": "rebalance_started", "at_ms": at_ms, "generation": generation, "cause": {"member_ids": []}}
+    return told("rebalance_started", at_ms=at_ms, generation=generation)
 
 
-def ended(at_ms: int, before: int) -> dict[str, Any]:
+def ended(at_ms: int, before: int) -> Any:
     """The end of a rebalance that began a moment before."""
-    event = {"type": "rebalance_ended", "at_ms": at_ms, "began_ms": at_ms - 1, "outcome": "completed"}
-    return event | {"generation_before": before, "generation": before + 1, "causes": [{"member_ids": []}]}
+    return told(
+        "rebalance_ended", at_ms=at_ms, began_ms=at_ms - 1, outcome="completed", generation_before=before,
+        generation=before + 1, causes=[cause()],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -36,19 +40,19 @@ def ended(at_ms: int, before: int) -> dict[str, Any]:
     [
         ([started(1, 0), ended(2, 0)], 1),
         ([ended(2, 0)], 1),
-        ([started(1, 0), {"type": "group_loaded", "at_ms": 2, "generation": 0}, started(3, 0), ended(4, 0)], 2),
+        ([started(1, 0), told("group_loaded", at_ms=2, generation=0), started(3, 0), ended(4, 0)], 2),
         ([started(1, 0), ended(2, 0), started(2, 1)], 2),
         ([started(1, 0), ended(5, 3)], 2),
     ],
     ids=["the first one", "its end alone", "interrupted", "not over", "an end of another"],
 )
-def test_a_rebalance_counts_from_its_beginning(events: list[dict[str, Any]], number: int) -> None:
+def test_a_rebalance_counts_from_its_beginning(events: list[RebalanceEvent], number: int) -> None:
     """A rebalance counts once, however it ends, and as often as its group's timeline has an entry of one."""
     counted = Rebalances()
     for event in events:
         counted.add(event)
     assert counted.count == number
-    entries = Timeline("g").add_all({"version": 1, "group": "g", "node": 1} | event for event in events).entries
+    entries = Timeline("g").add_all(events).entries
     assert counts(entries)["rebalance"] == number
 
 
@@ -62,8 +66,8 @@ def test_rebalances_since_a_time() -> None:
 
 def test_a_return_is_a_restart_unless_nobody_heard_of_the_seat_since_the_load() -> None:
     """Older records don't say it: then it is a restart."""
-    assert return_type({"after_load": True}) == REJOIN
-    assert return_type({"after_load": False}) == return_type({}) == RESTART
+    assert return_type(told("member_replaced", after_load=True)) == REJOIN
+    assert return_type(told("member_replaced", after_load=False)) == return_type(told("member_replaced")) == RESTART
 
 
 def test_numbers_in_words() -> None:

@@ -26,6 +26,8 @@ from coordinator.story.diagnosis import (
     worst_first,
 )
 from coordinator.story.entries import Timeline
+from coordinator.story.events import fields_of
+from tests.support.told import but, told
 
 NOW_MS = 10_000_000
 
@@ -53,14 +55,14 @@ def member(
     return Member(f"{instance}-1", instance, "c", "/h", {} if assignment is None else assignment, topics)
 
 
-def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """The JSON object of an event of group g."""
-    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
+    """An event of group g."""
+    return told(kind, at_ms=at_ms, **fields)
 
 
 def started(
     at_ms: int, kind: str, instance: str | None, version: int | None = 9, client: str = "c", reason: str = ""
-) -> dict[str, Any]:
+) -> Any:
     """The event of a rebalance that begins."""
     cause = {
         "kind": kind,
@@ -75,12 +77,12 @@ def started(
     return event("rebalance_started", at_ms, cause=cause, members=1, state="Stable", pending=[])
 
 
-def found(events: list[dict[str, Any]], group: Group | None = None, **counts: int) -> list[Finding]:
+def found(events: list[Any], group: Group | None = None, **counts: int) -> list[Finding]:
     """The findings after these events."""
     return findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)
 
 
-def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> dict[str, Any]:
+def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> Any:
     """The event of a member with instance id i that is fenced."""
     return event(
         "member_fenced",
@@ -102,7 +104,7 @@ def test_a_conflict_has_both_parties() -> None:
     assert finding.found == (
         "two programs had the instance id i: i-2 (one at 10.0.0.1) was fenced by i-9 (other at 10.0.0.2)"
     )
-    assert (finding.last_at_ms, finding.times) == (second["at_ms"], 2)
+    assert (finding.last_at_ms, finding.times) == (second.at_ms, 2)
     assert not found([fenced("i-3", "self")])
 
 
@@ -115,7 +117,7 @@ def test_a_conflict_that_was_not_seen_for_a_while_is_over() -> None:
     assert (finding.last_at_ms, finding.times) == (NOW_MS - OVER_MS, 1)
 
 
-def replaced(at_ms: int, client: str, host: str = "/h", instance: str = "i") -> dict[str, Any]:
+def replaced(at_ms: int, client: str, host: str = "/h", instance: str = "i") -> Any:
     """The event of this client taking a seat."""
     return event(
         "member_replaced",
@@ -136,10 +138,10 @@ def test_programs_that_take_one_seat_in_turn() -> None:
     (finding,) = found(turns)
     assert (finding.kind, finding.severity) == ("instance_id_in_turns", "error")
     assert finding.found == "x at h and y at h took the seat of i from each other in turn, and none was fenced"
-    assert (finding.last_at_ms, finding.times) == (turns[-1]["at_ms"], 4)
-    (finding,) = found([each | {"client_id": "c", "client_host": each["client_id"]} for each in turns])
+    assert (finding.last_at_ms, finding.times) == (turns[-1].at_ms, 4)
+    (finding,) = found([but(each, client_id="c", client_host=each.client_id) for each in turns])
     assert finding.found.startswith("c at x and c at y took")
-    (finding,) = found([each | {"at_ms": each["at_ms"] - OVER_MS} for each in turns])
+    (finding,) = found([but(each, at_ms=each.at_ms - OVER_MS) for each in turns])
     assert finding.severity is Severity.NOTICE, "it is over"
 
 
@@ -157,13 +159,13 @@ def test_a_seat_that_moves_is_not_taken_in_turn() -> None:
 def test_turns_that_end_with_a_fencing_do_not_deny_it() -> None:
     """The finding says how many members of this seat were fenced; fencings of other seats don't count."""
     swaps = [replaced(NOW_MS - 60_000 + 3_000 * number, "xy"[number % 2]) for number in range(8)]
-    fencing = fenced(swaps[-1]["old_member_id"], "conflict", NOW_MS)
+    fencing = fenced(swaps[-1].old_member_id, "conflict", NOW_MS)
     conflict, in_turns = found([*swaps, fencing])
     assert (conflict.kind, in_turns.kind) == ("instance_id_conflict", "instance_id_in_turns")
     assert in_turns.found.endswith("took the seat of i from each other in turn, and only 1 of them was fenced")
     in_turns = found([*swaps, fencing, fenced("i-8", "conflict", NOW_MS)])[-1]
     assert in_turns.found.endswith("and only 2 of them were fenced")
-    for other in (fencing | {"group_instance_id": "j"}, fenced("i-1", "self")):
+    for other in (but(fencing, group_instance_id="j"), fenced("i-1", "self")):
         assert found([*swaps, other])[-1].found.endswith("and none was fenced")
 
 
@@ -278,11 +280,10 @@ def test_a_client_that_ran_on_was_not_restarted() -> None:
         assert kinds == [("silent_clients", "i"), ("session_timeout_too_short", "j")]
 
 
-def dynamic(at_ms: int, kind: str, client: str = "c", host: str = "/h", meaning: str | None = None) -> dict[str, Any]:
+def dynamic(at_ms: int, kind: str, client: str = "c", host: str = "/h", meaning: str | None = None) -> Any:
     """The event of a rebalance that a dynamic member causes."""
     begun = started(at_ms, kind, None, client=client)
-    begun["cause"] |= {"client_host": host, "meaning": meaning}
-    return begun
+    return but(begun, cause=fields_of(begun.cause) | {"client_host": host, "meaning": meaning})
 
 
 def test_dynamic_members_that_go_and_come_back() -> None:
@@ -308,10 +309,10 @@ def test_dynamic_members_that_go_and_come_back() -> None:
     assert "group.instance.id" in finding.advice
     assert "max.poll.interval.ms" in finding.advice
     assert (finding.last_at_ms, finding.times) == (began_ms + 7_000, 3)
-    shared = dynamic(began_ms, "member_left")["cause"], dynamic(began_ms, "member_joined")["cause"]
+    shared = dynamic(began_ms, "member_left").cause, dynamic(began_ms, "member_joined").cause
     (finding,) = found([ended(number + 1, number, *shared) for number in (1, 11)])
     assert finding.found.startswith("2 of 2 rebalances in the last 2 hours came of"), "goes and comes in one"
-    killed = dynamic(began_ms, "member_joined")["cause"], dynamic(began_ms, "member_expired")["cause"]
+    killed = dynamic(began_ms, "member_joined").cause, dynamic(began_ms, "member_expired").cause
     (finding,) = found([ended(number + 1, number, *killed) for number in (1, 11)])
     assert (finding.found.split(" came")[0], finding.times) == ("2 of 2 rebalances in the last 2 hours", 2)
     apart = [ended(2, 1, killed[0]), ended(4, 3, killed[0]), ended(12, 11, killed[1]), ended(14, 13, killed[1])]
@@ -337,7 +338,7 @@ def test_members_that_go_for_good_do_not_come_back() -> None:
         assert not found([*(dynamic(number, "member_left", meaning=meaning) for number in (1, 2)), *back(0)])
 
 
-def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
+def ended(at_ms: int, began_ms: int, *causes: Any) -> Any:
     """The event of a rebalance that ends and began at `began_ms`."""
     return event(
         "rebalance_ended",
@@ -352,7 +353,7 @@ def ended(at_ms: int, began_ms: int, *causes: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_absence_begins_when_the_member_expires() -> None:
     """It does not begin with the rebalance of that time. If no record has the time, the finding gives a limit."""
-    first, expired = (started(1_000, kind, name, None)["cause"] for kind, name in JOINED_AND_EXPIRED)
+    first, expired = (started(1_000, kind, name, None).cause for kind, name in JOINED_AND_EXPIRED)
     back = started(12_500, "member_joined", "i")
     begun, cause = event("rebalance_started", 1_000, cause=first), event("rebalance_cause", 10_100, cause=expired)
     end = ended(11_000, 1_000, first, expired)
@@ -360,13 +361,13 @@ def test_an_absence_begins_when_the_member_expires() -> None:
     assert finding.found == "i expired and came back, up to 2.4 s later"
     assert "by 3 s or more" in finding.advice
     assert (finding.last_at_ms, finding.times) == (12_500, 1)
-    (finding,) = found([begun, cause, event("rebalance_cause", 10_200, cause=back["cause"])])
+    (finding,) = found([begun, cause, event("rebalance_cause", 10_200, cause=back.cause)])
     assert finding.found == "i expired and came back, up to 0.1 s later"
     for events in ([end, back], [begun, end, back]):
         (finding,) = found(events)
         assert finding.found == "i expired and came back, at most 11.5 s later"
         assert "by 12 s or less" in finding.advice
-    (finding,) = found([ended(11_000, 1_000, expired, back["cause"])])
+    (finding,) = found([ended(11_000, 1_000, expired, back.cause)])
     assert finding.found == "i expired and came back, at most 10.0 s later"
 
 
@@ -404,10 +405,9 @@ def test_clients_that_are_too_old() -> None:
     first, second = found(events, group_of(*here))
     assert (first.kind, first.found.split(": ")[1]) == ("client_without_instance_id", "old")
     assert (second.kind, second.found.split(": ")[1]) == ("client_without_reason", "middle, old")
-    back = event("member_replaced", 7, member_id="back-1", old_member_id="back-0", group_instance_id="back") | {
-        "client_id": "back", "client_host": "/h",
-    }  # fmt: skip
-    (finding,) = found([back | {"api_version": 5}], group_of(Member("back-1", "back", "back", "/h", {})))
+    back = event("member_replaced", 7, member_id="back-1", old_member_id="back-0", group_instance_id="back",
+        client_id="back", client_host="/h")  # fmt: skip
+    (finding,) = found([but(back, api_version=5)], group_of(Member("back-1", "back", "back", "/h", {})))
     assert (finding.kind, finding.found.split(": ")[1]) == ("client_without_reason", "back")
 
 
@@ -461,13 +461,15 @@ def test_a_log_that_can_not_be_written() -> None:
 
 def test_events_that_could_not_be_kept() -> None:
     """They may be of any group, so each group has the finding."""
-    gap = {"version": 1, "type": "events_dropped", "at_ms": NOW_MS, "group": None, "events": 3, "node": 1}
-    gaps = [gap | {"first_ms": 1, "last_ms": NOW_MS - 9}, gap | {"first_ms": 2, "last_ms": NOW_MS - OVER_MS}]
+    gaps = [
+        told("events_dropped", at_ms=NOW_MS, events=3, first_ms=first_ms, last_ms=last_ms)
+        for first_ms, last_ms in ((1, NOW_MS - 9), (2, NOW_MS - OVER_MS))
+    ]
     (finding,) = found(gaps)
     assert (finding.kind, finding.severity) == ("events_dropped", "error")
     assert finding.found.startswith("6 events, of this group or others, could not be kept")
     assert (finding.last_at_ms, finding.times) == (NOW_MS - 9, 2)
-    (finding,) = found([gaps[1] | {"events": 1}])
+    (finding,) = found([but(gaps[1], events=1)])
     assert finding.found.startswith("1 event, of this group or others, could not be kept")
     assert finding.severity == "notice"
     assert finding.found.endswith("not seen for 10 minutes or more")

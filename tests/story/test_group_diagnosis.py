@@ -40,7 +40,7 @@ AGO_MS = NOW_MS - 3 * 60_000
 class Scene:
     """The facts that findings are made from. after_ms: how long after NOW_MS the doctor looks."""
 
-    events: Sequence[dict[str, Any]] = ()
+    events: Sequence[Any] = ()
     group: Group | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     after_ms: int = 0
@@ -75,11 +75,11 @@ CONFLICT = Scene([fenced("i-1", "conflict")], PAIR)
 DELETED = event("group_deleted", NOW_MS, offsets=None)
 BACK = [dynamic(AGO_MS + number, kind) for number, kind in enumerate(("member_left", "member_joined") * 2)]
 LOADED = event("group_loaded", NOW_MS, members=1, write_failed=True)
-GAP = event("events_dropped", NOW_MS, events=3, first_ms=NOW_MS, last_ms=NOW_MS) | {"group": None}
+GAP = event("events_dropped", NOW_MS, events=3, first_ms=NOW_MS, last_ms=NOW_MS)
 REFUSED = consumer.refused(NOW_MS, 100)
 HELD_BY = replace(consumer.group_of(consumer.member("i", {"t"})))
 MOVES = [
-    event("group_loaded", NOW_MS - 1_000 * (MOVES_MIN - number), members=1, write_failed=False) | {"node": number % 2}
+    event("group_loaded", NOW_MS - 1_000 * (MOVES_MIN - number), members=1, write_failed=False, node=number % 2)
     for number in range(MOVES_MIN + 1)
 ]
 WITH_SEATS = replace(PAIR, target_size=2)

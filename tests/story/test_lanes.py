@@ -5,35 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.story.entries import Timeline
+from coordinator.story.events import After
 from coordinator.story.lanes import Lane, Mark, hold, lane_json, lanes_of
 from coordinator.story.runs import runs
+from tests.support.told import cause, told
 
 
-def event(kind: str, at_ms: int, /, **fields: Any) -> dict[str, Any]:
-    """The JSON object of an event of group g."""
-    return {"version": 1, "type": kind, "at_ms": at_ms, "group": "g", "generation": 3, "node": 1, **fields}
+def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
+    """An event of group g."""
+    return told(kind, at_ms=at_ms, **fields)
 
 
-def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "completed", **more: Any) -> dict[str, Any]:
+def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "completed", **more: Any) -> Any:
     """The event of a rebalance that ends; a name of one letter is a member id, a longer one an instance id."""
     seats = [
-        {"member_id": f"m-{name}" if len(name) > 1 else name, "group_instance_id": name if len(name) > 1 else None}
+        After(f"m-{name}" if len(name) > 1 else name, name if len(name) > 1 else None, "c", "/h", None)
         for name in after
     ]
-    cause = {
-        "kind": "member_joined", "member_ids": ["m"], "group_instance_id": None, "client_id": "c", "client_host": "/h",
-        "source": "inferred", "reason": "", "meaning": None, "join_reason": None, "api_version": 5,
-    }  # fmt: skip
     fields = {
-        "outcome": outcome, "generation_before": 2, "state": "Stable", "causes": [cause], "further_causes": 0,
-        "began_ms": at_ms - 5, "preparing_ms": 3, "completing_ms": 2, "waited_for": None, "late": [], "lapsed": [],
-        "leader": None, "protocol_type": "consumer", "protocol_name": "range", "members_before": len(before),
-        "members_after": len(after), "before": before, "after": seats, "moved_partitions": None, "moved": None,
+        "outcome": outcome, "generation_before": 2, "state": "Stable", "causes": [cause("member_joined", "m")],
+        "began_ms": at_ms - 5, "preparing_ms": 3, "completing_ms": 2, "protocol_type": "consumer",
+        "members_before": len(before), "members_after": len(after), "before": before, "after": seats,
     }  # fmt: skip
     return event("rebalance_ended", at_ms, **fields | more)
 
 
-def replaced(at_ms: int, name: str = "seat", **more: Any) -> dict[str, Any]:
+def replaced(at_ms: int, name: str = "seat", **more: Any) -> Any:
     """The event of a static member's restart."""
     fields = {
         "member_id": f"{name}-{at_ms}", "old_member_id": f"{name}-before-{at_ms}", "group_instance_id": name,
@@ -42,7 +39,7 @@ def replaced(at_ms: int, name: str = "seat", **more: Any) -> dict[str, Any]:
     return event("member_replaced", at_ms, **fields | more)
 
 
-def lanes(*events: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, Lane]:
+def lanes(*events: Any, names: tuple[str, ...] = ()) -> dict[str, Lane]:
     """The lanes of these events; names: the seats of the group's present members."""
     entries = Timeline("g").add_all(events).entries
     return lanes_of(entries, runs("g", entries, 10**13), names)

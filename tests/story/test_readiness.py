@@ -19,7 +19,7 @@ def member(instance: str, silent_ms: int = 0, session_timeout_ms: int = 45_000) 
     return replace(bare(instance), session_timeout_ms=session_timeout_ms, silent_ms=silent_ms)
 
 
-def restart(instance: str, took_ms: int | None, at_ms: int = NOW_MS, **fields: Any) -> dict[str, Any]:
+def restart(instance: str, took_ms: int | None, at_ms: int = NOW_MS, **fields: Any) -> Any:
     """The event of a restart that was in time."""
     return event(
         "member_replaced",
@@ -38,12 +38,12 @@ def restart(instance: str, took_ms: int | None, at_ms: int = NOW_MS, **fields: A
     )
 
 
-def deleted(at_ms: int) -> dict[str, Any]:
+def deleted(at_ms: int) -> Any:
     """The event of a group that was deleted."""
     return event("group_deleted", at_ms, offsets=None)
 
 
-def entries(*events: dict[str, Any]) -> list[Entry]:
+def entries(*events: Any) -> list[Entry]:
     """The entries of a timeline."""
     return Timeline("g").add_all(events).entries
 

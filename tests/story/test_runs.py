@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from coordinator.story.diagnosis import findings
 from coordinator.story.entries import Timeline
+from coordinator.story.events import GroupEvent, MemberReplaced
 from coordinator.story.folding import PAUSE_MS
 from coordinator.story.runs import Run, run_json, runs
+from tests.support.told import told
 
 NOW_MS = 1_800_000_000_000
 
 
-def replaced(at_ms: int, client_id: str = "c", seat: str = "i") -> dict[str, Any]:
+def replaced(at_ms: int, client_id: str = "c", seat: str = "i") -> MemberReplaced:
     """The event of a static member that restarts."""
-    return {
-        "version": 1, "type": "member_replaced", "at_ms": at_ms, "group": "g", "generation": 3, "node": 1,
-        "member_id": f"{seat}-{at_ms}", "old_member_id": f"{seat}-before-{at_ms}", "group_instance_id": seat,
-        "client_id": client_id, "client_host": "/h", "state": "Stable", "rebalances": False,
-    }  # fmt: skip
+    event: MemberReplaced = told(
+        "member_replaced", at_ms=at_ms, member_id=f"{seat}-{at_ms}", old_member_id=f"{seat}-before-{at_ms}",
+        group_instance_id=seat, client_id=client_id, client_host="/h", state="Stable",
+    )  # fmt: skip
+    return event
 
 
-def found(events: list[dict[str, Any]]) -> list[Run]:
+def found(events: Sequence[GroupEvent]) -> list[Run]:
     """The runs of these events."""
     return runs("g", Timeline("g").add_all(events).entries, NOW_MS)
 
@@ -32,9 +36,9 @@ def test_restarts_of_one_seat_that_are_near_are_a_run() -> None:
     near = [replaced(first + number * PAUSE_MS) for number in range(4)]
     others = [replaced(first + number * PAUSE_MS + 1, seat=f"other-{number}") for number in range(4)]
     later = [replaced(first + 4 * PAUSE_MS + 1 + number) for number in range(3)]
-    mixed = sorted([*near, *others, *later], key=lambda event: event["at_ms"])
+    mixed = sorted([*near, *others, *later], key=lambda event: event.at_ms)
     (run,) = found(mixed)
-    assert [entry["at_ms"] for entry in run.restarts] == [event["at_ms"] for event in near]
+    assert [entry["at_ms"] for entry in run.restarts] == [event.at_ms for event in near]
     assert (run.group_instance_id, run.finding) == ("i", None)
     assert found([*near[:3], *later]) == []
 
@@ -55,11 +59,11 @@ def test_what_is_wrong_with_a_run_is_what_the_doctor_says() -> None:
 def test_a_fencing_among_swaps_is_not_denied() -> None:
     """The finding does not say that none was fenced."""
     swaps = [replaced(NOW_MS - 60_000 + number * 3_000, "xy"[number % 2]) for number in range(20)]
-    client = {"client_id": "x", "client_host": "/h"}
-    fenced = swaps[10] | {
-        "type": "member_fenced", "kind": "conflict", "current_member_id": "other", "operation": "Heartbeat",
-        "client": client, "current_client": client,
-    }  # fmt: skip
+    former = swaps[10]
+    fenced = told(
+        "member_fenced", at_ms=former.at_ms, member_id=former.member_id, group_instance_id="i", kind="conflict",
+        current_member_id="other", operation="Heartbeat",
+    )  # fmt: skip
     (run,) = found([*swaps[:11], fenced, *swaps[11:]])
     assert run.finding is not None
     assert "none was fenced" not in run.finding.found
@@ -68,7 +72,7 @@ def test_a_fencing_among_swaps_is_not_denied() -> None:
 def test_a_run_says_how_many_from_when_until_when_and_by_whom() -> None:
     """The JSON has numbers, and the text that the command line prints."""
     restarts = [
-        replaced(NOW_MS + number * 1_000, "xyy"[number % 3]) | {"rebalances": not number} for number in range(4)
+        replace(replaced(NOW_MS + number * 1_000, "xyy"[number % 3]), rebalances=not number) for number in range(4)
     ]
     (run,) = found(restarts)
     told = run_json(run)

@@ -9,23 +9,25 @@ from coordinator.client.groups import Group
 from coordinator.story.described import ConsumerState, Expects
 from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, findings
 from coordinator.story.entries import Timeline
+from coordinator.story.events import After
 from coordinator.story.seat_diagnosis import seat_findings
 from tests.story.test_diagnosis import NOW_MS, event, group_of, member, started
+from tests.support.told import but
 
 OLD_MS = NOW_MS - 3 * GONE_MIN_MS
 
 
-def held(at_ms: int, *missing: str) -> dict[str, Any]:
+def held(at_ms: int, *missing: str) -> Any:
     """The event of joins that wait for expected members."""
     return event("rebalance_held", at_ms, missing=list(missing), missing_count=len(missing), until_wall_ms=0)
 
 
-def hold_ended(at_ms: int, *missing: str) -> dict[str, Any]:
+def hold_ended(at_ms: int, *missing: str) -> Any:
     """The event of joins that come in, without these members."""
     return event("hold_ended", at_ms, joins=1, missing=list(missing), missing_count=len(missing))
 
 
-def found(group: Group | None, *events: dict[str, Any]) -> list[Finding]:
+def found(group: Group | None, *events: Any) -> list[Finding]:
     """The findings after these events."""
     return list(seat_findings("g", Timeline("g").add_all(events).entries, group, {}, NOW_MS))
 
@@ -78,11 +80,11 @@ def test_a_member_that_came_back_meanwhile() -> None:
     """Only the time since it went last counts: it joined, arrived, or a completed rebalance has it."""
     late_ms = NOW_MS - 1_000
     back = event("rebalance_ended", OLD_MS + 1, began_ms=OLD_MS + 1, generation_before=2, causes=[], further_causes=0,
-                 after=[{"member_id": "b-1", "group_instance_id": "b"}])  # fmt: skip
+                 after=[After("b-1", "b", "c", "/h", None)])  # fmt: skip
     for events in (
         [started(OLD_MS, "member_expired", "b"), started(OLD_MS + 1, "member_joined", "b")],
         [held(OLD_MS, "b"), hold_ended(OLD_MS + 1)],
-        [started(OLD_MS, "member_expired", "b"), back | {"causes": [started(0, "metadata_changed", "c")["cause"]]}],
+        [started(OLD_MS, "member_expired", "b"), but(back, causes=[started(0, "metadata_changed", "c").cause])],
     ):
         (finding,) = found(expecting("b"), *events, started(late_ms, "member_expired", "b"))
         assert (finding.severity, finding.found) == (Severity.NOTICE, "1 expected member is missing: b (for 1.0 s)")

@@ -25,6 +25,7 @@ from coordinator.story.words import (
     time_text,
     waiting_lines,
 )
+from tests.support.told import told
 
 ONE = {"client_id": "app-1", "client_host": "/10.0.0.1"}
 TWO = {"client_id": "app-2", "client_host": "/10.0.0.2"}
@@ -210,11 +211,10 @@ def test_a_first_assignment_moves_nothing() -> None:
 
 def test_a_rejoin_after_an_outage_is_no_restart() -> None:
     """The words say that the server can't know, and the type of the entry is another one."""
-    event = {
-        "version": 1, "type": "member_replaced", "at_ms": 0, "group": "g", "generation": 1, "node": 1,
-        "after_load": True, "group_instance_id": "i", "member_id": ID, "old_member_id": "i-1", "state": "Stable",
-        "rebalances": False, **ONE,
-    }  # fmt: skip
+    event = told(
+        "member_replaced", after_load=True, group_instance_id="i", member_id=ID, old_member_id="i-1", state="Stable",
+        **ONE,
+    )  # fmt: skip
     (entry,) = Timeline("g").add_all([event]).entries
     assert entry["type"] == "static_rejoin"
     assert list(entry_lines(entry)) == [
@@ -339,8 +339,7 @@ def test_a_deletion_names_who_asked_for_it() -> None:
 
 def lines_of(event: dict[str, Any]) -> list[str]:
     """The lines of the one entry that this event makes."""
-    common = {"version": 1, "at_ms": 0, "group": "g", "generation": 3, "node": 1}
-    (entry,) = Timeline("g").add_all([common | event]).entries
+    (entry,) = Timeline("g").add_all([told(event["type"], **event)]).entries
     return list(entry_lines(entry))
 
 
@@ -442,7 +441,6 @@ def test_joins_that_wait_for_expected_members() -> None:
     }
     named, anew = "30 expected members (a, b and 28 more)", "the coordinator started anew, or the group went"
     assert lines_of(begin) == [f"joins are held for {named} until 1970-01-01 00:00:09.000Z at the latest"]
-    common = {"version": 1, "group": "g", "generation": 3, "node": 1}
     ends: list[dict[str, Any]] = [
         {"type": "hold_ended", "joins": 4, "missing": [], "missing_count": 0},
         {"type": "hold_ended", "joins": 1, "missing": ["b"], "missing_count": 1},
@@ -451,7 +449,7 @@ def test_joins_that_wait_for_expected_members() -> None:
     texts = [
         next(
             entry_lines(
-                Timeline("g").add_all([common | begin | {"at_ms": 0}, common | end | {"at_ms": 3_200}]).entries[0]
+                Timeline("g").add_all([told(begin["type"], **begin), told(end["type"], **end, at_ms=3_200)]).entries[0]
             )
         )
         for end in ends

@@ -8,11 +8,11 @@ House rule: plain values; no check is made here, and no cause is inferred here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from coordinator.group.causes import CauseKind
 from coordinator.story.causes import CAUSES
+from coordinator.story.events import Cause
 from coordinator.story.schema import UNKNOWN
 
 
@@ -36,11 +36,11 @@ class Clock:
         return self._now_ms
 
 
-def words_of(causes: Iterable[Mapping[str, Any]]) -> str:
+def words_of(causes: Iterable[Cause]) -> str:
     """Inferred causes in words, each once: "joined, left or expired"."""
     return ", ".join(dict.fromkeys(_word(cause) for cause in causes))
 
 
-def _word(cause: Mapping[str, Any]) -> str:
-    kinds = cause["possible"] if cause["kind"] == UNKNOWN else [cause["kind"]]
+def _word(cause: Cause) -> str:
+    kinds = cause.possible or () if cause.kind == UNKNOWN else [cause.kind]
     return " or ".join(CAUSES[CauseKind(kind)].short for kind in kinds) or UNKNOWN

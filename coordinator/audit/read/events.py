@@ -13,11 +13,13 @@ House rule: a record that can't be read is counted and skipped; without the topi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
@@ -26,7 +28,21 @@ from coordinator.log.segments.segment import topic_partition_of
 from coordinator.story.counts import RETURN_EVENTS, RETURNS, Rebalances
 from coordinator.story.diagnosis import conflict_text
 from coordinator.story.entries import Timeline
-from coordinator.story.schema import EVENTS_TOPIC, RebalanceEvent, read_event
+from coordinator.story.events import (
+    Cause,
+    EventsDropped,
+    GroupDeleted,
+    GroupEvent,
+    GroupLoaded,
+    MemberFenced,
+    RebalanceEnded,
+    RebalanceEvent,
+    RebalanceStarted,
+    fields_of,
+    read_event,
+)
+from coordinator.story.inference.told import unknown
+from coordinator.story.schema import CONFLICT, EVENTS_TOPIC
 from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
@@ -38,18 +54,10 @@ WORDS_MAX = 500
 CLIENT = "client"
 """The source of a cause that a client gave, as text (KIP-800) or as a number (KIP-423)."""
 
-COUNTED: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "rebalance_started": {"generation": int},
-    "rebalance_ended": {"generation_before": int, "began_ms": int},
-    "group_loaded": {},
-    "group_deleted": {},
-    "member_replaced": {"group_instance_id": str, "member_id": str, "old_member_id": str},
-    "member_fenced": {"kind": str, "member_id": str},
-}
-"""Types of events that are counted, and the fields that this needs: a topic may have millions of events."""
+COUNTED = (RebalanceStarted, RebalanceEnded, GroupLoaded, GroupDeleted, *RETURN_EVENTS)
+"""Events that are counted."""
 
-COMMON = {"group": "", "generation": 0}
-"""Fields that a timeline wants of each event; here nobody reads them."""
+NO_CAUSE = unknown(())
 
 _UNLOADED = "unloaded"
 """The outcome of a rebalance whose generation is lost: the next generation has the same number."""
@@ -94,18 +102,18 @@ class GroupEvents:
     rebalance_count: int = 0
     returns: dict[str, Return] = field(default_factory=dict)
     has_gaps: bool = False
-    waiting: list[RebalanceEvent] = field(default_factory=list, repr=False)
+    waiting: list[GroupEvent] = field(default_factory=list, repr=False)
 
     def settle(self) -> None:
         """All events are taken: put them in order and count."""
         self.rebalances.sort(key=attrgetter("at_ms"))
-        self.waiting.sort(key=itemgetter("at_ms"))
+        self.waiting.sort(key=attrgetter("at_ms"))
         rebalances = Rebalances()
         for event in self.waiting:
             rebalances.add(event)
         self.rebalance_count = rebalances.count
-        seats = Timeline("").add_all(event for event in self.waiting if event["type"] in RETURN_EVENTS)
-        for entry in seats.entries:
+        seats = [event for event in self.waiting if isinstance(event, RETURN_EVENTS)]
+        for entry in Timeline(seats[0].group if seats else "").add_all(seats).entries:
             if entry["type"] in RETURNS:
                 self.returns[entry["member_id"]] = Return(entry["type"], entry["group_instance_id"])
         self.waiting.clear()
@@ -216,64 +224,58 @@ def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Rec
     """
     gathered = RecordedEvents(passed_over=passed_over)
     for event in events:
-        try:
-            if event is None:
-                gathered.passed_over += 1
-            else:
-                _take(gathered, event)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        if event is None or (isinstance(event, RebalanceEnded) and not event.causes):
             gathered.passed_over += 1
+        else:
+            _take(gathered, event)
     for recorded in gathered.groups.values():
         recorded.settle()
     return gathered
 
 
-def _at_ms(event: RebalanceEvent) -> int:
-    return int(event["at_ms"])
-
-
 def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
-    fields = COUNTED.get(event["type"])
-    counted = {} if fields is None else {name: kind(event[name]) for name, kind in fields.items()}
-    counted = COMMON | counted | {"type": event["type"], "at_ms": _at_ms(event), "after_load": event.get("after_load")}
-    match event["type"]:
-        case "rebalance_ended":
-            generation, before = int(event["generation"]), int(event["generation_before"])
-            if generation > before and event["outcome"] != _UNLOADED:
-                cause = event["causes"][0]
-                kind = cause["kind"].replace("_", " ")
-                words = "; ".join(_words(event, cause, kind))
-                each = Rebalance(_at_ms(event), generation, kind, words[:WORDS_MAX])
-                gathered.groups.setdefault(event["group"], GroupEvents()).rebalances.append(each)
-        case "member_fenced" if event["kind"] == "conflict":
-            conflicts = gathered.groups.setdefault(event["group"], GroupEvents()).conflicts
-            instance_id = str(event["group_instance_id"])
-            newest = Conflict(_at_ms(event), event["generation"], conflict_text(event), 0)
-            former = conflicts.get(instance_id, newest)
-            if former.at_ms > newest.at_ms:
-                newest = former
-            conflicts[instance_id] = newest._replace(fencings=former.fencings + 1)
-        case "events_dropped":
-            first_ms, last_ms = int(event["first_ms"]), int(event["last_ms"])
-            gathered.first_dropped_ms = min(first_ms, gathered.first_dropped_ms) if gathered.dropped else first_ms
-            gathered.last_dropped_ms = max(last_ms, gathered.last_dropped_ms)
-            gathered.dropped += int(event["events"])
-    if fields is not None:
-        # Last: of an event that can't be read nothing counts.
-        gathered.groups.setdefault(event["group"], GroupEvents()).waiting.append(counted)
+    if isinstance(event, EventsDropped):
+        first_ms = min(event.first_ms, gathered.first_dropped_ms) if gathered.dropped else event.first_ms
+        gathered.first_dropped_ms = first_ms
+        gathered.last_dropped_ms = max(event.last_ms, gathered.last_dropped_ms)
+        gathered.dropped += event.events
+        return
+    if not isinstance(event, COUNTED):
+        return
+    recorded = gathered.groups.setdefault(event.group, GroupEvents())
+    recorded.waiting.append(_slim(event))
+    if isinstance(event, RebalanceEnded) and event.generation > event.generation_before and event.outcome != _UNLOADED:
+        kind = event.causes[0].kind.replace("_", " ")
+        words = "; ".join(_words(event, event.causes[0], kind))
+        recorded.rebalances.append(Rebalance(event.at_ms, event.generation, kind, words[:WORDS_MAX]))
+    elif isinstance(event, MemberFenced) and event.kind == CONFLICT:
+        newest = Conflict(event.at_ms, event.generation, conflict_text(fields_of(event)), 0)
+        former = recorded.conflicts.get(event.group_instance_id, newest)
+        if former.at_ms > newest.at_ms:
+            newest = former
+        recorded.conflicts[event.group_instance_id] = newest._replace(fencings=former.fencings + 1)
 
 
-def _words(event: RebalanceEvent, cause: dict[str, Any], kind: str) -> Iterator[str]:
+def _slim(event: GroupEvent) -> GroupEvent:
+    """The event without its lists, which counts don't need: a topic may have millions of events."""
+    if isinstance(event, RebalanceStarted):
+        return replace(event, cause=NO_CAUSE, pending=[])
+    if isinstance(event, RebalanceEnded):
+        return replace(event, causes=[], late=[], lapsed=[], before=[], after=[], moved=None)
+    return event
+
+
+def _words(event: RebalanceEnded, cause: Cause, kind: str) -> Iterator[str]:
     """The trigger, the source of the cause, and the member that the group waited for."""
-    who = cause["group_instance_id"] or ", ".join(cause["member_ids"])
+    who = cause.group_instance_id or ", ".join(cause.member_ids)
     yield f"{kind}: {who}" if who else kind
-    if cause["source"] == CLIENT:
-        yield f"its client says: {cause['reason']}" if cause["reason"] else "its client says so"
+    if cause.source == CLIENT:
+        yield f"its client says: {cause.reason}" if cause.reason else "its client says so"
     else:
         yield "inferred by the server"
-    further = len(event["causes"]) - 1 + int(event["further_causes"])
+    further = len(event.causes) - 1 + event.further_causes
     if further:
         yield count_text(further, "further cause")
-    waited = event["waited_for"]
+    waited = event.waited_for
     if waited is not None:
-        yield f"waited for {waited['member_id']}, {int(waited['ms']) / 1000:.1f} s"
+        yield f"waited for {waited.member_id}, {waited.ms / 1000:.1f} s"

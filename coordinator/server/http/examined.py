@@ -22,7 +22,7 @@ from coordinator.story.group_diagnosis import group_findings
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 EXAMINED_MAX = 500
 """The most groups that are looked at, with their timelines."""
@@ -79,17 +79,17 @@ def timelines(names: Sequence[str], events: Sequence[RebalanceEvent]) -> dict[st
     """The entries of these groups, by group. Events of no group, such as gaps, belong to each of them."""
     made = {name: Timeline(name) for name in names}
     for event in events:
-        if event["group"] is None:
+        if event.group is None:
             for timeline in made.values():
                 timeline.add(event)
-        elif event["group"] in made:
-            made[event["group"]].add(event)
+        elif event.group in made:
+            made[event.group].add(event)
     return {name: timeline.entries for name, timeline in made.items()}
 
 
 def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent]) -> list[str]:
     """The ids of the groups: those that are not at rest first, then those with the newest events."""
-    newest = {event["group"]: place for place, event in enumerate(events)}
+    newest = {event.group: place for place, event in enumerate(events)}
     ordered = sorted(listed, key=lambda group: (group.state in AT_REST, -newest.get(group.group_id, -1)))
     return [group.group_id for group in ordered]
 

@@ -18,20 +18,20 @@ import asyncio
 import re
 import threading
 from collections import deque
-from json import dumps
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
 from coordinator.server.http.turns import Turns
 from coordinator.server.http.window import Bounds, Window
+from coordinator.story.events import event_json
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from coordinator.client.client import Client
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 EVENTS_KEPT = 10_000
 """Ten to twenty MB at most. `tenure explain` reads all events of the topic."""
@@ -257,8 +257,7 @@ class Feed:
         key = event.id, event.placed.partition, event.placed.offset
         found = self._frames.get(key)
         if found is None:
-            data = dumps(event.event, ensure_ascii=False, separators=(",", ":"))
-            found = self._frames[key] = f"id: {event.id}\ndata: {data}\n\n".encode()
+            found = self._frames[key] = b"id: %b\ndata: %b\n\n" % (event.id.encode(), event_json(event.event))
             if len(self._frames) > FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
         return found
@@ -349,7 +348,7 @@ class Feed:
             yield
         for news, told in reversed(parts):
             for kept in news:
-                for gone in self._events.add(kept.event["group"], kept.event["at_ms"], kept):
+                for gone in self._events.add(kept.event.group, kept.event.at_ms, kept):
                     placed = gone.placed
                     self._first[placed.partition] = max(self._first.get(placed.partition, 0), placed.offset + 1)
             self._told = told

@@ -15,12 +15,13 @@ from coordinator.client.groups import Group, ListedGroup, describe_groups, liste
 from coordinator.client.lag import lag_json, offset_lines
 from coordinator.story.counts import REJOIN, RESTART, RETURN_EVENTS, TAKEOVER, Rebalances, counts
 from coordinator.story.entries import Timeline
+from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
 from coordinator.story.runs import runs
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.lag import OffsetLine
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import RebalanceEvent
 
 HOUR_MS = 3_600_000
 
@@ -44,7 +45,7 @@ class Churn(NamedTuple):
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
     """Groups as JSON, existing ones first. events: of all groups, in the order of time. now_ms: Unix time."""
     counted = churn(events, now_ms - HOUR_MS, now_ms)
-    newest_ms = {event["group"]: event["at_ms"] for event in events}
+    newest_ms = {event.group: event.at_ms for event in events}
     return [
         listed_json(group)
         | counted.get(group.group_id, Churn())._asdict()
@@ -98,17 +99,19 @@ def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> lis
     types: dict[str, str] = {}
     protocol_types: dict[str, str] = {}
     for event in events:
-        if event["group"] is not None:
-            newest[event["group"]] = event
-            if event["type"].startswith("rebalance_"):
-                types[event["group"]] = event.get("group_type", CLASSIC)
-            protocol_types[event["group"]] = event.get("protocol_type") or protocol_types.get(event["group"], "")
+        if isinstance(event, EventsDropped):
+            continue
+        newest[event.group] = event
+        if isinstance(event, RebalanceStarted | RebalanceCause | RebalanceEnded):
+            types[event.group] = event.group_type or CLASSIC
+        protocol_type = event.protocol_type if isinstance(event, RebalanceEnded) else None
+        protocol_types[event.group] = protocol_type or protocol_types.get(event.group, "")
     return [
         ListedGroup(
             name,
             types.get(name, CLASSIC),
             protocol_types[name],
-            DELETED if newest[name]["type"] == "group_deleted" else UNKNOWN,
+            DELETED if isinstance(newest[name], GroupDeleted) else UNKNOWN,
         )
         for name in sorted(newest.keys() - {group.group_id for group in listed})
     ]
@@ -123,13 +126,13 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
     rebalances: dict[str, Rebalances] = {}
     seats: dict[str, list[RebalanceEvent]] = {}
     for event in events:
-        group = event["group"]
+        group = event.group
         if group is None:
             continue
         if group not in rebalances:
             rebalances[group] = Rebalances(since_ms)
         rebalances[group].add(event)
-        if event["type"] in RETURN_EVENTS:
+        if isinstance(event, RETURN_EVENTS):
             seats.setdefault(group, []).append(event)
     return {
         group: Churn(counted.count, *_returns(group, seats.get(group, ()), since_ms, now_ms))

@@ -323,7 +323,7 @@ class Site:
         try:
             group = found_group(client, group_id)
         except (Refused, Unreachable):
-            if not any(event["group"] == group_id for event in own):
+            if not any(event.group == group_id for event in own):
                 raise
         now_ms = self._clock.wall_ms()
         found = runs(group_id, entries, now_ms)
@@ -364,7 +364,7 @@ class Site:
                 news = await subscriber.next(ALIVE_S)
                 if not news:
                     yield ": nothing new\n\n"
-                wanted = [each for each in news if group is None or each.event["group"] in {None, group}]
+                wanted = [each for each in news if group is None or each.event.group in {None, group}]
                 if wanted:
                     yield b"".join(map(self._feed.frame, wanted))
         finally:

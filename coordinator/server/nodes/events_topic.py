@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coordinator.story.schema import Gap, TimedNote, record_of
 from protocol.records.batch import encode_batch
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
+    from coordinator.story.schema import Gap, TimedNote
     from protocol.records.batch import Record
 
 BATCH_BYTES = 256 * 1024
@@ -31,6 +31,8 @@ def into_topic(data: TopicData, topic: Topic, clock: Clock, node_id: int) -> Wri
         topic_partition = data.own_topic_partition(topic)
 
         def append(open_log: Callable[[TopicPartition], TopicLog]) -> tuple[int, Exception | None]:
+            from coordinator.story.making import record_of  # noqa: PLC0415 - a start has no time for it
+
             log = open_log(topic_partition)
             log.claim()
             limits = topic_partition.limits

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coordinator.group import notes
 from coordinator.server.telemetry.lines import Level, Lines
 from coordinator.story.log_words import TEXTS, place_text
-from coordinator.story.schema import event_name, fields_of
+from coordinator.story.schema import event_name
 
 LEVELS = {
     notes.RebalanceStuck: Level.WARN,
@@ -76,8 +76,10 @@ class NoteLines:
         self._keep(noted)
 
     def _object(self, partition: int, note: notes.Note) -> str:
+        from coordinator.story.making import json_fields  # noqa: PLC0415 - a start has no time for it
+
         kind = type(note)
-        fields = {"partition": partition} | fields_of(note, (name for name in kind.FIELDS if name not in COUNTED))
+        fields = {"partition": partition} | json_fields(note, (name for name in kind.FIELDS if name not in COUNTED))
         fields |= {name: len(getattr(note, name)) for name in kind.FIELDS if name in COUNTED}
         text = TEXTS[kind](note, place_text(partition))
         return self._lines.object_line(LEVELS.get(kind, INFO), event_name(kind.__name__), text, fields)

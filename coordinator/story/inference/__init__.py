@@ -14,7 +14,7 @@
         for event in observed.end_batch():          # groups of the consumer protocol change at the end of a batch
             ...
 
-An event has the shape that coordinator.story.schema gives it, with `"inferred": true` and without `node`. These
+An event is of a class of coordinator.story.events, with `"inferred": true` and without `node`. These
 types come: rebalance_ended, member_replaced, seat_taken, group_deleted, group_converted, and group_loaded where the log
 begins (the history before it is compacted away). Differences to an event that a coordinator told:
 

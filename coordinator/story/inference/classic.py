@@ -17,12 +17,15 @@ House rule: see the package: a kind is named only if the records rule out every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from coordinator.group.causes import CauseKind, Meaning
+from coordinator.story.events import Cause, TopicChange
 from coordinator.story.inference.seen import Seat, Seen, TopicPartition, returned, topics_of
 from coordinator.story.inference.signs import SLACK, Sign, Signs
-from coordinator.story.inference.told import cause_of, unknown
+from coordinator.story.inference.told import cause_of, subscribed, unknown, with_topics
 
 if TYPE_CHECKING:
     from coordinator.story.inference.knowledge import Live
@@ -49,14 +52,11 @@ MARGIN_MS = 500
 EAGER = frozenset({"range", "roundrobin", "sticky"})
 """Assignors whose members give up everything before they join: nothing in their metadata makes one join again."""
 
-TOPICS_MAX = 20
-"""Most topics that a cause names."""
-
 
 class Causes(NamedTuple):
     """The causes of a generation. in_order: whether the first one is known to have started the rebalance."""
 
-    causes: list[dict[str, Any]]
+    causes: list[Cause]
     in_order: bool = True
 
 
@@ -147,13 +147,13 @@ class Classic:
             return self._by_live(came, went, changed)
         return Causes([*came, *went, *changed], in_order=len(came) + len(went) + len(changed) == 1)
 
-    def _by_live(self, came: list[Any], went: list[Any], changed: list[Any]) -> Causes:
+    def _by_live(self, came: list[Cause], went: list[Cause], changed: list[Cause]) -> Causes:
         """The order of members that came and went, if somebody saw the group while it prepared."""
         live = self.live
         if live is None:
             return Causes([*went, *came, *changed], in_order=False)
-        here = [cause for cause in came if live.member_ids & set(cause["member_ids"])]
-        still = [cause for cause in went if live.member_ids & set(cause["member_ids"])]
+        here = [cause for cause in came if live.member_ids & set(cause.member_ids)]
+        still = [cause for cause in went if live.member_ids & set(cause.member_ids)]
         if here and len(still) == len(went):
             return Causes([*here, *went, *(cause for cause in came if cause not in here), *changed])
         if not here and len(still) < len(went):
@@ -162,7 +162,7 @@ class Classic:
 
     def _departure(
         self, seat: Seat, member: Member, stayed: Mapping[Seat, Member], seen: Seen, *, is_awaited: bool
-    ) -> dict[str, Any]:
+    ) -> Cause:
         """Why a member is gone, by its last sign of life.
 
         It has not expired if that sign came less than its session timeout before the join phase ended, and was not
@@ -224,7 +224,7 @@ class Classic:
             return LEFT if member.group_instance_id is None else EXPIRED
         return None
 
-    def _again(self, before: Seen, seen: Seen) -> list[dict[str, Any]]:
+    def _again(self, before: Seen, seen: Seen) -> list[Cause]:
         """The causes of a generation with the same members and subscriptions."""
         back = returned(before, seen)
         if back:
@@ -248,39 +248,37 @@ class Classic:
             return [self._led_again(led_by, leader, topics)]
         if seen.value.protocol in EAGER:
             return [self._led_again(led_by, leader, topics)]
-        return [unknown((LEADER, REJOINED), None) | topics]
+        return [with_topics(unknown((LEADER, REJOINED)), topics)]
 
-    def _led_again(self, led_by: Member | None, leader: Seat | None, topics: dict[str, Any]) -> dict[str, Any]:
+    def _led_again(self, led_by: Member | None, leader: Seat | None, topics: list[TopicChange]) -> Cause:
         """The leader joined again. One that does so without a reason may do it at any time."""
         if not topics:
             self._restless = leader
-        return cause_of(LEADER, member=led_by) | topics
+        return with_topics(cause_of(LEADER, member=led_by), topics)
 
-    def _gave_up(self, seen: Seen, leader: Seat | None) -> list[dict[str, Any]]:
+    def _gave_up(self, seen: Seen, leader: Seat | None) -> list[Cause]:
         """Members gave up partitions in the last generation, and joined again so that others get them.
 
         Each has to join again for that, and the first one began the rebalance.
         """
         return [
-            cause_of(LEADER if seat == leader else REJOINED, member=seen.seats[seat])
-            | {"meaning": Meaning.PARTITIONS_REVOKED.value}
+            replace(
+                cause_of(LEADER if seat == leader else REJOINED, member=seen.seats[seat]),
+                meaning=Meaning.PARTITIONS_REVOKED.value,
+            )
             for seat in self._revokers
             if seat in seen.seats
         ]
 
-    def _topics(self, before: Seen, seen: Seen) -> dict[str, Any]:
-        """The topics that grew, came or went, as fields of a cause."""
+    def _topics(self, before: Seen, seen: Seen) -> list[TopicChange]:
+        """The topics that grew, came or went."""
         had, have = _counts(before, self._held_back), _counts(seen, ())
         changes = [
-            {"topic": topic, "change": "grown" if had.get(topic) else "created"}
+            TopicChange(topic, "grown" if had.get(topic) else "created")
             for topic, number in have.items()
             if number > had.get(topic, 0)
         ]
-        changes += [{"topic": topic, "change": "deleted"} for topic in had if topic not in have]
-        if not changes:
-            return {}
-        further = len(changes) - TOPICS_MAX
-        return {"topics": changes[:TOPICS_MAX]} | ({"further_topics": further} if further > 0 else {})
+        return changes + [TopicChange(topic, "deleted") for topic in had if topic not in have]
 
 
 def _counts(seen: Seen, more: set[TopicPartition] | tuple[()]) -> dict[str, int]:
@@ -291,7 +289,7 @@ def _counts(seen: Seen, more: set[TopicPartition] | tuple[()]) -> dict[str, int]
     return counts
 
 
-def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[dict[str, Any]]:
+def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[Cause]:
     """The causes that subscriptions and the protocol tell."""
     if not before.value.members or not seen.value.members:
         return []
@@ -299,9 +297,7 @@ def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[di
     for seat, member in stayed.items():
         was, now = topics_of(before.seats[seat]), topics_of(member)
         if was is not None and now is not None and was != now:
-            topics = [{"topic": topic, "change": "added"} for topic in sorted(now - was)]
-            topics += [{"topic": topic, "change": "removed"} for topic in sorted(was - now)]
-            found.append(cause_of(METADATA, member=member) | {"topics": topics[:TOPICS_MAX]})
+            found.append(with_topics(cause_of(METADATA, member=member), subscribed(was, now)))
     if before.value.protocol != seen.value.protocol and not found:
         back = returned(before, seen)
         if back:
@@ -312,6 +308,6 @@ def _changes(before: Seen, seen: Seen, stayed: Mapping[Seat, Member]) -> list[di
     return found
 
 
-def kinds_of(causes: list[dict[str, Any]]) -> list[str]:
+def kinds_of(causes: list[Cause]) -> list[str]:
     """The kinds that these causes may have, each once."""
-    return list(dict.fromkeys(kind for each in causes for kind in each.get("possible") or [each["kind"]]))
+    return list(dict.fromkeys(kind for each in causes for kind in each.possible or [each.kind]))

@@ -19,24 +19,25 @@ House rule: see the package: a kind is named only if the records rule out every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind
+from coordinator.group import causes, notes
+from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import LastRecords
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
 from coordinator.group.state import State
+from coordinator.story.events import Cause, TopicChange
 from coordinator.story.inference.signs import Sign
-from coordinator.story.inference.told import causes_fields, client_cause, event
+from coordinator.story.inference.told import client_cause, ended_event, event, subscribed, with_topics
 from coordinator.story.records.consumer import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
 from coordinator.story.schema import UNKNOWN
 
 if TYPE_CHECKING:
+    from coordinator.story.events import GroupEvent
     from coordinator.story.inference.knowledge import Told
-    from coordinator.story.schema import RebalanceEvent
     from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 
 JOINED, LEFT, REMOVED, EXPIRED, SUBSCRIPTION, TOPICS, REGEXES, REVOCATION = (
@@ -60,10 +61,7 @@ CAUSES_KEPT = 10 * CAUSES_MAX
 CHANGES_MAX = 100
 """Members of a target that an event names."""
 
-TOPICS_MAX = 20
-"""Topics that a cause names."""
-
-SOMETHING = Cause(CauseKind.MEMBER_JOINED)
+SOMETHING = causes.Cause(CauseKind.MEMBER_JOINED)
 """Stands in a note for the cause that its event gets."""
 
 
@@ -91,7 +89,7 @@ class _Open:
     freed_ms: when a member gave up partitions last.
     """
 
-    def __init__(self, at_ms: int, generation: int, before: tuple[Snapshot, ...], causes: list[dict[str, Any]]) -> None:
+    def __init__(self, at_ms: int, generation: int, before: tuple[Snapshot, ...], causes: list[Cause]) -> None:
         self.at_ms = at_ms
         self.generation = generation
         self.before = before
@@ -135,17 +133,17 @@ class Consumer:
         self._aims: dict[str, frozenset[tuple[UUID, int]]] = {}
         # Since the last epoch:
         self._gone: dict[str, _Gone] = {}
-        self._changes: list[dict[str, Any]] = []
-        self._waiting: list[dict[str, Any]] = []
+        self._changes: list[Cause] = []
+        self._waiting: list[Cause] = []
         self._returns: list[_Return] = []
         self._target_ms = 0
         self._is_regex = False
         self._is_regex_last = False
         self._has_grown = False
-        self._of_batch: list[dict[str, Any]] = []
+        self._of_batch: list[Cause] = []
 
     @property
-    def causes_of_batch(self) -> list[dict[str, Any]]:
+    def causes_of_batch(self) -> list[Cause]:
         """The causes of the epochs of this batch; without one, the changes of members in it."""
         if self._of_batch or self._has_grown:
             return self._of_batch
@@ -170,7 +168,7 @@ class Consumer:
         if sign is not None:
             sign.note(at_ms, is_weak=True)
 
-    def add(self, at_ms: int, version: int, name: str | None, said: Any, *, is_whole: bool) -> list[RebalanceEvent]:
+    def add(self, at_ms: int, version: int, name: str | None, said: Any, *, is_whole: bool) -> list[GroupEvent]:
         """Take a record, or a tombstone. version, name: of its key. is_whole: nothing before it is missing."""
         if version == EPOCH and said is not None:
             return self._epoch(at_ms, said, is_whole=is_whole)
@@ -193,7 +191,7 @@ class Consumer:
             self._is_regex = self._is_regex_last = True
         return []
 
-    def end_batch(self, at_ms: int) -> list[RebalanceEvent]:
+    def end_batch(self, at_ms: int) -> list[GroupEvent]:
         """The batch is over: the static members that are back, and the end of the rebalance, if it has ended."""
         events = []
         for back in self._returns:
@@ -248,14 +246,12 @@ class Consumer:
 
     def _changed(self, name: str, was: ConsumerGroupMemberMetadataValue, now: ConsumerGroupMemberMetadataValue) -> None:
         """Note another subscription of a member."""
-        former, topics = set(was.subscribed_topic_names), set(now.subscribed_topic_names)
-        if former == topics and (was.subscribed_topic_regex or "") == (now.subscribed_topic_regex or ""):
+        changes = subscribed(was.subscribed_topic_names, now.subscribed_topic_names)
+        if not changes and (was.subscribed_topic_regex or "") == (now.subscribed_topic_regex or ""):
             return
-        changes = [{"topic": topic, "change": "added"} for topic in sorted(topics - former)]
-        changes += [{"topic": topic, "change": "removed"} for topic in sorted(former - topics)]
-        self._changes.append(client_cause(SUBSCRIPTION, name, now) | _named(changes))
+        self._changes.append(with_topics(client_cause(SUBSCRIPTION, name, now), changes))
 
-    def _epoch(self, at_ms: int, said: Any, *, is_whole: bool) -> list[RebalanceEvent]:
+    def _epoch(self, at_ms: int, said: Any, *, is_whole: bool) -> list[GroupEvent]:
         former, self.records.epoch = self.records.epoch, said.epoch
         was_known, self.is_known = self.is_known, True
         before = self._before() if self._open is None else ()
@@ -272,7 +268,7 @@ class Consumer:
                 self._signs = {name: Sign(at_ms) for name in self.records.members}
                 state = State.STABLE if self.records.members else State.EMPTY
                 begin = notes.GroupLoaded(self._group_id, said.epoch, state.value, len(self.records.members))
-                return [event(at_ms, begin) | {"group_type": notes.CONSUMER}]
+                return [event(at_ms, begin, group_type=notes.CONSUMER)]
             former = said.epoch - 1
         if said.epoch <= former:
             return []
@@ -282,33 +278,33 @@ class Consumer:
         if self._open is not None:
             self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
             note = notes.RebalanceCause(self._group_id, former, SOMETHING, notes.CONSUMER)
-            return [event(at_ms, note) | {"cause": first}]
+            return [event(at_ms, note, cause=first)]
         self._open = _Open(at_ms, former, before, causes)
         state = self._open.state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
         start = notes.RebalanceStarted(
             self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), notes.CONSUMER
         )
-        return [event(at_ms, start) | {"cause": first}]
+        return [event(at_ms, start, cause=first)]
 
-    def _causes(self, metadata_hash: int) -> list[dict[str, Any]]:
+    def _causes(self, metadata_hash: int) -> list[Cause]:
         """The causes of an epoch: what changed since the last one."""
         went = [self._departure(name, gone) for name, gone in self._gone.items()]
         causes = [*went, *self._changes]
         if self._is_regex_last and not went:
             # The members before it in the batch have no epoch of their own: they waited for the expression.
-            causes = [client_cause(REGEXES), *(each for each in causes if each["kind"] == JOINED)]
+            causes = [client_cause(REGEXES), *(each for each in causes if each.kind == JOINED)]
         elif not causes and self._is_regex:
             causes = [client_cause(REGEXES)]
         elif not causes and self._waiting:
             causes = self._waiting
         elif not causes and (metadata_hash != self._hash or self._topics != self._topics_before):
             grown = [
-                {"topic": topic, "change": "grown" if topic in self._topics_before else "created"}
+                TopicChange(topic, "grown" if topic in self._topics_before else "created")
                 for topic, number in self._topics.items()
                 if number > self._topics_before.get(topic, 0)
             ]
-            gone = [{"topic": topic, "change": "deleted"} for topic in self._topics_before if topic not in self._topics]
-            causes = [client_cause(TOPICS) | _named(grown + gone)]
+            gone = [TopicChange(topic, "deleted") for topic in self._topics_before if topic not in self._topics]
+            causes = [with_topics(client_cause(TOPICS), grown + gone)]
         elif not causes:
             causes = [client_cause(UNKNOWN, possible=())]
         for name in self._gone:
@@ -319,7 +315,7 @@ class Consumer:
         self._topics_before = self._topics
         return causes
 
-    def _departure(self, name: str, gone: _Gone) -> dict[str, Any]:
+    def _departure(self, name: str, gone: _Gone) -> Cause:
         """Why a member is gone.
 
         The record comes in the moment in which it goes. A static member that was away has not come back in time; one
@@ -344,7 +340,7 @@ class Consumer:
             return client_cause(UNKNOWN, name, said, possible=(went, EXPIRED))
         return client_cause(kind, name, said)
 
-    def _target_epoch(self, at_ms: int, said: Any) -> list[RebalanceEvent]:
+    def _target_epoch(self, at_ms: int, said: Any) -> list[GroupEvent]:
         self.records.target_epoch, self._target_ms = said.assignment_epoch, at_ms
         if self._open is not None and self._open.targeted_ms is None:
             self._open.targeted_ms = at_ms
@@ -363,7 +359,7 @@ class Consumer:
             sum(each.gains for each in changes), sum(each.loses for each in changes),
             tuple(changes[:CHANGES_MAX]), max(len(changes) - CHANGES_MAX, 0),
         )  # fmt: skip
-        return [event(at_ms, target) | {"assignor": self._assignor}]
+        return [event(at_ms, target, assignor=self._assignor)]
 
     @property
     def _assignor(self) -> str | None:
@@ -373,7 +369,7 @@ class Consumer:
 
     def _current(
         self, at_ms: int, name: str, said: ConsumerGroupCurrentMemberAssignmentValue | None
-    ) -> list[RebalanceEvent]:
+    ) -> list[GroupEvent]:
         current, member = self.records.current, self.records.members.get(name)
         was = current.pop(name, None)
         for place in self._held(was):
@@ -465,7 +461,7 @@ class Consumer:
 
     def _before(self) -> tuple[Snapshot, ...]:
         """The members before the change that the last records tell."""
-        came = {name for change in self._changes for name in change["member_ids"] if change["kind"] == JOINED}
+        came = {name for change in self._changes for name in change.member_ids if change.kind == JOINED}
         here = [
             self._snapshot(name, said, self.records.current.get(name))
             for name, said in self.records.members.items()
@@ -484,7 +480,7 @@ class Consumer:
         )
         return Snapshot(name, said.instance_id, said.client_id, said.client_host, parts)
 
-    def _ended(self, at_ms: int, opened: _Open) -> RebalanceEvent:
+    def _ended(self, at_ms: int, opened: _Open) -> GroupEvent:
         records = self.records
         after = tuple(self._snapshot(name, said, records.current.get(name)) for name, said in records.members.items())
         targeted_ms = at_ms if opened.targeted_ms is None else opened.targeted_ms
@@ -494,7 +490,7 @@ class Consumer:
             at_ms - targeted_ms if after else None, opened.longest, tuple(opened.late), (), None, notes.CONSUMER,
             self._assignor, opened.before, after, notes.CONSUMER, self._names,
         )  # fmt: skip
-        return event(at_ms, note) | causes_fields(opened.causes, in_order=True)
+        return ended_event(at_ms, note, opened.causes, in_order=True)
 
 
 def _places(target: Any) -> frozenset[tuple[UUID, int]]:
@@ -509,14 +505,6 @@ def _pending(has: Any) -> frozenset[tuple[UUID, int]]:
     return frozenset(
         (each.topic_id, number) for each in has.partitions_pending_revocation for number in each.partitions
     )
-
-
-def _named(changes: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """Changed topics as fields of a cause."""
-    if not changes:
-        return {}
-    further = len(changes) - TOPICS_MAX
-    return {"topics": list(changes[:TOPICS_MAX])} | ({"further_topics": further} if further > 0 else {})
 
 
 def _by_silence(

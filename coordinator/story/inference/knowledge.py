@@ -11,10 +11,14 @@ House rule: plain values. Knowledge is used for one generation and then dropped.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from coordinator.group.causes import CauseKind
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from coordinator.group.causes import CauseKind, Source
 from coordinator.story.causes import GONE
+from coordinator.story.events import Cause
 from coordinator.story.inference.told import cause_of
 from coordinator.story.schema import UNKNOWN
 
@@ -45,21 +49,24 @@ class Told(NamedTuple):
     group_instance_id: str | None = None
     or_kinds: tuple[str, ...] = ()
 
-    def cause(self, inferred: list[dict[str, Any]]) -> dict[str, Any]:
-        """The cause as a JSON object; the names of its client come from an inferred cause about the same member."""
+    def cause(self, inferred: list[Cause]) -> Cause:
+        """The cause; the names of its client come from an inferred cause about the same member."""
         same = next((each for each in inferred if self._names(each)), None)
         kinds = self._kinds(inferred)
         if len(kinds) > 1:
             made = cause_of(UNKNOWN, _known(self.member_id), possible=kinds)
-            return made | {"reason": self.reason, "told": True}
-        kind = kinds[0]
-        made = cause_of(kind, _known(self.member_id)) | {"group_instance_id": self.group_instance_id}
-        if same is not None:
-            made |= {name: same[name] for name in ("member_ids", "group_instance_id", "client_id", "client_host")}
-            made |= {name: same[name] for name in ("topics", "further_topics") if name in same}
-        return made | {
-            "reason": self.reason, "source": "client" if self.reason else "inferred", "told": True,
-        }  # fmt: skip
+            return replace(made, reason=self.reason, told=True)
+        if same is None:
+            same = replace(cause_of(self.kind, _known(self.member_id)), group_instance_id=self.group_instance_id)
+        return replace(
+            same,
+            kind=kinds[0],
+            source=(Source.CLIENT if self.reason else Source.INFERRED).value,
+            reason=self.reason,
+            meaning=None,
+            possible=UNSET,
+            told=True,
+        )
 
     def is_of_time(self, since_ms: int, until_ms: int) -> bool:
         """Whether a rebalance between these times can have this cause, by a wall clock in any time zone.
@@ -77,23 +84,23 @@ class Told(NamedTuple):
             return self.member_id not in after
         return self.kind != CauseKind.MEMBER_JOINED.value or self.member_id not in before
 
-    def decides(self, cause: dict[str, Any]) -> bool:
+    def decides(self, cause: Cause) -> bool:
         """Whether this is one of the kinds that fit an unknown cause, about the same member."""
-        return cause["kind"] == UNKNOWN and self.kind in cause["possible"] and self._names(cause)
+        return cause.kind == UNKNOWN and self.kind in (cause.possible or ()) and self._names(cause)
 
-    def _kinds(self, inferred: list[dict[str, Any]]) -> list[str]:
+    def _kinds(self, inferred: list[Cause]) -> list[str]:
         """The kinds that are left, once the records had their say."""
         kinds = [self.kind, *self.or_kinds]
-        fits = [each["kind"] for each in inferred if each["kind"] in kinds]
+        fits = [each.kind for each in inferred if each.kind in kinds]
         if len(kinds) == 1 or fits:
             return fits[:1] or kinds
         return [kind for kind in kinds if kind not in IN_RECORDS] or kinds
 
-    def _names(self, cause: dict[str, Any]) -> bool:
+    def _names(self, cause: Cause) -> bool:
         """Whether a cause is about the member of this one."""
-        if self.member_id is not None and self.member_id in cause["member_ids"]:
+        if self.member_id is not None and self.member_id in cause.member_ids:
             return True
-        return self.group_instance_id is not None and self.group_instance_id == cause["group_instance_id"]
+        return self.group_instance_id is not None and self.group_instance_id == cause.group_instance_id
 
 
 def _known(member_id: str | None) -> tuple[str, ...]:

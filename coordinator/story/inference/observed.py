@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
@@ -28,7 +30,7 @@ from coordinator.story.schema import UNKNOWN
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from coordinator.story.schema import RebalanceEvent
+    from coordinator.story.events import Cause, GroupEvent
 
 TOLD_MAX = 1_000
 """Told causes that wait for their record, the newest ones."""
@@ -70,7 +72,7 @@ class _Group:
 class _Ending(NamedTuple):
     """A group whose tombstone came: its deletion, unless the same batch has it in the other protocol."""
 
-    event: RebalanceEvent
+    event: GroupEvent
     kind: str
     members: int
 
@@ -134,7 +136,7 @@ class Observed:
 
     def add(
         self, offset: int, at_ms: int, key: bytes, value: bytes | None, batch: Batch = NO_BATCH
-    ) -> list[RebalanceEvent]:
+    ) -> list[GroupEvent]:
         """Take the next record or tombstone; the events that it tells."""
         self.passed(offset)
         self._newest_ms = max(self._newest_ms, at_ms)
@@ -159,7 +161,7 @@ class Observed:
         self.unreadable += read.kind == UNREADABLE_KIND
         return []
 
-    def end_batch(self) -> list[RebalanceEvent]:
+    def end_batch(self) -> list[GroupEvent]:
         """The batch is over: ends of rebalances of the consumer protocol, and groups that are gone."""
         if not self._changed and not self._ending:
             return []
@@ -172,7 +174,7 @@ class Observed:
         self._changed.clear()
         return events
 
-    def _consumer(self, offset: int, at_ms: int, key: Key, data: bytes | None) -> list[RebalanceEvent]:
+    def _consumer(self, offset: int, at_ms: int, key: Key, data: bytes | None) -> list[GroupEvent]:
         """Take a record or a tombstone of a group of the consumer protocol."""
         group_id = key.group_id
         assert group_id is not None
@@ -186,7 +188,7 @@ class Observed:
             epoch = group.consumer.records.epoch
             ends = group.consumer.end_batch(at_ms) if group_id in self._changed else []
             self._gone(group_id, offset)
-            gone = event(at_ms, notes.GroupDeleted(group_id, epoch, 0)) | {"offsets": None}
+            gone = event(at_ms, notes.GroupDeleted(group_id, epoch, 0), offsets=None)
             self._ending[group_id] = _Ending(gone, notes.CONSUMER, 0)
             return ends
         try:
@@ -204,7 +206,7 @@ class Observed:
             )
             ending = self._ending.pop(group_id, None)
             if ending is not None and ending.kind == notes.CLASSIC:
-                generation = ending.event["generation"]
+                generation = ending.event.generation
                 group.consumer.upgraded(generation)
                 note = notes.GroupConverted(group_id, generation, notes.CONSUMER, ending.members)
                 events.append(event(at_ms, note))
@@ -222,17 +224,15 @@ class Observed:
         if len(self._deleted) > DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
 
-    def _classic(
-        self, offset: int, at_ms: int, group_id: str, data: bytes | None, batch: Batch
-    ) -> list[RebalanceEvent]:
+    def _classic(self, offset: int, at_ms: int, group_id: str, data: bytes | None, batch: Batch) -> list[GroupEvent]:
         if data is None:
             group = self._groups.get(group_id)
             if group is None or group.classic.last is None:
                 return []
             value = group.classic.last.value
             self._gone(group_id, offset)
-            gone = event(at_ms, notes.GroupDeleted(group_id, value.generation, 0))
-            self._ending[group_id] = _Ending(gone | {"offsets": None}, notes.CLASSIC, len(value.members))
+            gone = event(at_ms, notes.GroupDeleted(group_id, value.generation, 0), offsets=None)
+            self._ending[group_id] = _Ending(gone, notes.CLASSIC, len(value.members))
             return []
         try:
             value = read_group(data)[1]
@@ -260,7 +260,7 @@ class Observed:
         group.since, group.epoch = offset, batch.epoch
         return events
 
-    def _first(self, group_id: str, seen: Seen) -> list[RebalanceEvent]:
+    def _first(self, group_id: str, seen: Seen) -> list[GroupEvent]:
         """The first record of a group: a new group, or the place where the log begins."""
         generation, members = seen.value.generation, len(seen.value.members)
         is_new = self._gap <= self._deleted.pop(group_id, -1)
@@ -272,7 +272,7 @@ class Observed:
         state = State.STABLE if members else State.EMPTY
         return [event(seen.ts, notes.GroupLoaded(group_id, generation, state.value, members))]
 
-    def _same(self, group_id: str, group: _Group, before: Seen, seen: Seen, batch: Batch) -> list[RebalanceEvent]:
+    def _same(self, group_id: str, group: _Group, before: Seen, seen: Seen, batch: Batch) -> list[GroupEvent]:
         """A record of the same generation: static members are back, or a standby took a seat."""
         events = []
         for name, member_id in returned(before, seen).items():
@@ -297,18 +297,18 @@ class Observed:
                 old.member_id, old.group_instance_id, old.client_id, old.client_host, "unknown", 0,
                 leads=seen.value.leader == new.member_id, standbys=0,
             )  # fmt: skip
-            events.append(event(seen.ts, taking) | {"waited_ms": None, "standbys": None})
+            events.append(event(seen.ts, taking, waited_ms=None, standbys=None))
         return events
 
     def _next_generation(
         self, group_id: str, group: _Group, before: Seen, seen: Seen, *, is_whole: bool
-    ) -> list[RebalanceEvent]:
+    ) -> list[GroupEvent]:
         causes = group.classic.causes(seen)
         return self._rebalances(group_id, before, seen, before.value.generation, causes, is_whole=is_whole)
 
     def _rebalances(
         self, group_id: str, before: Seen | None, seen: Seen, former: int, causes: Causes, *, is_whole: bool
-    ) -> list[RebalanceEvent]:
+    ) -> list[GroupEvent]:
         """The rebalances from one record to the next: those without a record, then the one that has it."""
         generation = seen.value.generation
         missing = generation - former - 1 if is_whole else 0
@@ -335,12 +335,12 @@ class Observed:
             in_order = in_order and len(known) == 1
         last = ended(group_id, before, seen, former + missing, known, in_order=in_order)
         if generation - former - 1 > missing:
-            last["generations_unseen"] = generation - former - 1
+            last = replace(last, generations_unseen=generation - former - 1)
         return [*events, last]
 
     def _known(
-        self, group_id: str, generation_before: int, causes: list[dict[str, Any]], before: Seen | None, seen: Seen
-    ) -> list[dict[str, Any]]:
+        self, group_id: str, generation_before: int, causes: list[Cause], before: Seen | None, seen: Seen
+    ) -> list[Cause]:
         """The causes with a told one in front, if there is one that the records don't contradict."""
         told = self._told_of(group_id, generation_before)
         if told is None or not told.agrees(_ids(before), _ids(seen)):
@@ -350,7 +350,7 @@ class Observed:
         first = told.cause(causes)
         return [
             first,
-            *(each for each in causes if each["kind"] not in FOR_WANT_OF_OTHERS and not _is_same(each, first)),
+            *(each for each in causes if each.kind not in FOR_WANT_OF_OTHERS and not _is_same(each, first)),
         ]
 
     def _told_of(self, group_id: str, generation_before: int) -> Told | None:
@@ -362,10 +362,10 @@ def _ids(seen: Seen | None) -> frozenset[str]:
     return frozenset() if seen is None else frozenset(member.member_id for member in seen.value.members)
 
 
-def _about(cause: dict[str, Any], others: list[dict[str, Any]]) -> bool:
+def _about(cause: Cause, others: list[Cause]) -> bool:
     """Whether another cause is about the same member."""
     return any(_is_same(cause, each) for each in others)
 
 
-def _is_same(cause: dict[str, Any], other: dict[str, Any]) -> bool:
-    return bool(cause["member_ids"] == other["member_ids"])
+def _is_same(cause: Cause, other: Cause) -> bool:
+    return cause.member_ids == other.member_ids

@@ -43,7 +43,7 @@ def test_a_cause_that_the_log_does_not_tell_names_all_that_fit() -> None:
     """A static member that is back in a new generation."""
     words = " or ".join(CAUSES[CauseKind(kind)].short for kind in RETURNED)
     assert story_of(Scene().group(static_members(a=1), 1).group(static_members(a=2), 2))[0].causes == {words: 1}
-    assert words_of([{"kind": "unknown", "possible": []}]) == "unknown"
+    assert words_of([unknown(())]) == "unknown"
     assert words_of([unknown(ENDED)]) == "left or removed or expired or no sync in time"
 
 
@@ -61,16 +61,16 @@ def test_same_log_same_causes() -> None:
         scene.commit(second)
     scene.tick(20_000).group([member("y", PARTS["a"])], 5).tick(20_000).group([member("z", PARTS["a"])], 7)
     steps = [step for step in story_of(scene)[0].steps if step.kind in {"generation", "empty"}]
-    seen = [each for each in events_of(scene) if each["type"] == "rebalance_ended" and each["outcome"] != "superseded"]
-    assert [step.generation for step in steps] == [event["generation"] for event in seen]
+    seen = [each for each in events_of(scene) if each.type == "rebalance_ended" and each.outcome != "superseded"]
+    assert [step.generation for step in steps] == [event.generation for event in seen]
     for step, event in zip(steps, seen, strict=True):
-        assert step.cause in {"first seen", words_of(event["causes"])}
+        assert step.cause in {"first seen", words_of(event.causes)}
     assert len({step.cause for step in steps}) > 4
     play = two_consumers()
     play.beat("m", -1).beat("n", 4, {"t": [0, 1, 2, 3]})
     words = [step.cause for step in story_of(play.scene)[0].steps if step.kind == "generation"]
-    inferred = [each for each in events_of(play.scene) if each["type"] in {"rebalance_started", "rebalance_cause"}]
-    assert words == [words_of([each["cause"]]) for each in inferred]
+    inferred = [each for each in events_of(play.scene) if each.type in {"rebalance_started", "rebalance_cause"}]
+    assert words == [words_of([each.cause]) for each in inferred]
     assert words[-1] == "left or expired"  # nobody knows the session timeout
 
 

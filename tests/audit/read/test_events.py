@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import Finding
@@ -16,45 +17,39 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.events import GroupEvents, RebalanceQueue, RecordedEvents, gather, read_events
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
+from coordinator.story.events import event_json, fields_of, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.records.batch import Record, encode_batch
 from tests.audit.conftest import Script
 from tests.audit.histories import rows_of, run_history
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
+from tests.support.told import cause, told
 
-Event = dict[str, Any]
 
-
-def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any) -> Event:
+def ended(generation: int, at_ms: int, kind: str = "member_left", **fields: Any) -> Any:
     """Make the event of a completed rebalance; fields: as in docs/run/events.md, with those of its trigger."""
-    cause = {"kind": kind, "member_ids": ["m-1"], "group_instance_id": None, "source": "inferred", "reason": ""}
-    cause |= {name: fields.pop(name) for name in list(fields) if name in cause}
-    return {
-        "version": 1, "type": "rebalance_ended", "at_ms": at_ms, "group": GROUP, "generation": generation,
-        "generation_before": generation - 1, "began_ms": at_ms - 1, "outcome": "completed", "causes": [cause],
-        "further_causes": 0, "waited_for": None, **fields,
-    }  # fmt: skip
+    trigger = cause(kind, "m-1")
+    trigger |= {name: fields.pop(name) for name in list(fields) if name in trigger}
+    common = {"generation_before": generation - 1, "began_ms": at_ms - 1, "outcome": "completed", "causes": [trigger]}
+    return told("rebalance_ended", at_ms=at_ms, group=GROUP, generation=generation, **(common | fields))
 
 
-def fenced(instance_id: str, at_ms: int, **fields: Any) -> Event:
+def fenced(instance_id: str, at_ms: int, **fields: Any) -> Any:
     """Make the event of two programs that use one instance id."""
-    return {
-        "version": 1, "type": "member_fenced", "at_ms": at_ms, "group": GROUP, "generation": 3, "kind": "conflict",
-        "group_instance_id": instance_id, "member_id": "m-1", "current_member_id": "m-2",
+    said = {
+        "kind": "conflict", "group_instance_id": instance_id, "member_id": "m-1", "current_member_id": "m-2",
         "client": {"client_id": "one", "client_host": "/10.0.0.1"},
-        "current_client": {"client_id": "two", "client_host": "/10.0.0.2"}, **fields,
+        "current_client": {"client_id": "two", "client_host": "/10.0.0.2"},
     }  # fmt: skip
+    return told("member_fenced", at_ms=at_ms, group=GROUP, **(said | fields))
 
 
-def dropped(events: int, first_ms: int, last_ms: int) -> Event:
+def dropped(events: int, first_ms: int, last_ms: int) -> Any:
     """Make the event of that many events that the server could not keep."""
-    return {
-        "version": 1, "type": "events_dropped", "at_ms": last_ms, "group": None, "events": events,
-        "first_ms": first_ms, "last_ms": last_ms,
-    }  # fmt: skip
+    return told("events_dropped", at_ms=last_ms, events=events, first_ms=first_ms, last_ms=last_ms)
 
 
-def story_of(scene: Scene, *events: Event) -> tuple[Story, list[Finding]]:
+def story_of(scene: Scene, *events: Any) -> tuple[Story, list[Finding]]:
     """Return the story of the scene's group and its findings, with these events."""
     return run_history(0, GROUP, Limits(), rows_of(scene), scene.now_ms, gather(events).of(GROUP))
 
@@ -123,19 +118,18 @@ def test_rebalance_counts_however_it_ended() -> None:
     """Only events tell of a rebalance that was interrupted, or goes on: they count, without a generation."""
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     unloaded = ended(2, at(1) - 5, outcome="unloaded")
-    started = {**ended(2, at(1) + 5), "type": "rebalance_started"}
+    started = told("rebalance_started", at_ms=at(1) + 5, group=GROUP, generation=2)
     story = story_of(scene, ended(1, at(0)), unloaded, ended(2, at(1)), started)[0]
     assert (story.rebalances, story.rebalances_forgotten, story.causes_recorded.total()) == (4, 2, 2)
     assert not story.at_least
 
 
-def returned(life: int, at_ms: int, **fields: Any) -> Event:
+def returned(life: int, at_ms: int, **fields: Any) -> Any:
     """Make the event of a static member's return."""
-    return {
-        "version": 1, "type": "member_replaced", "at_ms": at_ms, "group": GROUP, "generation": 1,
-        "group_instance_id": "a", "member_id": f"a-{life}",
-        "old_member_id": f"a-{life - 1}", "after_load": False, **fields,
-    }  # fmt: skip
+    return told(
+        "member_replaced", at_ms=at_ms, group=GROUP, generation=1, group_instance_id="a", member_id=f"a-{life}",
+        old_member_id=f"a-{life - 1}", **fields,
+    )  # fmt: skip
 
 
 def test_returns_are_what_the_server_recorded() -> None:
@@ -169,18 +163,24 @@ def test_conflict_is_found_with_both_parties() -> None:
 
 def test_what_was_dropped_is_said() -> None:
     """Notes count dropped events, unreadable ones, and events of groups that the log doesn't have."""
-    odd: list[Event] = [
-        {"version": 1, "type": "rebalance_ended", "at_ms": 1},
-        {**ended(2, 5), "causes": []},
-        {**ended(2, 5), "generation": "two"},
-        {**fenced("a", 5), "client": 7},
-        {"version": 1, "type": "group_deleted", "at_ms": 3, "group": GROUP},
+    whole, fencing = fields_of(ended(2, 5)), fields_of(fenced("a", 5))
+    odd = [
+        replace(ended(2, 5), causes=[]),
+        *(
+            read_event(json.dumps(each).encode())
+            for each in (
+                {"version": 1, "type": "rebalance_ended", "at_ms": 1},
+                whole | {"generation": "two"},
+                fencing | {"client": 7},
+                {"version": 1, "type": "group_deleted", "at_ms": 3},
+            )
+        ),
     ]
     events = gather([*odd, dropped(3, 10, 20), dropped(4, 5, 8), ended(2, 30)], passed_over=1)
     assert (events.dropped, events.first_dropped_ms, events.last_dropped_ms) == (7, 5, 20)
     first, second, third = events.notes(set())
     assert "7 events could not be kept in __rebalance_events, from 1970-01-01 00:00:00" in first
-    assert "5 records" in second
+    assert "6 records" in second
     assert f"1 rebalance of 1 group that the log has forgotten: {GROUP}" in third
     assert len(events.notes({GROUP})) == 2
     assert RecordedEvents().notes(set()) == []
@@ -197,11 +197,11 @@ def test_each_is_taken_once() -> None:
     assert course.rest() == []
 
 
-def write(folder: Path, node: int, *events: Event | bytes) -> None:
+def write(folder: Path, node: int, *events: Any) -> None:
     """Write the partition of a node, one batch for each event."""
     path = folder / f"{EVENTS_TOPIC}-{node}"
     path.mkdir(parents=True)
-    values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    values = [event if isinstance(event, bytes) else event_json(event) for event in events]
     batches = [encode_batch([Record(b"", value, 1)], offset, 0) for offset, value in enumerate(values)]
     (path / f"{0:020}.log").write_bytes(b"".join(batches) + batches[0][:40])
 
@@ -211,7 +211,7 @@ def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
     scene = Scene().group([member("m-0", PARTS["a"])], 1).group([member("m-1", PARTS["a"])], 2)
     folder = scene.group([member("m-1", PARTS["a"])], 3).write(tmp_path)
     assert read_events(folder) == RecordedEvents()
-    write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", {"version": 2, "type": "x", "at_ms": 1})
+    write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", b'{"version":2,"type":"x","at_ms":1}')
     write(folder, 1, ended(2, at(1), "member_expired"))
     (folder / f"{EVENTS_TOPIC}-0" / f"{0:020}.index").touch()
     result = audit(folder, None, Options(), lambda _done: None)

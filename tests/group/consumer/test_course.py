@@ -9,7 +9,7 @@ from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import SETTLED, UNRELEASED
 from coordinator.group.course import Outcome, Phase, Waited
 from coordinator.group.events import Unload
-from coordinator.story.schema import moves
+from coordinator.story.making import moves
 from tests.group.consumer.play import Play
 from tests.group.consumer.test_static import seats
 

@@ -10,11 +10,13 @@ from coordinator.client.client import Client
 from coordinator.client.groups import describe_groups
 from coordinator.server.http import examined as module
 from coordinator.server.http.examined import examined, timelines
+from coordinator.story.events import RebalanceEvent
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, Scripted
 from tests.story.test_runs import NOW_MS, replaced
 from tests.support.patience import WITHIN_S
+from tests.support.told import but, told
 
 Described = DescribeGroupsResponse.DescribedGroup
 
@@ -42,7 +44,7 @@ def listed(*states: tuple[str, str]) -> ListGroupsResponse:
     return ListGroupsResponse(groups=groups)
 
 
-def ask(groups: ListGroupsResponse, events: list[dict[str, Any]]) -> dict[str, Any]:
+def ask(groups: ListGroupsResponse, events: list[RebalanceEvent]) -> dict[str, Any]:
     """Return what is found about these groups, with these events. No pause between two tries takes time."""
     clock = Clock()
     with (
@@ -55,9 +57,9 @@ def ask(groups: ListGroupsResponse, events: list[dict[str, Any]]) -> dict[str, A
 ANSWERS: dict[str, list[Any]] = {"DescribeGroups": [described], "DescribeCluster": [DescribeClusterResponse()]}
 
 
-def loop(group: str, before_ms: int = 0) -> list[dict[str, Any]]:
+def loop(group: str, before_ms: int = 0) -> list[RebalanceEvent]:
     """Return events of a static member that restarts in a loop."""
-    return [replaced(NOW_MS - before_ms - 1_000 * number) | {"group": group} for number in range(20, 0, -1)]
+    return [but(replaced(NOW_MS - before_ms - 1_000 * number), group=group) for number in range(20, 0, -1)]
 
 
 def test_the_worst_comes_first_and_every_group_that_can_be_described_is_looked_at() -> None:
@@ -94,7 +96,7 @@ def test_groups_that_are_not_at_rest_are_looked_at_first(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "describe_groups", note)
     groups = listed(("a", "Stable"), ("b", "Stable"), ("c", "PreparingRebalance"), ("d", "Empty"))
-    found = ask(groups, [replaced(NOW_MS - 2_000) | {"group": "b"}, replaced(NOW_MS) | {"group": "d"}])
+    found = ask(groups, [but(replaced(NOW_MS - 2_000), group="b"), but(replaced(NOW_MS), group="d")])
     assert (found["groups"], found["looked_at"]) == (4, 3)
     assert asked == ["c", "d", "b"]
 
@@ -108,8 +110,7 @@ def test_findings_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_events_that_were_dropped_are_one_finding_of_no_group() -> None:
     """They may be of any group, so each timeline has them, and the list has them once."""
-    gap: dict[str, Any] = {"version": 1, "type": "events_dropped", "group": None, "node": 1, "at_ms": NOW_MS - 10}
-    gap |= {"events": 3, "first_ms": NOW_MS - 20, "last_ms": NOW_MS - 10}
+    gap = told("events_dropped", at_ms=NOW_MS - 10, events=3, first_ms=NOW_MS - 20, last_ms=NOW_MS - 10)
     assert [len(entries) for entries in timelines(["a", "b"], [gap]).values()] == [1, 1]
     found = ask(listed(("a", "Stable"), ("b", "Stable")), [gap])
     assert [(each["kind"], each["group_id"]) for each in found["findings"]] == [("events_dropped", None)]

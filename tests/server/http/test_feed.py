@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -20,14 +18,17 @@ from coordinator.server.http.feed import EVENTS_KEPT, FRAMES_KEPT, STEP, WAITING
 from coordinator.server.http.turns import Turns
 from coordinator.server.http.window import Window
 from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
+from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
+from tests.support.told import told
 
 TOPIC = "0" * 31 + "a"
 
 
-def event(number: int) -> dict[str, Any]:
+def event(number: int) -> RebalanceEvent:
     """Return an event with that number as its time."""
-    return {"version": 1, "type": "rebalance_started", "at_ms": number, "group": "g", "generation": number, "node": 1}
+    made: RebalanceEvent = told("rebalance_started", at_ms=number, generation=number)
+    return made
 
 
 class Fed(Feed):
@@ -50,7 +51,7 @@ class Fed(Feed):
 
     async def numbers(self) -> list[int]:
         """Return the numbers of the kept events."""
-        return [each.event["at_ms"] for each in await self.events()]
+        return [each.event.at_ms for each in await self.events()]
 
 
 async def a_turn() -> None:
@@ -68,7 +69,7 @@ async def test_a_listener_gets_what_comes_after_it_came() -> None:
     assert not await subscriber.next(0.0)
     feed.feed(3)
     feed.feed(4)
-    assert [each.event["at_ms"] for each in await subscriber.next(1.0)] == [3, 4]
+    assert [each.event.at_ms for each in await subscriber.next(1.0)] == [3, 4]
     assert not await subscriber.next(0.0)
 
 
@@ -116,7 +117,7 @@ async def events_after(feed: Feed, after: str) -> tuple[list[str], list[int], bo
     while some := await subscriber.next(0.0):
         received += some
     feed.unsubscribe(subscriber)
-    return [each.id for each in received], [each.event["at_ms"] for each in received], subscriber.is_gapped
+    return [each.id for each in received], [each.event.at_ms for each in received], subscriber.is_gapped
 
 
 async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
@@ -177,7 +178,7 @@ async def test_another_topic_is_sent_from_its_start() -> None:
     feed.feed_anew(0, topic="b" * 32)
     feed.feed(1)
     feed.feed_anew(0, topic="b" * 32)
-    assert [each.event["at_ms"] for each in await subscriber.next(0.0)] == [0, 1, 0]
+    assert [each.event.at_ms for each in await subscriber.next(0.0)] == [0, 1, 0]
     assert not await subscriber.next(0.0)
     assert await feed.numbers() == [0]
 
@@ -187,7 +188,7 @@ async def test_a_listener_waits_until_something_comes() -> None:
     feed = Fed()
     subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
-    assert [each.event["at_ms"] for each in await subscriber.next(10.0)] == [1]
+    assert [each.event.at_ms for each in await subscriber.next(10.0)] == [1]
 
 
 async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
@@ -214,7 +215,7 @@ async def test_after_a_lost_connection_nothing_is_sent_twice() -> None:
     feed.feed_anew(1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(1, 2, 3)
-    assert [each.event["at_ms"] for each in await subscriber.next(0.0)] == [3]
+    assert [each.event.at_ms for each in await subscriber.next(0.0)] == [3]
     assert not await subscriber.next(0.0)
     assert await feed.numbers() == [1, 2, 3]
 
@@ -249,7 +250,7 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
     behind, ids, _ = await events_after(feed, between.begins)
     got: list[int] = []
     while some := await between.next(0.0):
-        got += [each.event["at_ms"] for each in some]
+        got += [each.event.at_ms for each in some]
     assert got == list(range(WAITING_MAX + 1 - len(got), WAITING_MAX + 1))
     assert (len(behind), ids) == (len(got), got)
 
@@ -265,11 +266,11 @@ async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.
     """A hundred subscribers get the same bytes; a limited number of them stays in memory."""
     encoded: list[int] = []
 
-    def dumps(value: Any, **arguments: Any) -> str:
-        encoded.append(value["at_ms"])
-        return json.dumps(value, **arguments)
+    def encode(value: RebalanceEvent) -> bytes:
+        encoded.append(value.at_ms)
+        return event_json(value)
 
-    monkeypatch.setattr("coordinator.server.http.feed.dumps", dumps)
+    monkeypatch.setattr(feeds, "event_json", encode)
     feed = Fed()
     subscribers = [await feed.subscribe("") for _ in range(100)]
     feed.feed(*range(WAITING_MAX))
@@ -280,7 +281,7 @@ async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.
     assert len(got) == 100 * WAITING_MAX
     assert encoded == list(range(WAITING_MAX))
     assert len(set(map(id, got))) == WAITING_MAX
-    assert got[0] == f"id: -0.1\ndata: {json.dumps(event(0), separators=(',', ':'))}\n\n".encode()
+    assert got[0] == b"id: -0.1\ndata: %b\n\n" % event_json(event(0))
     feed.feed(*range(WAITING_MAX, 3 * FRAMES_KEPT))
     for kept in await feed.events():
         feed.frame(kept)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
 from coordinator.server.http.site import LAGS_MAX, Site
@@ -26,6 +27,7 @@ from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
+from tests.support.told import told
 
 TYPES = {"rebalance", "static_restart", "takeover", "fencing", "pending"}
 
@@ -210,11 +212,14 @@ def test_a_takeover_is_not_counted_as_a_restart(url: str) -> None:
 
 def test_every_kind_of_entry_is_described() -> None:
     """Every kind of entry is described, also the kinds that a real server hardly produces."""
-    common: dict[str, Any] = {"version": 1, "at_ms": 1, "node": 1}
-    gap = common | {"type": "events_dropped", "group": None, "events": 3, "first_ms": 1, "last_ms": 2}
-    deleted = common | {"type": "group_deleted", "group": "g", "generation": 3, "offsets": 1, "expired": False}
-    loaded = common | {"type": "group_loaded", "group": "g", "generation": 3, "state": "Stable", "members": 2}
-    events = [gap, loaded, deleted, loaded | {"write_failed": True}, loaded | {"in_cluster": True}]
+    loaded = told("group_loaded", state="Stable", members=2)
+    events = [
+        told("events_dropped", events=3, first_ms=1, last_ms=2),
+        loaded,
+        told("group_deleted", offsets=1),
+        replace(loaded, write_failed=True),
+        replace(loaded, in_cluster=True),
+    ]
     timeline_entries = Timeline("g").add_all(events).entries
     entries = [entry | {"text": ["words"]} for entry in timeline_entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded", "loaded"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
 from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, lags, overview
@@ -14,29 +16,32 @@ from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
 from tests.story.test_runs import NOW_MS, replaced
 from tests.support.patience import WITHIN_S
+from tests.support.told import cause, told
 
-CAUSE: dict[str, Any] = {"member_ids": []}
-SEAT = {"group_instance_id": "i"}
-NEW: dict[str, Any] = {"member_id": "new", "client_id": "c", "client_host": "/h", "rebalances": False, **SEAT}
+NEW = {"member_id": "new", "client_id": "c", "client_host": "/h", "group_instance_id": "i"}
+
+
+def began_at(event: Any, began_ms: int) -> dict[str, int]:
+    """The begin of a rebalance whose end this is."""
+    return {"began_ms": began_ms} if event.type == "rebalance_ended" else {}
 
 
 def test_what_is_counted_is_what_timelines_tell() -> None:
     """The overview counts what the timelines show, with starts and ends in any order, or with one of them missing."""
-    common = {"version": 1, "node": 1}
-    kinds: list[dict[str, Any]] = [
-        {"type": "rebalance_started", "generation": 1, "cause": CAUSE},
-        {"type": "rebalance_started", "generation": 2, "cause": CAUSE},
-        {"type": "rebalance_ended", "generation": 2, "generation_before": 1, "causes": [CAUSE], "outcome": "completed"},
-        {"type": "group_loaded", "generation": 1},
-        {"type": "group_deleted", "generation": 1},
-        {"type": "member_replaced", "generation": 1, "old_member_id": "old", **NEW},
-        {"type": "member_replaced", "generation": 1, "old_member_id": "former", "after_load": True, **NEW},
-        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "conflict", **SEAT},
-        {"type": "member_fenced", "generation": 1, "member_id": "old", "kind": "self", **SEAT},
+    kinds = [
+        told("rebalance_started", generation=1),
+        told("rebalance_started", generation=2),
+        told("rebalance_ended", generation=2, generation_before=1, causes=[cause()], outcome="completed"),
+        told("group_loaded", generation=1),
+        told("group_deleted", generation=1),
+        told("member_replaced", generation=1, old_member_id="old", **NEW),
+        told("member_replaced", generation=1, old_member_id="former", after_load=True, **NEW),
+        told("member_fenced", generation=1, member_id="old", kind="conflict", group_instance_id="i"),
+        told("member_fenced", generation=1, member_id="old", kind="self", group_instance_id="i"),
     ]
     for order in product(kinds, repeat=4):
         events = [
-            common | event | {"group": group, "at_ms": at_ms, "began_ms": at_ms - 15}
+            replace(event, group=group, at_ms=at_ms, **began_at(event, at_ms - 15))
             for at_ms, event in zip(range(10, 50, 10), order, strict=True)
             for group in ("one", "two")
         ]
@@ -51,9 +56,9 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
     """Restarts within the last hour that no healthy member makes have a count of their own."""
     swaps = [replaced(NOW_MS - 90_000 + 3_000 * number, "xy"[number % 2]) for number in range(20)]
-    before = [each | {"at_ms": each["at_ms"] - HOUR_MS} for each in swaps]
+    before = [replace(each, at_ms=each.at_ms - HOUR_MS) for each in swaps]
     rolled = replaced(NOW_MS - 1_000, seat="other")
-    events = [*before, *swaps, rolled, rolled | {"group": "two"}]
+    events = [*before, *swaps, rolled, replace(rolled, group="two")]
     assert churn(events, NOW_MS - HOUR_MS, NOW_MS) == {"g": Churn(0, 1, 20), "two": Churn(0, 1, 0)}
     listed = [ListedGroup("g", "classic", "consumer", "Stable")]
     group, _ = overview(listed, events, NOW_MS)
@@ -92,14 +97,13 @@ def test_a_group_that_is_not_listed_stays_while_there_are_events_of_it() -> None
 
     It is shown as deleted only if its last event says that.
     """
-    ended = {"type": "rebalance_ended", "protocol_type": "connect"}
-    deleted: dict[str, Any] = {"type": "group_deleted"}
+    ended, deleted = told("rebalance_ended", protocol_type="connect"), told("group_deleted")
     events = [
-        {"type": "events_dropped", "group": None},
-        *({**event, "group": "was"} for event in (ended, deleted)),
-        *({**event, "group": "came again"} for event in (deleted, ended)),
-        {**deleted, "group": "listed"},
-        {**ended, "group": "with heartbeats", "group_type": "consumer"},
+        told("events_dropped"),
+        *(replace(event, group="was") for event in (ended, deleted)),
+        *(replace(event, group="came again") for event in (deleted, ended)),
+        replace(deleted, group="listed"),
+        replace(ended, group="with heartbeats", group_type="consumer"),
     ]
     assert gone([ListedGroup("listed", "classic", "consumer", "Empty")], events) == [
         ListedGroup("came again", "classic", "connect", "unknown"),

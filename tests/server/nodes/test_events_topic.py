@@ -17,6 +17,7 @@ from tests.server.harness import Peer, Serving, heartbeat_request, join_request,
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
+from tests.support.told import told as told_of
 
 
 async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
@@ -75,7 +76,7 @@ async def test_an_event_wakes_those_who_wait_for_it() -> None:
 async def told(server: Serving, peer: Peer) -> list[Entry]:
     """The timeline of group g."""
     await server.advance(LINGER_MS)
-    return Timeline("g").add_all(await records_of(peer)).entries
+    return Timeline("g").add_all(told_of(each["type"], **each) for each in await records_of(peer)).entries
 
 
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:

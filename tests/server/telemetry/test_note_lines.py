@@ -14,7 +14,8 @@ from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Pending, Phase, Snapshot, Waited
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
-from coordinator.story.schema import USUAL, event_name
+from coordinator.story.making import USUAL
+from coordinator.story.schema import event_name
 from tests.server.harness import ManualClock
 
 CAUSE = Cause(CauseKind.MEMBER_JOINED, ("m-1",), "i-1", "client", "/10.0.0.1", "because", 1, 9)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.story.events import RebalanceEnded
 from coordinator.story.inference.observed import Batch, Observed
-from coordinator.story.schema import RebalanceEvent
 from protocol.records.walk import decode_batches
 from tests.audit.scenes import Scene
 
 
-def events_of(scene: Scene, observed: Observed | None = None, **described: Any) -> list[RebalanceEvent]:
+def events_of(scene: Scene, observed: Observed | None = None, **described: Any) -> list[Any]:
     """The events that the inference makes of a scene."""
     return list(follow(scene, observed or Observed(**described)))
 
 
-def follow(scene: Scene, observed: Observed, *, begin: int = 0) -> Iterable[RebalanceEvent]:
+def follow(scene: Scene, observed: Observed, *, begin: int = 0) -> Iterable[Any]:
     """Feed a scene's batches from an offset on, as a reader does."""
     for batch in decode_batches(b"".join(scene.batches)):
         place = Batch(batch.base_offset, batch.leader_epoch, batch.is_transactional)
@@ -30,17 +30,17 @@ def follow(scene: Scene, observed: Observed, *, begin: int = 0) -> Iterable[Reba
         yield from observed.end_batch()
 
 
-def kinds(event: RebalanceEvent) -> list[str]:
+def kinds(event: RebalanceEnded) -> list[str]:
     """The kinds of a rebalance's causes; those that fit, with a slash, where the log doesn't tell."""
-    return ["/".join(cause.get("possible") or [cause["kind"]]) for cause in event["causes"]]
+    return ["/".join(cause.possible or [cause.kind]) for cause in event.causes]
 
 
 def told(scene: Scene, observed: Observed | None = None) -> list[tuple[str, int, list[str]]]:
     """Outcome, generation and kinds of causes of each rebalance."""
     return [
-        (event["outcome"], event["generation"], kinds(event))
+        (event.outcome, event.generation, kinds(event))
         for event in events_of(scene, observed)
-        if event["type"] == "rebalance_ended"
+        if isinstance(event, RebalanceEnded)
     ]
 
 

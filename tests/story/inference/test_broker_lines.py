@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.story.events import TopicChange
 from coordinator.story.inference.broker_lines import GROUPS_MAX, LINE_MAX, BrokerLines, ToldCause
 from coordinator.story.inference.observed import Observed
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, Scene, member, static
@@ -282,14 +283,14 @@ def test_a_reader_remembers_a_limited_number_of_groups() -> None:
     assert next(iter(reader._groups)) == "g2"
 
 
-def observed(line: str, scene: Scene) -> dict[str, Any]:
+def observed(line: str, scene: Scene) -> Any:
     """The cause that an observer names, who hears a line before the scene's last record."""
     told = BrokerLines().told(line)
     assert told is not None
     observer = Observed()
     observer.told(told._replace(group=GROUP, generation_before=1, at_ms=scene.now_ms - SECOND_MS))
-    (cause,) = events_of(scene, observer)[-1]["causes"]
-    return dict(cause)
+    (cause,) = events_of(scene, observer)[-1].causes
+    return cause
 
 
 def test_a_told_cause_takes_the_place_of_an_unknown_one() -> None:
@@ -297,7 +298,7 @@ def test_a_told_cause_takes_the_place_of_an_unknown_one() -> None:
     line = OLD.format(PREPARING_OLD.format("removing member s-1 on heartbeat expiration"))
     scene = Scene().group([member("a", {"orders": [0]}), static("s", 1, {"orders": [1]})], 1).tick(60_000)
     cause = observed(line, scene.group([member("a", {"orders": [0]})], 2))
-    assert (cause["kind"], cause["group_instance_id"], cause["client_id"], cause["told"]) == (
+    assert (cause.kind, cause.group_instance_id, cause.client_id, cause.told) == (
         "member_expired", "s", "client", True,
     )  # fmt: skip
     removed = NEW.format(REMOVED)
@@ -332,8 +333,8 @@ def test_a_forged_line_counts_only_if_no_record_contradicts_it(reason: str, late
         if (told := reader.told(line)) is not None:
             assert (told.group, told.generation_before) == (GROUP, 1)
             observer.told(told._replace(at_ms=scene.now_ms - SECOND_MS + late_ms))
-    (cause,) = events_of(scene, observer)[-1]["causes"]
-    assert (cause["kind"], cause["member_ids"], cause.get("told", False)) == (kind, ["b"], kind != "unknown")
+    (cause,) = events_of(scene, observer)[-1].causes
+    assert (cause.kind, cause.member_ids, bool(cause.told)) == (kind, ["b"], kind != "unknown")
 
 
 def test_the_records_decide_between_the_kinds_of_an_ambiguous_line() -> None:
@@ -342,12 +343,12 @@ def test_the_records_decide_between_the_kinds_of_an_ambiguous_line() -> None:
     pair = [member("a", {"orders": [0]}), member("b", {"orders": [1]})]
     changed = [pair[0], member("b", {"orders": [1]}, topics=["orders", "refunds"])]
     cause = observed(line, Scene().group(pair, 1).group(changed, 2))
-    assert (cause["kind"], cause["topics"]) == ("metadata_changed", [{"topic": "refunds", "change": "added"}])
+    assert (cause.kind, cause.topics) == ("metadata_changed", [TopicChange("refunds", "added")])
     cause = observed(line, Scene().group(pair, 1).group(pair, 2))
-    assert (cause["kind"], cause["member_ids"]) == ("member_rejoined", ["b"])
+    assert (cause.kind, cause.member_ids) == ("member_rejoined", ["b"])
     line = OLD.format(PREPARING_OLD.format("Leader b re-joining group during Stable; client reason: not provided"))
-    assert observed(line, Scene().group(pair, 1).group(pair, 2))["kind"] == "leader_rejoined"
-    assert observed(line, Scene().group(pair, 1).group(changed, 2))["kind"] == "metadata_changed"
+    assert observed(line, Scene().group(pair, 1).group(pair, 2)).kind == "leader_rejoined"
+    assert observed(line, Scene().group(pair, 1).group(changed, 2)).kind == "metadata_changed"
 
 
 def test_a_line_that_a_client_made_long_costs_no_time() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 
+from coordinator.story.events import TopicChange
 from coordinator.story.inference.observed import Observed
 from tests.audit.scenes import GROUP, Member, Scene, member, static, subscription
 from tests.story.inference.observing import events_of, follow, kinds, last_kinds, told
@@ -169,14 +171,14 @@ def test_who_came_first_is_unknown_unless_nobody_stayed() -> None:
     """A member that stays leaves both orders possible; without one, a leave would have emptied the group first."""
     scene = Scene().group([member("a", A), member("b", B)], 1).group([member("a", A), member("c", B)], 2)
     event = events_of(scene)[-1]
-    assert not event["causes_in_order"]
+    assert event.causes_in_order is False
     scene = Scene().group([member("b", B)], 1).group([member("c", B)], 2)
     event = events_of(scene)[-1]
-    assert [cause["kind"] for cause in event["causes"]] == ["member_joined", "member_left"]
-    assert "causes_in_order" not in event
+    assert [cause.kind for cause in event.causes] == ["member_joined", "member_left"]
+    assert event.causes_in_order is UNSET
     event = events_of(scene.group([member("d", A), member("e", B)], 3))[-1]
-    assert [cause["kind"] for cause in event["causes"]] == ["member_joined", "member_joined", "member_left"]
-    assert not event["causes_in_order"]  # which of the two was first, nobody knows
+    assert [cause.kind for cause in event.causes] == ["member_joined", "member_joined", "member_left"]
+    assert event.causes_in_order is False  # which of the two was first, nobody knows
 
 
 @pytest.mark.parametrize(
@@ -196,8 +198,8 @@ def test_a_live_look_may_tell_who_came_first(live: set[str], first: str | None) 
     observed.described(GROUP, scene.now_ms, "PreparingRebalance", frozenset(live))
     at = scene.next_offset
     (event,) = follow(scene.group([member("a", A), member("c", B)], 2), observed, begin=at)
-    assert event.get("causes_in_order", True) is (first is not None)
-    assert first is None or event["causes"][0]["kind"] == first
+    assert (event.causes_in_order is not False) is (first is not None)
+    assert first is None or event.causes[0].kind == first
 
 
 @pytest.mark.parametrize(
@@ -260,9 +262,9 @@ def test_another_subscription_is_a_cause() -> None:
     for name in ("a", "b"):
         scene = Scene().group([wants("a", A, "orders"), wants("b", B, "orders")], 1)
         scene.group([wants(each, A, "orders", *(["refunds"] if each == name else [])) for each in ("a", "b")], 2)
-        (cause,) = events_of(scene)[-1]["causes"]
-        assert (cause["kind"], cause["member_ids"], cause["topics"]) == (
-            "metadata_changed", [name], [{"topic": "refunds", "change": "added"}],
+        (cause,) = events_of(scene)[-1].causes
+        assert (cause.kind, cause.member_ids, cause.topics) == (
+            "metadata_changed", [name], [TopicChange("refunds", "added")],
         )  # fmt: skip
     other = member("a", A)
     other.subscription = subscription(["orders"], 3)
@@ -273,8 +275,8 @@ def test_another_protocol_is_a_cause() -> None:
     """A static member that came back with it is named."""
     scene = Scene().group([static("s", 1, A), member("b", B)], 1)
     scene.group([static("s", 2, A), member("b", B)], 2, protocol="roundrobin")
-    (cause,) = events_of(scene)[-1]["causes"]
-    assert (cause["kind"], cause["group_instance_id"]) == ("protocol_changed", "s")
+    (cause,) = events_of(scene)[-1].causes
+    assert (cause.kind, cause.group_instance_id) == ("protocol_changed", "s")
     scene = Scene().group([member("a", A)], 1).group([member("a", A)], 2, protocol="roundrobin")
     assert last_kinds(scene) == ["metadata_changed"]
 
@@ -283,16 +285,16 @@ def test_partitions_that_nobody_had_were_added() -> None:
     """Same members, same topics, more partitions: the leader saw them and joined again."""
     scene = Scene().group([member("a", A), member("b", B)], 1, leader="b")
     scene.group([member("a", {"orders": [0, 2]}), member("b", {"orders": [1, 3]})], 2, leader="b")
-    (cause,) = events_of(scene)[-1]["causes"]
-    assert (cause["kind"], cause["member_ids"]) == ("leader_rejoined", ["b"])
-    assert cause["topics"] == [{"topic": "orders", "change": "grown"}]
+    (cause,) = events_of(scene)[-1].causes
+    assert (cause.kind, cause.member_ids) == ("leader_rejoined", ["b"])
+    assert cause.topics == [TopicChange("orders", "grown")]
 
 
 def test_a_deleted_topic_and_a_new_one() -> None:
     """The topics that came and went are named."""
     scene = Scene().group([member("a", A | {"old": [0]})], 1).group([member("a", A | {"new": [0]})], 2)
-    (cause,) = events_of(scene)[-1]["causes"]
-    assert cause["topics"] == [{"topic": "new", "change": "created"}, {"topic": "old", "change": "deleted"}]
+    (cause,) = events_of(scene)[-1].causes
+    assert cause.topics == [TopicChange("new", "created"), TopicChange("old", "deleted")]
 
 
 COOPERATIVE = "cooperative-sticky"
@@ -304,8 +306,8 @@ def test_partitions_that_were_held_back_are_no_new_ones(leader: str, kind: str) 
     scene = Scene().group([member("a", {"orders": [0, 1]}), member("b", C)], 1, leader=leader, protocol=COOPERATIVE)
     scene.group([member("a", A), member("b", C), member("c")], 2, leader=leader, protocol=COOPERATIVE)
     scene.group([member("a", A), member("b", C), member("c", B)], 3, leader=leader, protocol=COOPERATIVE)
-    (cause,) = events_of(scene)[-1]["causes"]
-    assert (cause["kind"], cause["member_ids"], "topics" in cause) == (kind, ["a"], False)
+    (cause,) = events_of(scene)[-1].causes
+    assert (cause.kind, cause.member_ids, bool(cause.topics)) == (kind, ["a"], False)
 
 
 def test_each_member_that_gave_up_partitions_joined_again() -> None:
@@ -314,11 +316,11 @@ def test_each_member_that_gave_up_partitions_joined_again() -> None:
     scene.group([member("a", A), member("b", C), member("c")], 2, protocol=COOPERATIVE)
     scene.group([member("a", A), member("b", C), member("c", {"orders": [1, 3]})], 3, protocol=COOPERATIVE)
     event = events_of(scene)[-1]
-    assert [(cause["kind"], cause["member_ids"], cause["meaning"]) for cause in event["causes"]] == [
+    assert [(cause.kind, cause.member_ids, cause.meaning) for cause in event.causes] == [
         ("leader_rejoined", ["a"], "partitions_revoked"),
         ("member_rejoined", ["b"], "partitions_revoked"),
     ]
-    assert event["causes_in_order"] is False
+    assert event.causes_in_order is False
 
 
 def test_a_member_that_gave_up_partitions_may_be_first_beside_another_one() -> None:
@@ -328,8 +330,8 @@ def test_a_member_that_gave_up_partitions_may_be_first_beside_another_one() -> N
     scene.group([member("a", A), member("b", C), member("c", B), member("d")], 3, protocol=COOPERATIVE)
     event = events_of(scene)[-1]
     assert kinds(event) == ["member_joined", "leader_rejoined"]
-    assert event["causes"][1]["meaning"] == "partitions_revoked"
-    assert event["causes_in_order"] is False
+    assert event.causes[1].meaning == "partitions_revoked"
+    assert event.causes_in_order is False
 
 
 def test_nothing_changed() -> None:

@@ -9,14 +9,17 @@ import pytest
 
 from coordinator.group.course import CAUSES_MAX
 from coordinator.story.entries import Timeline
+from coordinator.story.events import GroupEvent, fields_of
 from coordinator.story.inference.consumer import Consumer
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Batch, Observed
+from coordinator.story.making import event_of
 from coordinator.story.records.consumer import EPOCH, MEMBER
-from coordinator.story.schema import RebalanceEvent, TimedNote, record_of
+from coordinator.story.schema import TimedNote, event_name
 from coordinator.story.words import timed_lines
 from protocol.messages import ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue
 from tests.group.consumer.play import GROUP, Play, topic_id
+from tests.support.told import told
 
 SHOWN = frozenset(
     {
@@ -49,8 +52,8 @@ class Watched(Play):
     """A coordinator whose log is observed. told, inferred: the events so far."""
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
-        self.told: list[RebalanceEvent] = []
-        self.inferred: list[RebalanceEvent] = []
+        self.told: list[dict[str, Any]] = []
+        self.inferred: list[dict[str, Any]] = []
         self.observed = Observed({topic_id(name): name for name in ("t", "u")}, {GROUP: SESSION_MS})
         self._offset = 0
         super().__init__(topics, **settings)
@@ -60,17 +63,19 @@ class Watched(Play):
         at_ms, records, notes = self.now().wall_ms, len(self.log), len(self.notes)
         answer = super().handle(event)
         for note in self.notes[notes:]:
-            told = json.loads(record_of(TimedNote(at_ms, note), 0, at_ms).value or b"")
-            self.told += [told] if told["type"] in SHOWN else []
+            name = event_name(type(note).__name__)
+            self.told += [fields_of(event_of(TimedNote(at_ms, note)))] if name in SHOWN else []
         base = self._offset
         for record in self.log[records:]:
-            self.inferred += self.observed.add(self._offset, at_ms, record.key, record.value, Batch(base))
+            self.inferred += map(
+                fields_of, self.observed.add(self._offset, at_ms, record.key, record.value, Batch(base))
+            )
             self._offset += 1
-        self.inferred += self.observed.end_batch()
+        self.inferred += map(fields_of, self.observed.end_batch())
         return answer
 
 
-def short(event: RebalanceEvent) -> dict[str, Any]:
+def short(event: dict[str, Any]) -> dict[str, Any]:
     """The fields of an event that must be the same, and its causes by kind and member."""
     causes = event.get("causes") or ([event["cause"]] if "cause" in event else [])
     return {name: event.get(name) for name in EXACT} | {
@@ -301,17 +306,17 @@ def test_a_log_that_begins_in_the_middle() -> None:
     """The observer doesn't guess what compaction removed."""
     play = pair()
     observed = Observed({topic_id("t"): "t"})
-    events: list[RebalanceEvent] = []
+    events: list[GroupEvent] = []
     for offset, record in enumerate(play.log, 100):
         events += observed.add(offset, 5, record.key, record.value)
     events += observed.end_batch()
-    assert events[0]["type"] == "group_loaded"
+    assert events[0].type == "group_loaded"
 
 
 def test_words() -> None:
     """The timeline says the same as of a told group, and that it is inferred."""
     play = pair()
-    entries = Timeline(GROUP).add_all(play.inferred).entries
+    entries = Timeline(GROUP).add_all(told(each["type"], **each) for each in play.inferred).entries
     line = "rebalance, epoch 1 -> 2: new member m (test at 127.0.0.1) [inferred from the log]"
     assert timed_lines(entries[0])[0].endswith(line)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 
 from coordinator.story.entries import Timeline
+from coordinator.story.events import Move
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Observed
 from coordinator.story.words import timed_lines
@@ -19,13 +21,13 @@ def test_an_event_has_what_the_records_tell() -> None:
     scene = Scene().group([member("a", {"orders": [0, 1]})], 1).tick(4_000)
     scene.group([member("a", A), member("b", B)], 2, since_ms=scene.now_ms - 300)
     event = events_of(scene)[-1]
-    assert event["inferred"]
-    assert "node" not in event
-    assert (event["group"], event["generation_before"], event["generation"]) == (GROUP, 1, 2)
-    assert (event["at_ms"], event["began_ms"]) == (START_MS + 5_000, START_MS + 4_700)
-    assert (event["preparing_ms"], event["completing_ms"], event["waited_for"]) == (None, 300, None)
-    assert (event["before"], event["members_after"], event["state"]) == (["a"], 2, "Stable")
-    assert event["moved"] == [{"topic": "orders", "partition": 1, "from": "a", "to": "b"}]
+    assert event.inferred
+    assert event.node is UNSET
+    assert (event.group, event.generation_before, event.generation) == (GROUP, 1, 2)
+    assert (event.at_ms, event.began_ms) == (START_MS + 5_000, START_MS + 4_700)
+    assert (event.preparing_ms, event.completing_ms, event.waited_for) == (None, 300, None)
+    assert (event.before, event.members_after, event.state) == (["a"], 2, "Stable")
+    assert event.moved == [Move("orders", 1, "a", "b")]
 
 
 def test_a_first_generation_is_a_beginning_also_behind_a_gap() -> None:
@@ -33,7 +35,7 @@ def test_a_first_generation_is_a_beginning_also_behind_a_gap() -> None:
     for generation, kind in ((1, "rebalance_ended"), (2, "group_loaded")):
         scene = Scene().commit(7).commit(8).group([member("a", A)], generation)
         events = list(follow(scene, Observed(), begin=1))
-        assert events[-1]["type"] == kind
+        assert events[-1].type == kind
 
 
 def test_groups_that_are_there_are_named() -> None:
@@ -51,24 +53,24 @@ def test_a_group_forms_empties_and_is_deleted() -> None:
     """A deleted group begins anew with generation 1."""
     scene = Scene().group([member("a", A)], 1).group([], 2).group([member("b", A)], 3).delete()
     scene.group([member("c", A)], 1)
-    assert [(event["type"], event["generation"]) for event in events_of(scene)] == [
+    assert [(event.type, event.generation) for event in events_of(scene)] == [
         ("rebalance_ended", 1),
         ("rebalance_ended", 2),
         ("rebalance_ended", 3),
         ("group_deleted", 3),
         ("rebalance_ended", 1),
     ]
-    assert events_of(scene)[2]["state"] == "Empty"
+    assert events_of(scene)[2].state == "Empty"
 
 
 def test_a_static_member_is_back() -> None:
     """A new member id in the same generation is a restart without a rebalance."""
     scene = Scene().group([static("s", 1, A)], 1).group([static("s", 2, A)], 1)
     event = events_of(scene)[-1]
-    assert (event["type"], event["group_instance_id"], event["rebalances"], event["after_load"]) == (
+    assert (event.type, event.group_instance_id, event.rebalances, event.after_load) == (
         "member_replaced", "s", False, False,
     )  # fmt: skip
-    assert (event["old_member_id"], event["member_id"]) == ("s-1", "s-2")
+    assert (event.old_member_id, event.member_id) == ("s-1", "s-2")
 
 
 def test_a_return_after_another_coordinator_is_a_rejoin() -> None:
@@ -76,14 +78,14 @@ def test_a_return_after_another_coordinator_is_a_rejoin() -> None:
     scene = Scene().group([static("s", 1, A)], 1)
     scene.epoch = 2
     event = events_of(scene.group([static("s", 2, A)], 1))[-1]
-    assert event["after_load"]
+    assert event.after_load
 
 
 def test_a_standby_takes_a_seat() -> None:
     """Tenure alone writes such a record; the log doesn't say why the member is gone."""
     scene = Scene().group([member("a", A), member("b", B)], 1).group([member("a", A), member("c", B)], 1)
     event = events_of(scene)[-1]
-    assert (event["type"], event["old_member_id"], event["member_id"]) == ("seat_taken", "b", "c")
+    assert (event.type, event.old_member_id, event.member_id) == ("seat_taken", "b", "c")
     (entry,) = Timeline(GROUP).add_all([event]).entries
     assert timed_lines(entry)[0].endswith("has the seat of b (client at 127.0.0.1), because it is gone; no rebalance")
 
@@ -126,12 +128,12 @@ def test_records_that_compaction_removed_are_no_superseded_ones() -> None:
     scene = Scene(base_offset=100).group([member("a", A)], 4)
     observed = Observed()
     (loaded,) = follow(scene, observed)
-    assert (loaded["type"], loaded["generation"], loaded["members"], loaded["state"]) == (
+    assert (loaded.type, loaded.generation, loaded.members, loaded.state) == (
         "group_loaded", 4, 1, "Stable",
     )  # fmt: skip
     scene.next_offset += 5
     (event,) = follow(scene.group([member("a", A), member("b", B)], 9), observed, begin=101)
-    assert (event["generation_before"], event["generation"], event["generations_unseen"]) == (4, 9, 4)
+    assert (event.generation_before, event.generation, event.generations_unseen) == (4, 9, 4)
 
 
 def test_a_marker_is_no_gap() -> None:
@@ -146,8 +148,8 @@ def test_a_told_cause_replaces_the_inferred_one() -> None:
     observed = Observed()
     observed.told(Told(scene.now_ms, GROUP, 1, "member_expired", "b"))
     event = events_of(scene, observed)[-1]
-    (cause,) = event["causes"]
-    assert (cause["kind"], cause["client_id"], cause["told"]) == ("member_expired", "client", True)
+    (cause,) = event.causes
+    assert (cause.kind, cause.client_id, cause.told) == ("member_expired", "client", True)
 
 
 def test_a_told_cause_of_another_group_of_that_name_is_none() -> None:

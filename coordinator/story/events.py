@@ -1,0 +1,411 @@
+"""The events of `__rebalance_events`: a class for each type, from which their JSON comes (docs/run/events.md).
+
+An event of a group has the fields of the core's note of that name (coordinator.group.notes); `making` makes it. Where a
+field is UNSET, the JSON lacks it. A field that older records lack has a default. A null stands where nobody knows the
+value: the inference makes events of records that don't tell everything (coordinator.story.inference).
+
+A record of a later version, of an unknown type, or with a field of another kind can't be read.
+
+House rule: `version` grows when a field changes its meaning or goes; new fields have a default and need no new version.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, DecodeError, Struct, UnsetType, field, to_builtins
+from msgspec.json import Decoder, Encoder
+
+from coordinator.story.schema import event_name
+
+Flag = bool | UnsetType
+
+
+class Client(Struct, frozen=True):
+    """A client. principal: only of one that authenticated, here and below."""
+
+    client_id: str
+    client_host: str
+    principal: str | UnsetType = UNSET
+
+
+class Party(Struct, frozen=True):
+    """One of several members that caused a rebalance together."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    principal: str | UnsetType = UNSET
+
+
+class TopicChange(Struct, frozen=True):
+    """A topic that is part of a cause. change: a value of coordinator.group.causes.Change."""
+
+    topic: str
+    change: str
+
+
+class Cause(Struct, frozen=True):
+    """A cause of a rebalance (coordinator.group.causes.Cause).
+
+    kind: of CauseKind; UNKNOWN if the log of groups allows several, which `possible` has. told: somebody told it, such
+    as a line of a broker's log.
+    """
+
+    kind: str
+    member_ids: list[str]
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    source: str
+    reason: str
+    meaning: str | None
+    join_reason: int | None
+    api_version: int | None
+    members: list[Party] | UnsetType = UNSET
+    principal: str | UnsetType = UNSET
+    topics: list[TopicChange] | UnsetType = UNSET
+    further_topics: int | UnsetType = UNSET
+    possible: list[str] | UnsetType = UNSET
+    told: Flag = UNSET
+
+
+class Waited(Struct, frozen=True):
+    """The longest wait of a rebalance (coordinator.group.course.Waited)."""
+
+    member_id: str
+    phase: str
+    ms: int
+    group_instance_id: str | UnsetType = UNSET
+
+
+class Pending(Struct, frozen=True):
+    """A member id that a client was given and has not used."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    lapses_ms: int
+
+
+class After(Struct, frozen=True):
+    """A member after a rebalance. partitions: null where only its clients can read assignments."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: int | None
+
+
+class Move(Struct, frozen=True):
+    """A topic partition, the member before and the member after; None for no member."""
+
+    topic: str
+    partition: int
+    before: str | None = field(name="from")
+    after: str | None = field(name="to")
+
+
+class TargetChange(Struct, frozen=True):
+    """A member whose target changes."""
+
+    member_id: str
+    group_instance_id: str | None
+    gains: int
+    loses: int
+    partitions: int
+
+
+class EventsDropped(Struct, frozen=True, kw_only=True):
+    """Events that could not be kept. They may be of any group."""
+
+    version: Literal[1] = 1
+    type: Literal["events_dropped"] = "events_dropped"
+    at_ms: int
+    group: None = None
+    node: int | UnsetType = UNSET
+    events: int
+    first_ms: int
+    last_ms: int
+    inferred: Flag = UNSET
+
+
+class GroupEvent(Struct, frozen=True, kw_only=True):
+    """Something that happened to a group. node: of a server that told it. inferred: made of the log of groups."""
+
+    version: Literal[1] = 1
+    type: str
+    at_ms: int
+    group: str
+    generation: int
+    node: int | UnsetType = UNSET
+    inferred: Flag = UNSET
+
+
+class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["rebalance_started"] = "rebalance_started"
+    state: str
+    cause: Cause
+    members: int
+    pending: list[Pending]
+    members_before: int | None
+    group_type: str | UnsetType = UNSET
+
+
+class RebalanceCause(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["rebalance_cause"] = "rebalance_cause"
+    cause: Cause
+    group_type: str | UnsetType = UNSET
+
+
+class RebalanceEnded(GroupEvent, frozen=True, kw_only=True):
+    """See the note. generations_unseen: how many the log has no trace of."""
+
+    type: Literal["rebalance_ended"] = "rebalance_ended"
+    group_type: str | UnsetType = UNSET
+    outcome: str
+    generation_before: int
+    state: str
+    causes: list[Cause]
+    further_causes: int
+    began_ms: int
+    preparing_ms: int | None
+    completing_ms: int | None
+    waited_for: Waited | None
+    late: list[str]
+    lapsed: list[str]
+    leader: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    members_before: int
+    members_after: int
+    before: list[str]
+    after: list[After]
+    moved_partitions: int | None
+    assigned_partitions: int | None
+    freed_partitions: int | None
+    moved: list[Move] | None
+    causes_in_order: Flag = UNSET
+    generations_unseen: int | UnsetType = UNSET
+
+
+class RebalanceStuck(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["rebalance_stuck"] = "rebalance_stuck"
+
+
+class RebalanceHeld(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["rebalance_held"] = "rebalance_held"
+    missing: list[str]
+    missing_count: int
+    until_wall_ms: int
+
+
+class HoldEnded(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["hold_ended"] = "hold_ended"
+    joins: int
+    missing: list[str]
+    missing_count: int
+
+
+class TargetAssigned(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["target_assigned"] = "target_assigned"
+    assignor: str | None
+    members: int
+    gained_partitions: int
+    lost_partitions: int
+    changes: list[TargetChange]
+    further_changes: int
+
+
+class MemberRevoking(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["member_revoking"] = "member_revoking"
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: int
+    until_ms: int
+
+
+class MemberAway(GroupEvent, frozen=True, kw_only=True):
+    """See the note. Only an observer makes it."""
+
+    type: Literal["member_away"] = "member_away"
+    member_id: str
+    group_instance_id: str
+    client_id: str
+    client_host: str
+
+
+class InstanceIdUnreleased(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["instance_id_unreleased"] = "instance_id_unreleased"
+    member_id: str
+    current_member_id: str
+    group_instance_id: str
+    silent_ms: int | None
+    client: Client
+    current_client: Client
+
+
+class GroupConverted(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["group_converted"] = "group_converted"
+    kind: str
+    members: int
+
+
+class GroupLoaded(GroupEvent, frozen=True, kw_only=True):
+    """See the note. in_cluster: a node of a cluster loaded it; no node need have started for that."""
+
+    type: Literal["group_loaded"] = "group_loaded"
+    state: str
+    members: int
+    write_failed: Flag = UNSET
+    in_cluster: Flag = UNSET
+    group_type: str | UnsetType = UNSET
+
+
+class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["group_deleted"] = "group_deleted"
+    offsets: int | None
+    expired: bool
+    client: Client | None = None
+
+
+class MemberPending(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["member_pending"] = "member_pending"
+    member_id: str
+    client_id: str
+    client_host: str
+    lapses_ms: int
+    principal: str | UnsetType = UNSET
+
+
+class PendingExpired(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["pending_expired"] = "pending_expired"
+    member_id: str
+    left: bool
+
+
+class MemberReplaced(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["member_replaced"] = "member_replaced"
+    member_id: str
+    old_member_id: str
+    group_instance_id: str
+    state: str
+    client_id: str
+    client_host: str
+    rebalances: bool
+    subscription_changed: Flag = UNSET
+    after_load: Flag = UNSET
+    api_version: int | UnsetType | None = UNSET
+    principal: str | UnsetType = UNSET
+    away_ms: int | UnsetType = UNSET
+    silent_ms: int | UnsetType | None = UNSET
+
+
+class MemberFenced(GroupEvent, frozen=True, kw_only=True):
+    """See the note. kind: SELF or CONFLICT."""
+
+    type: Literal["member_fenced"] = "member_fenced"
+    member_id: str
+    current_member_id: str
+    group_instance_id: str
+    operation: str
+    client: Client | None
+    current_client: Client | None
+    waited: bool
+    kind: str
+
+
+class SeatTaken(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["seat_taken"] = "seat_taken"
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    old_member_id: str
+    old_group_instance_id: str | None
+    old_client_id: str
+    old_client_host: str
+    kind: str
+    waited_ms: int | None
+    leads: bool
+    standbys: int | None
+    principal: str | UnsetType = UNSET
+
+
+class LeaderElected(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["leader_elected"] = "leader_elected"
+    old_leader: str
+    leader: str
+
+
+RebalanceEvent = GroupEvent | EventsDropped
+
+_CLASSES: list[type[RebalanceEvent]] = [*GroupEvent.__subclasses__(), EventsDropped]
+TYPES = {event_name(kind.__name__): kind for kind in _CLASSES}
+"""The class of each type of events."""
+
+
+class _Head(Struct):
+    """The part of a record that says which class reads it."""
+
+    version: Literal[1]
+    type: str
+
+
+_HEAD = Decoder(_Head)
+_READERS = {name: Decoder(kind) for name, kind in TYPES.items()}
+_WRITER = Encoder()
+
+
+def read_event(value: bytes | None) -> RebalanceEvent | None:
+    """The event in a record's value; None if it can't be read."""
+    try:
+        reader = _READERS.get(_HEAD.decode(value or b"").type)
+        return None if reader is None else reader.decode(value or b"")
+    except (DecodeError, UnicodeDecodeError):
+        return None
+
+
+def event_json(event: RebalanceEvent) -> bytes:
+    """An event as JSON, in one line."""
+    return _WRITER.encode(event)
+
+
+def fields_of(event: Struct) -> dict[str, Any]:
+    """An event, or a part of one, as a JSON object."""
+    fields: dict[str, Any] = to_builtins(event)
+    return fields

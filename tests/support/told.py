@@ -1,0 +1,61 @@
+"""Events as a server told them, for tests that name only the fields that matter to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import convert
+from msgspec.structs import fields
+
+from coordinator.story import events
+from coordinator.story.events import RebalanceEvent
+
+EMPTY: dict[str, Any] = {"str": "", "int": 0, "bool": False, "list": []}
+"""A value for a field that a test doesn't name, by the name of its type; null where that is allowed."""
+
+
+def cause(kind: str = "member_left", *member_ids: str, **other: Any) -> dict[str, Any]:
+    """A cause of a rebalance as JSON, by these members."""
+    made = {
+        "kind": kind, "member_ids": list(member_ids), "group_instance_id": None, "client_id": "", "client_host": "",
+        "source": "inferred", "reason": "", "meaning": None, "join_reason": None, "api_version": None,
+    }  # fmt: skip
+    return made | other
+
+
+def told(kind: str, /, **said: Any) -> Any:
+    """The event of this type, at time 0, of group g, in generation 3, by node 1, unless `said` has others.
+
+    A cause may lack fields too.
+    """
+    of_kind = events.TYPES[kind]
+    common: dict[str, Any] = {"at_ms": 0, "node": 1}
+    if of_kind is not events.EventsDropped:
+        common |= {"group": "g", "generation": 3}
+    if "cause" in said:
+        said["cause"] = _whole(said["cause"])
+    if "causes" in said:
+        said["causes"] = [_whole(each) for each in said["causes"]]
+    needed = {each.encode_name: _empty(each.type) for each in fields(of_kind) if each.required}
+    event: RebalanceEvent = convert(needed | common | said, of_kind)
+    return event
+
+
+def but(event: Any, **said: Any) -> Any:
+    """The same event with other fields."""
+    return told(event.type, **(events.fields_of(event) | said))
+
+
+def _whole(said: Any) -> dict[str, Any]:
+    return cause() | (said if isinstance(said, dict) else events.fields_of(said))
+
+
+def _empty(kind: Any) -> Any:
+    """A value of a type of a field."""
+    if "None" in str(kind):
+        return None
+    if kind is events.Cause:
+        return cause()
+    if kind is events.Client:
+        return {"client_id": "c", "client_host": "/h"}
+    return EMPTY[kind.__name__]
