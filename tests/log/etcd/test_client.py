@@ -267,9 +267,8 @@ def test_a_client_logs_in_anew_when_users_have_changed(certificates: Certificate
         etcd.enable_users("tenure", "right", "/orders/")
         caller = Caller(Access(etcd.endpoints, user="tenure", password="right"))
         try:
-            assert not caller.client.is_known
-            assert caller.ask(caller.client.log_in) is None
-            assert caller.client.is_known
+            client = caller.client
+            assert [client.is_known, caller.ask(client.log_in), client.is_known] == [False, None, True]
             put = Put(b"/orders/a", b"1")
             assert isinstance(caller.txn(put), TxnResult)
             etcd.add_user("another")

@@ -38,7 +38,7 @@ def test_two_moves_do_what_one_cannot() -> None:
 
 def test_it_says_whether_partitions_moved() -> None:
     """If some did, single moves may help once more; a second time there is nothing to move."""
-    table = Table([each.topics for each in CHAIN.values()])
+    table = Table([tuple(each.topics) for each in CHAIN.values()])
     ended(table.index({T1: 3, T2: 3}, Pauses()))
     ended(table.keep([each.owned for each in CHAIN.values()], Pauses()))
     assert ended(module.exchange(table, Pauses()))[1] is True
