@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import uvloop
+
 from coordinator.config import Config
 from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
@@ -43,7 +45,8 @@ class Threaded:
         self._config = config_of(*settings)
         self._make = make or (lambda config, log: Server(config, opened=memory(config), log=log, faults=faults))
         self._log = io.StringIO()
-        self._loop = asyncio.new_event_loop()
+        # As in the program; and a connection that comes as the server stops is closed with the loop.
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run)
         self.server: Server
 
