@@ -125,6 +125,7 @@ def shown(cluster: TenureCluster, port: int) -> tuple[ClusterNode, str]:
     return wait_until(found, "the group has a coordinator", WITHIN_S)
 
 
+@pytest.mark.cluster
 def test_a_node_dies_stops_and_comes_back_and_no_member_loses_its_seat(cluster: TenureCluster) -> None:
     """The owner is killed; the next one stops in order; both come back: one assignment each, no revocation."""
     members = Members(cluster.bootstraps)
