@@ -79,20 +79,12 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/server/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
-<<<<<<< ours
     "coordinator/pages.py": "plain values",
     "coordinator/story/described.py": "plain values",
     "coordinator/story/inference/knowledge.py": "plain values",
     "coordinator/story/schema.py": "constants and plain values",
     "coordinator/story/inference/seen.py": "the tests of classic.py and observed.py try all of it",
-    "coordinator/story/inference/signs.py": "the tests of classic.py try all of it",
     "coordinator/story/inference/told.py": "the tests of observed.py try all of it",
-=======
-    "coordinator/timeline/described.py": "plain values",
-    "coordinator/timeline/inference/knowledge.py": "plain values",
-    "coordinator/timeline/inference/seen.py": "the tests of classic.py and observed.py try all of it",
-    "coordinator/timeline/inference/told.py": "the tests of observed.py try all of it",
->>>>>>> theirs
 }
 """Modules that need no tests/.../test_*.py, and the reason."""
 

@@ -4,8 +4,9 @@
     pytest tests/oracle/test_scripts.py -k scripts/static.txt -m 'not oracle'      on Tenure alone, without Java
     ORACLE_RECORD=1 pytest tests/oracle/test_scripts.py -k scripts/static.txt -m oracle     writes Kafka's answers
 
-Scripts for CONSUMER_NODES (conftest.py) are played on Kafka 4.4.0, the others on 3.9.1. transcript.py lists the fields
-that may differ. The scripts with a restart share one kill of a server of their own.
+The scripts of a file are played at the same time, so that they wait for their timeouts together. Each has a group and
+topics of its own. Scripts for CONSUMER_NODES (conftest.py) are played on Kafka 4.4.0, the others on 3.9.1.
+transcript.py lists the fields that may differ. The scripts with a restart share one kill of a server of their own.
 
 House rule: what is excused in Tenure is an answer of Kafka 3.9.
 """
@@ -42,8 +43,8 @@ ILLEGAL_GENERATION: one version of OffsetCommit serves the clients of both.
 WHILE_IT_REBALANCES = re.compile(r"(state='(?:Preparing|Completing)Rebalance'.*) member_assignment=b'[^']*'")
 """Kafka 4.4 describes the assignments of a classic group that rebalances. Kafka 3.9 leaves them out, and so do we."""
 
-ONE_AFTER_THE_OTHER_TOO = {"configs"}
-"""Files whose scripts change settings of the broker, which belong to all scripts."""
+IN_TURN = {"configs"}
+"""Files whose scripts are played one after the other: they change the broker's settings, which all scripts share."""
 
 
 class Part(NamedTuple):
@@ -102,13 +103,13 @@ def restarted_kafka(kafka_is_here: None) -> dict[str, Outcomes]:
 def test_tenure_answers_as_recorded(part: Part, tenure: Start) -> None:
     """Tenure's answers are those that Apache Kafka gave."""
     found = patiently(part, tenure(part.node), new_tenure, answers_of_39)
-    assert not differences(found, answers_of_39)
+    assert_no_difference(found, answers_of_39)
 
 
 @pytest.mark.parametrize("case", RESTARTS, ids=str)
 def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
-    assert not differences({case: restarted_tenure[case.name]}, recorded)
+    assert_no_difference({case: restarted_tenure[case.name]}, recorded)
 
 
 @pytest.mark.oracle
@@ -116,7 +117,7 @@ def test_tenure_remembers_as_recorded(case: Case, restarted_tenure: dict[str, Ou
 def test_kafka_answers_as_recorded(part: Part, kafka: Start) -> None:
     """Kafka's answers are the recorded ones."""
     found = patiently(part, kafka(part.node), new_kafka, recorded)
-    assert not differences(found, known_answers(found))
+    assert_no_difference(found, known_answers(found))
 
 
 @pytest.mark.oracle
@@ -124,7 +125,7 @@ def test_kafka_answers_as_recorded(part: Part, kafka: Start) -> None:
 def test_kafka_remembers_as_recorded(case: Case, restarted_kafka: dict[str, Outcomes]) -> None:
     """The same, with the server killed and started again in the middle."""
     found = {case: restarted_kafka[case.name]}
-    assert not differences(found, known_answers(found))
+    assert_no_difference(found, known_answers(found))
 
 
 @pytest.mark.parametrize("file", sorted({case.file for case in CASES}))
@@ -162,9 +163,9 @@ def patiently(part: Part, server: Node, new: Start, expected: Expected) -> Found
     On a busy machine a short timeout may be over before the steps that it has to outlast. Such a script is played once
     more, on a new server and with longer timeouts.
     """
-    is_shared = part.file in ONE_AFTER_THE_OTHER_TOO
+    takes_turns = part.file in IN_TURN
     own = [case for case in CASES if Part(case.node, case.file) == part and not case.restarts]
-    played = [play(case, server) for case in own] if is_shared else play_together(own, server)
+    played = [play(case, server) for case in own] if takes_turns else play_together(own, server)
     found = {each.case: each.outcomes() for each in played}
     for slower in SLOWER:
         again = [
@@ -216,12 +217,13 @@ def known_answers(found: Found) -> Expected:
     return found.__getitem__
 
 
-def differences(found: Found, expected: Expected) -> str:
-    """The lines of the scripts that differ."""
-    return "\n".join(line for case in found for line in different_lines(case, expected(case), found[case]))
+def assert_no_difference(found: Found, expected: Expected) -> None:
+    """All answers are the expected ones; if not, the error has the lines of the scripts that differ."""
+    lines = [line for case in found for line in differences(case, expected(case), found[case])]
+    assert not lines, "\n".join(lines)
 
 
-def different_lines(case: Case, expected: Outcomes, found: Outcomes) -> list[str]:
+def differences(case: Case, expected: Outcomes, found: Outcomes) -> list[str]:
     """The lines of a script that differ, below its name."""
     texts = [
         [
