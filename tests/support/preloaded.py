@@ -26,15 +26,19 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
+IS_POSSIBLE = hasattr(os, "pidfd_open")
+"""Linux alone tells of the end of a process that another one has started."""
+
 ASKED_BYTES_MAX = 1 << 20
 """The longest message: the arguments and the environment of a server."""
 
 
 class Forked:
-    """A server's process, as subprocess.Popen has it."""
+    """A server's process, as subprocess.Popen has it. forks: the process that forked it."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, forks: Preloaded) -> None:
         self.pid = pid
+        self._forks = forks
         self.returncode: int | None = None
         self._process = os.pidfd_open(pid)
 
@@ -62,7 +66,7 @@ class Forked:
 
     def _reap(self) -> int:
         os.close(self._process)
-        self.returncode = preloaded().ask({"reap": self.pid})
+        self.returncode = self._forks.ask({"reap": self.pid})
         return self.returncode
 
 
@@ -108,7 +112,8 @@ def start(
         "umask": _own_umask() if umask == -1 else umask,
         "folder": str(Path.cwd()),
     }
-    return Forked(preloaded().ask(asked, [output.fileno(), log.fileno()]))
+    forks = preloaded()
+    return Forked(forks.ask(asked, [output.fileno(), log.fileno()]), forks)
 
 
 def _own_umask() -> int:

@@ -163,7 +163,8 @@ class Tenure:
                 log.flush()
             log_start = log.tell()
             environment = {**os.environ, **self.environment}
-            if self.program == tenure_command() and not any(name.startswith("PYTHON") for name in self.environment):
+            is_plain = self.program == tenure_command() and not any(name[:6] == "PYTHON" for name in self.environment)
+            if is_plain and preloaded.IS_POSSIBLE:
                 self._process = preloaded.start(command, output, log, environment, self.umask)
             else:
                 self._process = subprocess.Popen(
