@@ -153,6 +153,10 @@ def _run(
     except NothingRead as error:
         fail(ExitCode.USAGE, str(error))
     except OSError as error:
+        from coordinator.log.meta import noted_partition_count
+
+        if path is not None and path.is_dir() and noted_partition_count(path) and isinstance(error, FileNotFoundError):
+            fail(ExitCode.USAGE, f"no group yet: a server made this data folder, and no group wrote to it: {path}")
         file = f": {error.filename}" if error.filename else ""
         fail(ExitCode.USAGE, f"{error.strerror or error}{file}")
     if result.findings:

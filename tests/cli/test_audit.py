@@ -66,6 +66,14 @@ def test_nothing_to_read_is_refused(tmp_path: Path, name: str) -> None:
     assert len(errors.splitlines()) == 1
 
 
+def test_a_data_folder_without_groups_is_named_as_one(tmp_path: Path) -> None:
+    """A server made the folder, and no group wrote to it: the line says so, in place of a missing file."""
+    (tmp_path / "meta.properties").write_text("tenure.offsets.topic.num.partitions=50\n")
+    code, output, errors = run(tmp_path)
+    assert (code, output) == (2, "")
+    assert errors == f"tenure: no group yet: a server made this data folder, and no group wrote to it: {tmp_path}\n"
+
+
 def test_limits_are_options(tmp_path: Path) -> None:
     """The limits of the brokers that wrote the log are options."""
     folder = Scene().commit(5).write(tmp_path)

@@ -56,7 +56,7 @@ from coordinator.log.segments.outside import (
 )
 from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
-from coordinator.log.topics.list import Topic, TopicsFile
+from coordinator.log.topics.list import TOPICS_NAME, Topic, TopicsFile
 
 GUARD = "export.unfinished"
 """While this folder is in a broker's log folder, the broker doesn't start: its name is not that of a partition."""
@@ -174,6 +174,10 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
     """The best replica of each partition, from 0 on without a hole; and a note for each choice that matters."""
     found: dict[int, list[Log]] = {}
     for kafka_dir in kafka_dirs:
+        if (kafka_dir / TOPICS_NAME).exists():
+            raise CannotMove(
+                f"{kafka_dir} is a data folder of Tenure, which needs no import: copy it whole and serve it"
+            )
         for log in find_logs(kafka_dir):
             if log.partition is None or log.folder == kafka_dir:
                 raise CannotMove(f"{kafka_dir} is no log folder of a broker")

@@ -212,6 +212,13 @@ def split(data_dir: Path, *partitions: int) -> Path:
     return other
 
 
+def test_a_data_folder_of_ours_needs_no_import(data_dir: Path, tmp_path: Path) -> None:
+    """It is no broker's folder: the refusal says what to do with it."""
+    (data_dir / "topics.json").touch()
+    with pytest.raises(CannotMove, match="is a data folder of Tenure, which needs no import: copy it whole"):
+        import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
+
+
 def test_partitions_of_several_folders_are_imported_at_once(data_dir: Path, tmp_path: Path) -> None:
     """Several disks or brokers together have all partitions; import refuses one alone and says why."""
     expected = batches(data_dir)
