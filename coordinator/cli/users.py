@@ -30,7 +30,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.meta import FILE_NAME
 from coordinator.log.segments.disk import reason
 from coordinator.log.store import check_folder, lock_folder, read_folder
-from coordinator.log.topics.list import CREDENTIALS, Topic
+from coordinator.log.topics.list import CREDENTIALS, TOPICS_NAME, Topic
 from coordinator.security.credentials import BASE_36, FORM_OF_KAFKA, MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared, salted
 
@@ -233,7 +233,7 @@ def _texts(data_dir: str | None, file: Path | None, *, makes_folder: bool = Fals
         config = _config(data_dir, file)
         check_folder(config)
         folder = Path(config.log_dirs)
-        if not (folder / FILE_NAME).exists():
+        if not any((folder / name).exists() for name in (FILE_NAME, TOPICS_NAME)):
             if not makes_folder:
                 fail(ExitCode.USAGE, f"log.dirs: {folder} is no data folder of a server; {asking}")
             warn(f"{folder} is a new data folder")
