@@ -63,7 +63,11 @@ def reason_of(cause: Cause) -> str:
     who = ", ".join(cause.member_ids)
     if cause.group_instance_id is not None:
         who = f"{who} with group instance id {cause.group_instance_id}"
-    seen = CAUSES[cause.kind].seen.replace("{who}", who)
+    seen = CAUSES[cause.kind].seen
+    if who:
+        seen = seen.replace("{who}", who)
+    elif "{who}" in seen:  # inferred: its generation left no record
+        seen = f"{seen.replace(' {who}', '')}, the log doesn't say which"
     if cause.topics:
         topics = topics_text(((each.topic, CHANGES[each.change]) for each in cause.topics), cause.further_topics)
         seen += topics if cause.kind in OF_TOPICS else f", and topics changed{topics}"

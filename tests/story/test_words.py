@@ -138,6 +138,13 @@ def test_a_fact_is_not_inferred() -> None:
     )
 
 
+def test_a_member_that_no_record_names_is_said_to_be_unknown() -> None:
+    """A generation that was superseded before its assignment leaves no record of who joined."""
+    cause = caused("member_joined") | {"member_ids": [], "client_id": "", "client_host": ""}
+    line, *_ = entry_lines(rebalanced(causes=[cause], inferred=True))
+    assert line.endswith(": new member, the log doesn't say which [inferred from the log]")
+
+
 def test_each_inferred_cause_of_a_rebalance_has_the_mark() -> None:
     """Not only the first cause. A cause that somebody told has no mark; a server's own causes are facts."""
     causes = [caused("member_left"), caused("member_expired"), caused("member_rejoined", told=True)]
