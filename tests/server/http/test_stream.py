@@ -62,9 +62,16 @@ def message(response: HTTPResponse) -> dict[str, str]:
     return fields
 
 
+def event(response: HTTPResponse) -> dict[str, str]:
+    """Return the next event but the beginning of a rebalance, which has one only if it lasts, as on a busy machine."""
+    while json.loads((found := message(response))["data"])["type"] == "rebalance_started":
+        pass
+    return found
+
+
 def groups_in(response: HTTPResponse, count: int) -> list[str]:
     """Return the groups of the next `count` events."""
-    return [json.loads(message(response)["data"])["group"] for _ in range(count)]
+    return [json.loads(event(response)["data"])["group"] for _ in range(count)]
 
 
 def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Tenure) -> None:
@@ -72,7 +79,7 @@ def test_a_listener_goes_on_where_it_was_after_the_server_was_killed(server: Ten
     with stream(server) as response:
         begins = message(response)["id"]
         settle(Member(server.port, "one", "c", 5))
-        first = message(response)
+        first = event(response)
         assert json.loads(first["data"])["group"] == "one"
         settle(Member(server.port, "two", "c", 5))
         assert groups_in(response, 1) == ["two"]
