@@ -9,7 +9,7 @@
                    lost its session while no coordinator answered and joined again; only the client knows
 
 A timeline has an entry for each (`entries`), so counts are numbers of entries. A view of all groups counts rebalances
-from events (`Rebalances`), because to make all entries would take long.
+from events (`rebalances`), because to make all entries would take long.
 
 The log of groups has fewer facts: no rebalance that never got a generation, no kind of a return. Its numbers are lower
 bounds, "at least" (`number_text`).
@@ -21,64 +21,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-
-from coordinator.story.events import (
-    GroupDeleted,
-    GroupLoaded,
-    MemberFenced,
-    MemberReplaced,
-    RebalanceEnded,
-    RebalanceStarted,
-)
-
-if TYPE_CHECKING:
-    from coordinator.story.events import RebalanceEvent
+from typing import Any
 
 RESTART, TAKEOVER, REJOIN = "static_restart", "takeover", "static_rejoin"
 """Types of entries about a return."""
 
 RETURNS = frozenset({RESTART, TAKEOVER, REJOIN})
 
-RETURN_EVENTS = (MemberReplaced, MemberFenced)
-"""Events that a timeline needs to tell returns."""
-
 NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover"}
 """The words for one of each."""
 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
-
-
-def return_type(event: MemberReplaced) -> str:
-    """The type of the entry of `member_replaced`. A fencing may show later that it was a takeover."""
-    return REJOIN if event.after_load else RESTART
-
-
-def is_end_of(generation: int | None, event: RebalanceEnded) -> bool:
-    """Whether `rebalance_ended` ends the open rebalance, which began at `generation`; None if none is open."""
-    return generation == event.generation_before
-
-
-class Rebalances:
-    """Counts the rebalances of one group that began at a time or later (Unix time in ms), event by event, in order."""
-
-    def __init__(self, since_ms: int = 0) -> None:
-        self.count = 0
-        self._since_ms = since_ms
-        self._open: int | None = None
-
-    def add(self, event: RebalanceEvent) -> None:
-        """Take the group's next event."""
-        match event:
-            case RebalanceStarted():
-                self._open = event.generation
-                self.count += event.at_ms >= self._since_ms
-            case RebalanceEnded():
-                if not is_end_of(self._open, event):
-                    self.count += event.began_ms >= self._since_ms
-                self._open = None
-            case GroupLoaded() | GroupDeleted():
-                self._open = None
 
 
 def counts(entries: Iterable[dict[str, Any]]) -> Counter[str]:

@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator import pages
 from coordinator.story.counts import RESTART, RETURNS
 from coordinator.story.described import DescribedGroup, FailingLog, Member, client_text
-from coordinator.story.entries import Entry
+
+if TYPE_CHECKING:
+    from coordinator.story.entries import Entry
 
 
 class TooOld(NamedTuple):

@@ -38,8 +38,9 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from coordinator.story import events
-from coordinator.story.counts import RETURNS, TAKEOVER, is_end_of, return_type
+from coordinator.story.counts import RETURNS, TAKEOVER
 from coordinator.story.events import RebalanceEvent, fields_of
+from coordinator.story.rebalances import is_end_of, return_type
 from coordinator.story.schema import CONFLICT, CONSUMER
 
 Entry = dict[str, Any]

@@ -21,14 +21,16 @@ doesn't tell, and doesn't count it against a restart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import DescribedGroup, Member, seated
 from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, restart_ms
-from coordinator.story.entries import Entry
 from coordinator.story.group_diagnosis import since_deleted
 from coordinator.story.words import duration_text, time_text
+
+if TYPE_CHECKING:
+    from coordinator.story.entries import Entry
 
 ABSENT_MS = 10_000
 """A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""

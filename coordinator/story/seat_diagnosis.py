@@ -9,12 +9,15 @@ House rule: as in `diagnosis`: one function per kind, and no function asks a ser
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from coordinator.story.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
 from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of
-from coordinator.story.entries import Entry
 from coordinator.story.words import duration_text, time_text
+
+if TYPE_CHECKING:
+    from coordinator.story.entries import Entry
 
 WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
 """In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""

@@ -29,7 +29,7 @@ def test_an_event_has_the_fields_of_its_note() -> None:
 
 def test_the_page_has_every_field_of_an_event() -> None:
     """docs/run/events.md is what people read before they write a consumer of the topic."""
-    page = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "run" / "events.md").read_text(encoding="utf-8")
     own = {"inferred", "causes_in_order", "generations_unseen"}  # an observer's: docs/ask-why/observe.md
     named = {field.encode_name for kind in TYPES.values() for field in fields(kind)} - own
     assert [name for name in sorted(named) if f"`{name}`" not in page] == []

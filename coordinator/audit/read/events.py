@@ -25,7 +25,7 @@ from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.log.segments.segment import topic_partition_of
-from coordinator.story.counts import RETURN_EVENTS, RETURNS, Rebalances
+from coordinator.story.counts import RETURNS
 from coordinator.story.diagnosis import conflict_text
 from coordinator.story.entries import Timeline
 from coordinator.story.events import (
@@ -42,6 +42,7 @@ from coordinator.story.events import (
     read_event,
 )
 from coordinator.story.inference.told import unknown
+from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.schema import CONFLICT, EVENTS_TOPIC
 from protocol.records.batch import CorruptBatch
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
 
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-"""As much as the groups of three answers to /groups with 60,000 groups."""
+"""A dozen answers to /groups with 60,000 groups."""
 
 REFUSALS_MS = 60_000
 """A further line about refused connections comes this long after the last."""
