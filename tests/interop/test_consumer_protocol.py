@@ -42,6 +42,7 @@ SETTINGS = {
 IN_PYTHON = {"confluent-kafka"}
 SEATS = ("seat-0", "seat-1", "seat-2")
 SETTLED_S = 1.5
+PAST_A_SESSION_S = 1.1 * SESSION_TIMEOUT_MS / 1_000
 GROWN = PARTITION_COUNT + 3
 
 
@@ -278,7 +279,7 @@ def test_consumers_outlive_the_coordinator(broker: Broker, fleet: Fleet, client:
     for member, offset in zip(members, offsets, strict=True):
         assert fleet.read_committed(member, offset) == offset
         assert fleet.commit(member, offset)["event"] == "committed"
-    fleet.wait_while_polling(members, rounds(SETTLED_S, session_s := 1.1 * SESSION_TIMEOUT_MS / 1_000, session_s))
+    fleet.wait_while_polling(members, rounds(SETTLED_S, PAST_A_SESSION_S, PAST_A_SESSION_S))
     assert [member.membership for member in members] == before
     assert moves(members, since) == []
     assert epoch_of(broker, group) == epoch

@@ -34,7 +34,7 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
     is the one that counts (KAFKA-9659). Committed offsets stay, and commits go on with the old generation.
     """
     cannot = CLIENTS[client].cannot
-    session_s = broker.restart_session_timeout_ms / 1_000
+    past_a_session_s = 1.1 * broker.restart_session_timeout_ms / 1_000
     settings = patient(broker.restart_session_timeout_ms)
     static_group, dynamic_group = f"{group}-static", f"{group}-dynamic"
     dynamic = [fleet.start(client, dynamic_group, **settings)]
@@ -68,7 +68,7 @@ def test_members_outlive_the_coordinator(broker: Broker, fleet: Fleet, client: s
         answer = fleet.commit(consumer, {first: (99, text)})
         assert (answer["event"], answer.get("generation")) == ("committed", membership.generation)
         assert fleet.read_committed(consumer, membership.partitions) == {**offsets, first: (99, text)}
-    fleet.wait_while_polling(consumers, rounds(SETTLED_S, 1.1 * session_s, 1.1 * session_s))
+    fleet.wait_while_polling(consumers, rounds(SETTLED_S, past_a_session_s, past_a_session_s))
 
     assert broker.rebalances(static_group, mark) == 0
     assert broker.rebalances(dynamic_group, mark) == 0

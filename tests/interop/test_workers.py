@@ -23,7 +23,8 @@ SESSION_TIMEOUT_MS = 6_000
 OFFSETS_PARTITIONS = 50
 WORKERS = 2
 CLIENTS = rounds(2, 3, 3)
-AFTERWARDS_S = rounds(1.5, past_a_session_s := 1.1 * SESSION_TIMEOUT_MS / 1_000, past_a_session_s)
+PAST_A_SESSION_S = 1.1 * SESSION_TIMEOUT_MS / 1_000
+AFTERWARDS_S = rounds(1.5, PAST_A_SESSION_S, PAST_A_SESSION_S)
 
 
 def group_on(node_id: int) -> str:
