@@ -200,8 +200,12 @@ class Tenure:
 
     def _wait_until_loaded(self, log_start: int, within_s: float) -> None:
         """Wait until every group is loaded; log_start: the position in the log before the start."""
-        nodes = len(self.ports) // max(len(self.listeners), 1)
-        self.wait_for_event("partitions_loaded", since=log_start, count=nodes, within_s=within_s)
+        self.wait_for_event("partitions_loaded", since=log_start, count=self._nodes, within_s=within_s)
+
+    @property
+    def _nodes(self) -> int:
+        """How many there are, each with a port for each listener."""
+        return len(self.ports) // max(len(self.listeners), 1)
 
     def _listener_arguments(self) -> list[str]:
         """The arguments that say where to listen, and the properties file."""
@@ -230,13 +234,27 @@ class Tenure:
         self._process.send_signal(signal_number)
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until the process has ended."""
+        """Send SIGKILL, and wait until the process has ended, and its workers, which still have the data folder."""
         if self._process is not None:
+            session = self._process.pid
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGKILL)
             self._process.wait(WITHIN_S)
+            if self._nodes > 1:
+                wait_until(lambda: self._workers_are_gone(session), "end of the workers", WITHIN_S)
             self._process = None
             self._hold_ports()
+
+    def _workers_are_gone(self, session: int) -> bool:
+        """Whether none of the workers lives. A pid in the log may be another process's, in another session, by now."""
+        for started in self.events("worker_started"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                state, _, _, its_session, *_ = (
+                    Path(f"/proc/{started['pid']}/stat").read_text().rpartition(")")[2].split()
+                )
+                if int(its_session) == session and state != "Z":
+                    return False
+        return True
 
     def stop(self) -> int:
         """Send SIGTERM; return the exit code."""
