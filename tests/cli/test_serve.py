@@ -196,7 +196,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
 
 
 def ended_in_this_process(arguments: list[str]) -> tuple[Any, str, str]:
-    """A command's exit code and output. It spares a process its start, and is for a process that ends then."""
+    """A command's exit code and output, in a forked process: a new one would import everything again."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         try:
             main(arguments)

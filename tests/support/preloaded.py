@@ -123,7 +123,7 @@ def _own_umask() -> int:
 
 
 def answer(asking: socket.socket) -> list[str]:
-    """Fork for each request; in a forked process, returns the arguments of its command. Ends with who asks."""
+    """Fork for each request; in a forked process, returns the arguments of its command. Ends when the tests end."""
     while True:
         message, files, _, _ = socket.recv_fds(asking, ASKED_BYTES_MAX, 2)
         if not message:

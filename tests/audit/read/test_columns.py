@@ -49,7 +49,11 @@ def whole(parts: Iterable[Tables]) -> Tables:
     return {table: pa.concat_batches([part[table] for part in of_tables]) for table in of_tables[0]}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.rounds
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=rounds(10, 100, 10_000),
+)
 @given(batches=logs())
 def test_columns_are_the_rows_of_the_parser(tmp_path: Path, batches: list[bytes]) -> None:
     """Both ways agree on random logs with every version, codec and kind of damage, and with torn tails."""
