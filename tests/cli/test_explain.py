@@ -936,6 +936,18 @@ def test_an_upgrade_tells_that_its_target_left_partitions_out(heartbeats: Tenure
     wait_until(lambda: "target_incomplete" in causes(), "explain has the cause", WITHIN_S)
 
 
+def test_the_consumer_protocol_tells_of_a_vote_that_another_assignor_wins_by(heartbeats: Tenure) -> None:
+    """The vote of one member is a rebalance by that member."""
+    group = fresh_group()
+    a = Beating(heartbeats.port, group, "a", ["orders"])
+    assert a.join() == 0
+    settle_heartbeats(a)
+    assert a.ask(a.epoch, server_assignor="range").error_code == 0
+    cause = rebalances(heartbeats, group, 2)[-1]["cause"]
+    assert who(cause)[:2] == ("assignor_changed", [a.member_id])
+    assert "votes, and another assignor wins" in run(heartbeats, "explain", group).out
+
+
 def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_up(heartbeats: Tenure) -> None:
     """A regular expression is resolved, a topic is created, and a member is removed with its partitions."""
     group, topic = fresh_group(), fresh_group()
