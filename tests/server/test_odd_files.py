@@ -23,6 +23,7 @@ import pytest
 
 from coordinator.cli.log.verify import Summary, verify
 from coordinator.log.advice import advice
+from coordinator.log.embedded import journal
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import Extent, leave
 from coordinator.log.segments.outside import find_logs
@@ -102,6 +103,14 @@ async def _killed(folder: Path, image: Path) -> str:
     serving.close_peers()
     await server.stop()
     return "".join(others)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def segments_have_all() -> Iterator[None]:
+    """A server at rest has written its segments: the table tells apart what segments have and what the journal has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "WRITE_S", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ async def test_a_request_gets_its_answer() -> None:
         codes = [(await link.ask(ASKS, WITHIN_S)).error_code for _ in answers]
         link.close()
     assert codes == [0, 27]
-    assert [request[:2] for request in server.requests] == [("ApiVersions", 4), ("Heartbeat", 4), ("Heartbeat", 4)]
+    assert [request[:2] for request in server.requests] == [("ApiVersions", 5), ("Heartbeat", 4), ("Heartbeat", 4)]
 
 
 async def test_a_closed_port_is_named() -> None:
