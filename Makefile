@@ -180,6 +180,7 @@ nightly: .venv/.audit ## all of test and test-long with the longest rounds, each
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
 	$(MAKE) nightly-cluster
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
+	$(MAKE) test-interop ARGS='--server tenure'
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
 	@# The rounds of real clients that `make test-oracle` leaves out.
