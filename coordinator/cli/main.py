@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not _is_text(argument):
             fail(ExitCode.USAGE, f"an argument is not UTF-8: {os.fsencode(argument)!r}")
     if arguments[:1] == ["serve"]:
-        # What modules leave behind is little and stays, so the garbage collector never looks at it.
+        # Modules leave little behind, and it stays: the garbage collector need not look at it.
         gc.disable()
         from coordinator.cli.serve import serve
 

@@ -43,7 +43,7 @@ TEXT_MAX = 500
 """
 
 Assignment = bytes | Mapping[UUID, Mapping[int, int]]
-"""What a snapshot has (course.Snapshot)."""
+"""The assignment of a member in a snapshot (course.Snapshot)."""
 
 Move = tuple[str, int, str | None, str | None]
 """Topic, partition, the member before and the member after; None for no member."""

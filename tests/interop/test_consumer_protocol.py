@@ -334,10 +334,13 @@ def test_regular_expression_finds_topics(broker: Broker, client: str, group: str
     settings = {"protocol": "consumer", "pattern": f"{prefix}.*"}
     create_topic(broker.bootstrap, f"{prefix}-early", PARTITION_COUNT)
     with Fleet(broker.bootstrap, f"{prefix}-early", PARTITION_COUNT) as early:
-        early.wait_until_shared([early.start(client, group, **settings) for _ in range(2)])
+        members = [early.start(client, group, **settings) for _ in range(2)]
+        early.wait_until_shared(members)
+        assert early.double_ownerships() == []
     later = f"{group}-later"
     with Fleet(broker.bootstrap, f"{prefix}-late", PARTITION_COUNT) as late:
         members = [late.start(client, later, **settings) for _ in range(2)]
         late.wait("both are members", lambda: all(member.membership.generation > 0 for member in members))
         create_topic(broker.bootstrap, late.topic, PARTITION_COUNT)
         late.wait_until_shared(members)
+        assert late.double_ownerships() == []

@@ -333,6 +333,7 @@ def test_credentials_are_changed_and_described_as_in_kafka(servers: tuple[Apache
     kafka, tenure = servers
     for name, request in ALTERATIONS.items():
         (ours,) = talk(port_of(tenure, "OPEN"), [request])
+        assert ours, name
         wait_until(lambda: talk(port_of(kafka, "OPEN"), [request]) == [ours], name, 10)  # noqa: B023
 
 

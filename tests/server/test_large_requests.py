@@ -184,6 +184,11 @@ def count_of(shape: Shape, count: int) -> int:
     return max(1, min(count, (ELEMENTS_MAX - len(shape.path)) // elements_of(shape)))
 
 
+def turn_lines(shape: Shape) -> int:
+    """The most lines that a turn may run for a request of this shape."""
+    return TURN_LINES_MAX + (LONG_TEXT_LINES if shape.kind == LONG else 0)
+
+
 async def beside(server: Serving, work: Work, shape: Shape, count: int) -> bytes | None:
     """Send a request beside a member of another group, and assert that nobody is held up; the answer, if any."""
     victim, sender, other = await server.peer(), await server.peer(), await server.peer()
@@ -219,7 +224,7 @@ async def beside(server: Serving, work: Work, shape: Shape, count: int) -> bytes
     closed = [each for each in events if each["event"] == "connection_closed"]
     assert len(closed) == (answer is None)
     most, all_of_it = max(work.turns), sum(work.turns)
-    allowed = TURN_LINES_MAX + (LONG_TEXT_LINES if shape.kind == LONG else 0)
+    allowed = turn_lines(shape)
     assert most <= allowed, f"a turn of {most} lines"
     assert beats >= all_of_it // (2 * allowed), f"{beats} heartbeats beside {all_of_it} lines"
     return answer
@@ -232,6 +237,7 @@ async def test_a_large_request_holds_nobody_up(shape: Shape, count: int) -> None
     work = Work()
     async with serving(clock=WorkClock(work)) as server:
         await beside(server, work, shape, count_of(shape, count))
+        assert max(work.turns) <= turn_lines(shape)
 
 
 @pytest.mark.parametrize("api", ["OffsetCommit", "FindCoordinator", "JoinGroup", "DescribeGroups"])
@@ -242,6 +248,7 @@ async def test_a_thousand_elements_in_a_few_kilobytes_hold_nobody_up(api: str) -
             work = Work()
             async with serving(clock=WorkClock(work)) as server:
                 await beside(server, work, shape, 1_000)
+                assert max(work.turns) <= turn_lines(shape)
 
 
 @pytest.mark.parametrize(

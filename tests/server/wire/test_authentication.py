@@ -154,6 +154,7 @@ async def test_other_requests_before_the_handshake_are_refused(
         await peer.send(*request_)
         await peer.send(HANDSHAKE, 1)
         await refused_silently(server, peer)
+        assert server.events("authentication_failed")
 
 
 async def test_other_requests_in_place_of_a_token_are_refused() -> None:
@@ -187,9 +188,10 @@ async def test_api_versions_is_asked_once() -> None:
     """Once a client has got the versions, a handshake has to come."""
     async with guarded() as server:
         peer = await server.peer(listener=SASL)
-        await peer.ask(ApiVersionsRequest(), 0)
+        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
         await peer.send(ApiVersionsRequest(), 0)
         await refused_silently(server, peer)
+        assert server.events("authentication_failed")
 
 
 async def test_frames_are_small_before_authentication() -> None:

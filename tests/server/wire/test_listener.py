@@ -63,6 +63,7 @@ async def test_a_crowd_is_connected_though_the_loop_is_busy() -> None:
             for _ in range(CROWD):  # the loop accepts nothing meanwhile
                 stack.enter_context(socket.create_connection(server.server.address, WITHIN_S))
             await server.until(lambda: len(server.connections()) == CROWD)
+        assert server.events("connection_refused") == []
 
 
 async def test_a_silent_connection_is_closed() -> None:
@@ -141,8 +142,9 @@ def test_a_listener_can_be_reached_where_it_says(host: str) -> None:
     listening = bind(Listener("PLAINTEXT", host, 0))
     try:
         listening.listen()
-        with socket.create_connection(("127.0.0.1", listening.getsockname()[1]), 5):
-            pass
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), 5) as client:
+            assert client.getpeername() == ("127.0.0.1", port)
     finally:
         listening.close()
 
