@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 from urllib.request import urlopen
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from coordinator.config import ConfigError, load
 from coordinator.log.embedded.report import ignore
 from coordinator.log.segments.counts import Counts
 from coordinator.log.store import open_cluster
+from schemas.errors import ErrorCode
 from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.certificates import Certificates
 from tests.support.etcd import Etcd
@@ -106,9 +108,21 @@ def test_a_node_lives_on_when_its_token_is_gone(etcd: Etcd, settings: dict[str, 
         wait_until(lambda: monotonic() > began + TOKEN_S + 1.5, "the tokens are gone", WITHIN_S)
         etcd.members[0].freeze()
         wait_until(lambda: logins(node) > 1, "the node logs in anew", WITHIN_S)
-        settle(Member(node.port, "later", "m", 9))
+        # Without the frozen member, which may lead etcd, the node refuses writes for a moment.
+        wait_until(lambda: forms_a_group(node.port), "a group forms", WITHIN_S)
         etcd.members[0].thaw()
         hang_up()
+
+
+def forms_a_group(port: int) -> bool:
+    """Whether a new group forms: its member joins and syncs."""
+    member = Member(port, str(uuid4()), "m", 9)
+    member.send_join()
+    if member.receive_join().error_code != ErrorCode.NONE:
+        return False
+    member.send_sync({member.member_id: member.name})
+    answer: Any = member.connection.receive(WITHIN_S)
+    return bool(answer.error_code == ErrorCode.NONE)
 
 
 @pytest.mark.cluster

@@ -155,4 +155,5 @@ def settle(*members: Member, reason: str | None = None) -> None:
     for member in members:
         member.send_sync(names)
     for member in members:
-        assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        answer = member.connection.receive(WITHIN_S)
+        assert answer.error_code == ErrorCode.NONE, answer  # type: ignore[attr-defined]
