@@ -389,6 +389,20 @@ class Group(AnyGroup):
             self.blocks.remove(member.block)
         member.block = None
 
+    def holder_of(self, instance_id: str) -> Member | None:
+        """The member or the standby that has this instance id, if there is one."""
+        if instance_id in self.static_members:
+            return self.members[self.static_members[instance_id]]
+        waiting = self.standby_named(instance_id)
+        return None if waiting is None else waiting.member
+
+    def standby_named(self, instance_id: str) -> Standby | None:
+        """The standby that has this instance id, if there is one."""
+        for each in self.standbys.values():
+            if each.member.group_instance_id == instance_id:
+                return each
+        return None
+
     def close(self) -> None:
         """Cut the references between members and blocks, so that their memory is freed at once.
 

@@ -151,23 +151,34 @@ class Turn:
         error = member_error(group, member_id, instance_id)
         if error is FENCED_INSTANCE_ID:
             assert instance_id is not None
-            self.note_fenced(group, member_id, group.static_members[instance_id], instance_id, operation, client)
+            holder = group.holder_of(instance_id)
+            assert holder is not None
+            self.note_fenced(group, member_id, holder, operation, client)
         return error
 
     def note_fenced(
         self,
         group: Group,
         member_id: str,
-        current_member_id: str,
-        instance_id: str,
+        holder: Member,
         operation: str,
         client: Client | None,
+        *,
+        waited: bool = False,
     ) -> None:
-        """Note that the member behind `instance_id` fences `client`, which is or was `member_id`."""
-        holder = group.members[current_member_id].joined_by
+        """Note that `holder`, which has the instance id, fences `client`, which is or was `member_id`."""
+        assert holder.group_instance_id is not None
         self.note(
             notes.MemberFenced(
-                group.group_id, group.generation, member_id, current_member_id, instance_id, operation, client, holder
+                group.group_id,
+                group.generation,
+                member_id,
+                holder.member_id,
+                holder.group_instance_id,
+                operation,
+                client,
+                holder.joined_by,
+                waited,
             )
         )
 
@@ -302,13 +313,13 @@ def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupRespo
 def member_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """NONE if `member_id` is a member, and the one behind `instance_id` if the request names one.
 
-    An instance id of another member is FENCED_INSTANCE_ID, an instance id of no member UNKNOWN_MEMBER_ID (KIP-345,
-    KAFKA-8225). A static member may leave its instance id out.
+    An instance id of another member or standby is FENCED_INSTANCE_ID, an instance id of nobody UNKNOWN_MEMBER_ID
+    (KIP-345, KAFKA-8225). A static member may leave its instance id out.
     """
-    if instance_id is not None:
-        current = group.static_members.get(instance_id)
-        if current != member_id:
-            return ErrorCode.UNKNOWN_MEMBER_ID if current is None else FENCED_INSTANCE_ID
+    if instance_id is not None and group.static_members.get(instance_id) != member_id:
+        holder = group.holder_of(instance_id)
+        if holder is None or holder.member_id != member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID if holder is None else FENCED_INSTANCE_ID
     return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -615,10 +615,18 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Served) -
         member.connection.close()
 
 
-def test_two_programs_with_one_instance_id(server: Served) -> None:
+@pytest.mark.parametrize("place", ["a seat", "a standby's"])
+def test_two_programs_with_one_instance_id(server: Served, place: str) -> None:
     """Explain shows one conflict with both clients; the first join was a takeover, not a restart, and moved nothing."""
     group = fresh_group()
-    (one,) = formed(server, group, "one", instance="seat")
+    if place == "a seat":
+        (one,) = formed(server, group, "one", instance="seat")
+    else:
+        set_seats(server.port, group, 1)
+        formed(server, group, "holder")
+        one = Member(server.port, group, "one", 5, instance="seat")
+        one.send_join()
+        assert one.receive_join().error_code == ErrorCode.NONE
     other = Member(server.port, group, "other", 5, instance="seat")
     other.send_join()
     assert other.receive_join().error_code == ErrorCode.NONE

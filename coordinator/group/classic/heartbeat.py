@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from coordinator.group.classic.seats import STANDBY_GENERATION, is_called, seat_of
+from coordinator.group.classic.seats import STANDBY_GENERATION, is_called
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from schemas.errors import ErrorCode
 
@@ -51,9 +51,7 @@ def no_member(group: Group, member_id: str, instance_id: str | None, generation:
         standby.member.deadline_ms = now_ms + standby.member.session_timeout_ms
         # A member that lost its seat, because the group has fewer, has to join again to hear that it is a standby.
         return NONE if generation == STANDBY_GENERATION else REBALANCE_IN_PROGRESS
-    if instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    fenced = instance_id in group.static_members or seat_of(group, instance_id) is not None
+    fenced = instance_id is not None and group.holder_of(instance_id) is not None
     return ErrorCode.FENCED_INSTANCE_ID if fenced else ErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -118,7 +118,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
     instance_id = event.body.group_instance_id
     if instance_id is not None:
         member = static.seat_of(group, event)
-        waiting = seats.seat_of(group, instance_id)
+        waiting = group.standby_named(instance_id)
         member_id = f"{instance_id}-{event.fresh_id}"
         if waiting is not None:
             standby.replace(turn, group, waiting, member_id, event)

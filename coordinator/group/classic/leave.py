@@ -44,10 +44,10 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
     """Let one member go."""
     member_id = leaving.member_id
     if member_id == UNKNOWN_MEMBER_ID:
-        current = id_of(group, leaving.group_instance_id)
-        if current is None:
+        holder = None if leaving.group_instance_id is None else group.holder_of(leaving.group_instance_id)
+        if holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        member_id = current
+        member_id = holder.member_id
     elif member_id in group.pending:
         turn.arm(PENDING, group, None, member_id)
         remove_pending(turn, group, member_id, left=True)
@@ -78,14 +78,6 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
     return ErrorCode.NONE
 
 
-def id_of(group: Group, instance_id: str | None) -> str | None:
-    """The member id behind an instance id, of a member or of a standby."""
-    if instance_id is None:
-        return None
-    waiting = seats.seat_of(group, instance_id)
-    return group.static_members.get(instance_id) if waiting is None else waiting.member.member_id
-
-
 def remove_member(
     turn: Turn, group: Group, member: Member, kind: CauseKind, reason: str = "", api_version: int | None = None
 ) -> None:
@@ -107,7 +99,7 @@ def remove_member(
 def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
     """Remove members that the group stopped to expect. One rebalance starts for all whose seats no standby takes."""
     for name in names:
-        waiting = seats.seat_of(group, name)
+        waiting = group.standby_named(name)
         if waiting is not None:
             standby.leave(turn, group, waiting.member, None)
     members = [group.members[group.static_members[name]] for name in names if name in group.static_members]

@@ -63,14 +63,6 @@ def has_seats(group: Group) -> bool:
     return group.protocol_type == CONSUMER and group.protocol_name != STREAMS
 
 
-def seat_of(group: Group, instance_id: str) -> Standby | None:
-    """The standby with this instance id, if there is one."""
-    for each in group.standbys.values():
-        if each.member.group_instance_id == instance_id:
-            return each
-    return None
-
-
 def add(turn: Turn, group: Group, member: Member) -> None:
     """Let `member` wait as a standby. It must not be a member any more: nobody is both."""
     group.standbys[member.member_id] = Standby(member, turn.now.ms)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group.causes import Cause, CauseKind
-from coordinator.group.classic import rebalance, seats
+from coordinator.group.classic import rebalance, seats, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.group import Group, Member, Standby, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
@@ -49,11 +49,16 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
 def replace(turn: Turn, group: Group, standby: Standby, member_id: str, event: JoinGroup) -> None:
     """A static standby restarts: it gets a new member id and keeps its turn. The old id is fenced."""
     member = standby.member
+    before = static.FormerSeat(group, member)
+    waited = member.awaiting_join is not None
     release(turn, member, ErrorCode.FENCED_INSTANCE_ID)
     turn.forget(group, member)
     member.member_id = member_id
     group.standbys = {each.member.member_id: each for each in group.standbys.values()}
+    static.note_replaced(turn, group, member, before, event, rebalances=False)
     update(turn, group, member, event)
+    if waited:
+        turn.note_fenced(group, before.member_id, member, "join-group", before.joined_by, waited=True)
 
 
 def update(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:

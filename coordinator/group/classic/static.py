@@ -49,7 +49,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     assert group.state in (STABLE, COMPLETING_REBALANCE, PREPARING_REBALANCE)
     before = FormerSeat(group, member)
     # In a Stable group no request waits.
-    fenced = None if group.state is STABLE else fence_waiting(turn, group, member, member_id, event)
+    fenced = None if group.state is STABLE else release_waiting(turn, group, member, event)
     turn.forget(group, member)
     group.rename(member, member_id)
     # The old session timeout counts until the next heartbeat, as in Kafka.
@@ -66,7 +66,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
         return
     note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
-        turn.note(fenced)
+        turn.note_fenced(group, before.member_id, member, fenced, before.joined_by, waited=True)
     update(turn, group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.prepare(turn, group, by_join(kind, member, event))
@@ -74,30 +74,16 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
         course.arrived(turn, group, member_id)
 
 
-def fence_waiting(
-    turn: Turn, group: Group, member: Member, member_id: str, event: JoinGroup
-) -> notes.MemberFenced | None:
-    """Answer a request that waits under the old id: `member_id` replaced it (KAFKA-8500).
+def release_waiting(turn: Turn, group: Group, member: Member, event: JoinGroup) -> str | None:
+    """Answer the request in which a member waits whose seat `event` takes (KAFKA-8500).
 
-    Returns the note about it, which goes behind the note that the seat was taken.
+    Returns the request's name if this fences its client. That note goes behind the note that the seat was taken.
     """
     itself = turn.fixed("kafka-20985", group.group_id) and (member.client_id, member.client_host) == event.client[:2]
-    error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
-    operation = "sync-group" if member.awaiting_join is None else "join-group"
     fenced = None
     if member.awaiting_sync is not None or (member.awaiting_join is not None and not itself):
-        assert member.group_instance_id is not None
-        fenced = notes.MemberFenced(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            member_id,
-            member.group_instance_id,
-            operation,
-            member.joined_by,
-            event.client,
-            waited=True,
-        )
+        fenced = "sync-group" if member.awaiting_join is None else "join-group"
+    error = ErrorCode.NOT_COORDINATOR if itself else ErrorCode.FENCED_INSTANCE_ID
     turn.release_join(group, member, error, member.member_id)
     turn.release_sync(member, ErrorCode.FENCED_INSTANCE_ID)
     return fenced
@@ -159,7 +145,7 @@ def note_replaced(
 ) -> None:
     """Note the restart: whether it starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
-    is_kept = group.state is STABLE and not rebalances
+    is_kept = group.state is STABLE and not rebalances and member.member_id in group.members
     turn.note(
         new(
             notes.MemberReplaced,

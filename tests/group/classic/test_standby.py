@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.classic.seats import STANDBY_GENERATION
-from coordinator.group.notes import SeatTaken, StandbyGone, StandbyJoined
+from coordinator.group.notes import MemberFenced, MemberReplaced, SeatTaken, StandbyGone, StandbyJoined
 from coordinator.group.state import State
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
@@ -118,6 +118,54 @@ def test_static_standby_that_restarts_stays_one() -> None:
     a.leave()
     take_seat(b)
     assert b.assignment == b"a"
+
+
+def test_two_programs_with_the_instance_id_of_a_standby() -> None:
+    """The second one takes the place of the first, which is fenced by any request; notes name both, as for a seat."""
+    bench = Bench()
+    bench.seats(1)
+    a, b = bench.static("a"), bench.static("b")
+    bench.settle(a)
+    b.enter()
+    other = b.twin()
+    other.enter(protocols=[("range", subscription("t", "u"))])
+    (replaced,) = bench.said(MemberReplaced)
+    assert (replaced.old_member_id, replaced.member_id, replaced.group_instance_id) == (
+        b.member_id,
+        other.member_id,
+        "b",
+    )
+    assert not replaced.rebalances
+    assert not replaced.subscription_changed, "a standby has no assignment that it could keep"
+    calls = [b.heartbeat(), b.sync(), b.join()]
+    assert [call.error for call in calls] == [ErrorCode.FENCED_INSTANCE_ID] * 3
+    assert b.commit(7).errors == [ErrorCode.FENCED_INSTANCE_ID]
+    assert b.leave().errors == [ErrorCode.FENCED_INSTANCE_ID]
+    told = bench.said(MemberFenced)
+    assert {(note.member_id, note.current_member_id) for note in told} == {(b.member_id, other.member_id)}
+    assert [note.operation for note in told] == [
+        "heartbeat",
+        "sync-group",
+        "join-group",
+        "offset-commit",
+        "leave-group",
+    ]
+    assert other.heartbeat().error is ErrorCode.NONE
+
+
+def test_standby_that_waits_is_fenced_by_its_twin() -> None:
+    """Its JoinGroup, which waits for the end of a rebalance, gets the error and a note behind that of the twin."""
+    bench = Bench()
+    bench.seats(2)
+    a, b, c = bench.static("a"), bench.static("b"), bench.static("c")
+    bench.settle(a, b)
+    a.join(protocols=[("range", subscription("t", "u"))])
+    first = c.enter()
+    assert first.waits
+    c.twin().enter()
+    assert first.error is ErrorCode.FENCED_INSTANCE_ID
+    (fenced,) = bench.said(MemberFenced)
+    assert (fenced.operation, fenced.waited, fenced.group_instance_id) == ("join-group", True, "c")
 
 
 def test_standby_commits_nothing() -> None:
