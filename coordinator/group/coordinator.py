@@ -196,17 +196,16 @@ class Coordinator:
 
     def _join(self, turn: Turn, event: JoinGroup) -> None:
         body = event.body
+        least, most = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
         if not body.group_id:
             self._refuse_join(turn, event, ErrorCode.INVALID_GROUP_ID)
         elif len(body.protocols) > PROTOCOLS_MAX:
             why = f"it lists more than {PROTOCOLS_MAX} protocols"
             self._refuse_join(turn, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why)
-        elif not (
-            self.config.group_min_session_timeout_ms
-            <= body.session_timeout_ms
-            <= self.config.group_max_session_timeout_ms
-        ):
-            self._refuse_join(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT)
+        elif not least <= body.session_timeout_ms <= most:
+            limits = f"group.min.session.timeout.ms={least} and group.max.session.timeout.ms={most}"
+            why = f"its session timeout, {body.session_timeout_ms} ms, is not between {limits}"
+            self._refuse_join(turn, event, ErrorCode.INVALID_SESSION_TIMEOUT, why)
         elif not joins.member_id_fits(event):
             self._refuse_join(turn, event, ErrorCode.INVALID_REQUEST, "its client id or instance id is too long")
         else:
@@ -273,7 +272,7 @@ class Coordinator:
     def _begin_consumer_group(self, turn: Turn, group: Group | None, event: ConsumerHeartbeat) -> None:
         """The first member of the consumer protocol makes a group, or another one of a classic group."""
         body = event.body
-        consumer_expected.admit(turn, body.group_id, group, body.member_id, body.instance_id, event.client)
+        consumer_expected.admit(turn, body.group_id, group, body.member_id, body.instance_id)
         # Effects of a group that is refused its first member would have to be taken back.
         begun = Turn(self.config, turn.now, self.topics, self.group_configs)
         if group is None or group.state is EMPTY:

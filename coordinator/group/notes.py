@@ -288,15 +288,6 @@ class HoldEnded(Note):
     missing_count: int = 0
 
 
-class MemberNotExpected(Note):
-    """A join is refused: the group does not expect that member."""
-
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    principal: str = ANONYMOUS
-
-
 class ClientRefused(Note):
     """A request to join was refused with `error`, which ends the client or puts off an upgrade of the group.
 

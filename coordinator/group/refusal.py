@@ -44,12 +44,18 @@ Clients go on by themselves after any other error. A fenced client has a note of
 class Refusal(NamedTuple):
     """A refusal.
 
-    message: in the answer. why, until: for the note, where the words of the error don't fit. is_noted: whether another
-    note says it already.
+    message: in the answer. why, until: for the note, where the words of the error don't fit.
     """
 
     error: ErrorCode
     message: str | None = None
     why: str | None = None
     until: str | None = None
-    is_noted: bool = False
+
+
+NOT_EXPECTED = Refusal(
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    "The group has no seat for members outside expected.instance.ids.",
+    why="the group refuses members that expected.instance.ids doesn't name",
+    until="expected.instance.ids names it, or unexpected.instance.ids is allowed",
+)

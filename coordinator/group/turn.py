@@ -183,9 +183,9 @@ class Turn:
         )
 
     def note_refused(self, group: AnyGroup | None, event: JoinGroup | ConsumerHeartbeat, refusal: Refusal) -> None:
-        """Note the refusal of a client that wants to join, if it ends the client and no other note says so."""
+        """Note the refusal of a client that wants to join, if it ends the client."""
         words = WORDS.get(refusal.error)
-        if words is None or refusal.is_noted:
+        if words is None:
             return
         why, until = words
         body = event.body

@@ -11,6 +11,7 @@ as it is.
                      and revoking (members that had to give up partitions, as far as records tell)
     static_restart   member_replaced: a static member is back (`counts` has the definition of these three)
     static_rejoin    the same, as the first that the coordinator hears of the seat since it loaded the group
+    refused          client_refused: a client wanted to join, and got an error that ends it
     unreleased       instance_id_unreleased: a client wanted a seat whose member was active
     takeover         the same, once a fencing shows that the old member id is still in use: two programs have one name
     fencing          member_fenced, with `kind`
@@ -141,6 +142,9 @@ class Timeline:
     def _member_revoking(self, event: events.MemberRevoking) -> None:
         if self._open is not None:
             self._open.setdefault("revoking", []).append(_said(event) | {"at_ms": event.at_ms})
+
+    def _client_refused(self, event: events.ClientRefused) -> None:
+        self._enter("refused", event)
 
     def _instance_id_unreleased(self, event: events.InstanceIdUnreleased) -> None:
         self._enter("unreleased", event)

@@ -253,6 +253,18 @@ class MemberAway(GroupEvent, frozen=True, kw_only=True):
     client_host: str
 
 
+class ClientRefused(GroupEvent, frozen=True, kw_only=True):
+    """See the note."""
+
+    type: Literal["client_refused"] = "client_refused"
+    member_id: str
+    group_instance_id: str | None
+    error: str
+    why: str
+    until: str
+    client: Client
+
+
 class InstanceIdUnreleased(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 

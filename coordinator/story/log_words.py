@@ -151,13 +151,6 @@ def _hold_ended_text(note: notes.HoldEnded, _: str) -> str:
     return f"Group {note.group} lets {note.joins} held members in and waits no longer; missing: {missing}"
 
 
-def _not_expected_text(note: notes.MemberNotExpected, _: str) -> str:
-    return (
-        f"Group {note.group} refuses a member with groupInstanceId={note.group_instance_id}, which it does not expect "
-        f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
-    )
-
-
 def _refused_text(note: notes.ClientRefused, _: str) -> str:
     who = f"member {note.member_id}" if note.member_id else "a client"
     if note.group_instance_id is not None:
@@ -281,7 +274,6 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     notes.PendingExpired: _pending_expired_text,
     notes.RebalanceHeld: _held_text,
     notes.HoldEnded: _hold_ended_text,
-    notes.MemberNotExpected: _not_expected_text,
     notes.ClientRefused: _refused_text,
     notes.MemberJoined: _joined_text,
     notes.MemberReplaced: lambda note, _: (

@@ -198,6 +198,8 @@ def entry_lines(entry: Entry) -> Iterator[str]:
             )
         case "fencing":
             yield fencing_text(entry)
+        case "refused":
+            yield from _refused_lines(entry)
         case "unreleased":
             yield from _unreleased_lines(entry)
         case "pending":
@@ -286,6 +288,12 @@ def _away_text(entry: Entry) -> str:
     """How long a static member of the consumer protocol was away."""
     away_ms = entry.get("away_ms")
     return "" if away_ms is None else f" after {duration_text(away_ms)}"
+
+
+def _refused_lines(entry: Entry) -> Iterator[str]:
+    seat = "" if entry["group_instance_id"] is None else f" with the instance id {entry['group_instance_id']}"
+    yield f"refused: a client{seat} ({client_text(entry['client'])}) got {entry['error']}: {entry['why']}"
+    yield f"this lasts until {entry['until']}"
 
 
 def _unreleased_lines(entry: Entry) -> Iterator[str]:

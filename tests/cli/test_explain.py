@@ -651,6 +651,28 @@ def test_two_programs_with_one_instance_id(server: Served, place: str) -> None:
         member.connection.close()
 
 
+def test_a_refused_join_is_told(server: Served) -> None:
+    """Explain says which client was refused, with which error, and why, also where the group never was."""
+    group = fresh_group()
+    one = Member(server.port, group, "one", 5, instance="seat", session_ms=1_000)
+    one.send_join()
+    assert one.receive_join().error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+    def told() -> str | None:
+        ran = run(server, "explain", group)
+        return ran.out if ran.code == 0 else None
+
+    assert wait_until(told, "the refusal is told", WITHIN_S).split("  ", 1)[1] == (
+        "refused: a client with the instance id seat (one at 127.0.0.1) got INVALID_SESSION_TIMEOUT: its session "
+        "timeout, 1000 ms, is not between group.min.session.timeout.ms=6000 and group.max.session.timeout.ms=1800000\n"
+        "    this lasts until its client has other settings\n"
+    )
+    (entry,) = explained(server, group)["timeline"]
+    assert (entry["type"], entry["error"], entry["group_instance_id"]) == ("refused", "INVALID_SESSION_TIMEOUT", "seat")
+    assert entry["client"] == {"client_id": "one", "client_host": "/127.0.0.1"}
+    one.connection.close()
+
+
 def test_a_client_without_its_member_id_is_no_second_program(server: Served) -> None:
     """Explain says what the refused request lacked, and the doctor finds no conflict."""
     group = fresh_group()

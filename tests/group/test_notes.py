@@ -39,7 +39,6 @@ NAMES = {
     "member_fenced",
     "member_joined",
     "member_left",
-    "member_not_expected",
     "member_pending",
     "member_replaced",
     "members_dropped",

@@ -9,10 +9,10 @@ import pytest
 from coordinator.group.client import Client
 from coordinator.group.consumer.heartbeat import TOPICS_MAX
 from coordinator.group.coordinator import PROTOCOLS_MAX
-from coordinator.group.notes import ClientRefused, MemberNotExpected
+from coordinator.group.notes import ClientRefused
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play
-from tests.group.harness import GROUP, Bench
+from tests.group.harness import Bench
 
 FATAL = {
     ErrorCode.GROUP_ID_NOT_FOUND,
@@ -98,11 +98,3 @@ def test_a_refused_join_of_a_consumer_group_has_one_note() -> None:
         assert play.classic_join("m", **says).error_code == error
         noted = [note.error for note in play.notes if isinstance(note, ClientRefused)]
         assert noted == ([error.name] if error in FATAL else [])
-
-
-def test_a_client_that_is_not_expected_has_one_note() -> None:
-    """Where another note says it, there is no second one."""
-    bench = Bench()
-    bench.configure(GROUP, expected=("a",), unexpected="refused")
-    assert bench.static("b").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert (len(bench.said(MemberNotExpected)), bench.said(ClientRefused)) == (1, [])

@@ -98,7 +98,7 @@ def test_a_client_that_the_classic_protocol_refuses(
     other = fleet.start(client, group, group_instance_id="other")
 
     def tries_again() -> bool:
-        return bool(other.named("notice")) and tenure.count("member_not_expected", group, since=mark) > 1
+        return bool(other.named("notice")) and tenure.count("client_refused", group, since=mark) > 1
 
     fleet.wait("it ends, or tries again", lambda: bool(other.named("fatal")) or tries_again())
     assert bool(other.named("fatal")) == (client in ENDS), other.describe()

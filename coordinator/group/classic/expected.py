@@ -30,7 +30,7 @@ from coordinator.group import notes
 from coordinator.group.arrivals import Arrivals, Held
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import NOT_EXPECTED, Refusal
 from coordinator.group.state import EMPTY
 from coordinator.group.turn import join_error
 from protocol.messages import DescribeGroupsResponse
@@ -67,11 +67,7 @@ def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
     own = settings_of(turn, group)
     if own is None or own.unexpected != REFUSED or event.body.group_instance_id in own.expected:
         return False
-    turn.note(
-        notes.MemberNotExpected(
-            group.group_id, group.generation, event.body.group_instance_id, *event.client[:2], event.client.principal
-        )
-    )
+    turn.note_refused(group, event, NOT_EXPECTED)
     refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     return True
 

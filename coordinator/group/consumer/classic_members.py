@@ -66,7 +66,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
         raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id, event.client)
+    expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id)
     member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
         # The group takes any id from a dynamic member, so it need not remember this one.

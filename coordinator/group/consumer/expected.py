@@ -10,18 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.config import REFUSED
-from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
 from coordinator.group.consumer.refused import Refused
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import NOT_EXPECTED
 from protocol.messages import ConsumerGroupDescribeResponse
-from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import GroupSettings
     from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Client
     from coordinator.group.consumer.group import ConsumerGroup
     from coordinator.group.events import GroupSettingsChanged
     from coordinator.group.turn import Turn
@@ -36,19 +33,14 @@ def settings_of(turn: Turn, group_id: str) -> GroupSettings | None:
     return own if own is not None and own.expected else None
 
 
-def admit(
-    turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, instance_id: str | None, client: Client
-) -> None:
+def admit(turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, instance_id: str | None) -> None:
     """Raises Refused if a client that is no member of the group yet is not expected, and the settings refuse others."""
     own = settings_of(turn, group_id)
     if own is None or own.unexpected != REFUSED or instance_id in own.expected:
         return
     if group is not None and (member_id in group.members or instance_id in group.static_members):
         return
-    generation = 0 if group is None else group.generation
-    turn.note(notes.MemberNotExpected(group_id, generation, instance_id, client.id, client.host, client.principal))
-    words = "The group has no seat for members outside expected.instance.ids."
-    raise Refused(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words, is_noted=True))
+    raise Refused(NOT_EXPECTED)
 
 
 def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:

@@ -209,7 +209,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
     existing = group.members.get(member_id)
     if existing is not None:
         return Found(existing)
-    expected.admit(turn, group.group_id, group, member_id, body.instance_id, event.client)
+    expected.admit(turn, group.group_id, group, member_id, body.instance_id)
     return Found(ConsumerMember(member_id), is_new=True)
 
 

@@ -62,7 +62,7 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        raise Refused(kept.refusal._replace(is_noted=False))
+        raise Refused(kept.refusal)
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."

@@ -355,6 +355,7 @@ SCHEMAS: dict[str, Schema] = {
                 "Held",
                 "SeatTaken",
                 "Fencing",
+                "Refused",
                 "Unreleased",
                 "Pending",
                 "Loaded",
@@ -491,6 +492,21 @@ SCHEMAS: dict[str, Schema] = {
             "members": NUMBER,
         }
     ),
+    "Refused": {
+        **object_of(
+            {
+                **ENTRY,
+                "type": just("refused"),
+                "member_id": TEXT,
+                "group_instance_id": or_null(TEXT),
+                "error": {**TEXT, "description": "the name of the error code"},
+                "why": TEXT,
+                "until": TEXT,
+                "client": object_of(CLIENT),
+            }
+        ),
+        "description": "a client wanted to join, and got an error that ends it",
+    },
     "Unreleased": object_of(
         {
             **ENTRY,

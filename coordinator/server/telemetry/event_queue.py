@@ -24,7 +24,7 @@ House rule: a fault here costs events, and nothing else.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,12 +54,12 @@ LIVE_STEPS_MAX = 20
 
 FENCED_KEPT = 4_096
 """Fenced members that are remembered, so that each gets one event: some clients go on asking for ever. And as many
-clients that were refused the seat of an active member.
+clients that were refused.
 """
 
 AGAIN_MS = 60_000
-"""A client that tries again and again to take the seat of an active member gets an event so often: from two of them the
-doctor sees whether that member still runs.
+"""A client that is refused again and again gets an event so often. From two of them the doctor sees whether the member
+whose seat the client wants still runs.
 """
 
 LOADED_MAX = 1_000
@@ -96,7 +96,7 @@ class Events:
         self._causes: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._fenced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
-        self._refused: OrderedDict[tuple[str, str, str], int] = OrderedDict()
+        self._refused: OrderedDict[Hashable, int] = OrderedDict()
         self._alarm: Handle | None = None
         self._is_writing = False
         self._gap: Gap | None = None
@@ -179,7 +179,15 @@ class Events:
             self._append(event._replace(extra={"kind": self._kind(note)}))
 
     def _unreleased(self, event: TimedNote, note: notes.InstanceIdUnreleased) -> None:
-        key = note.group, note.group_instance_id, note.member_id
+        self._refusal(event, (note.group, note.group_instance_id, note.member_id))
+
+    def _client_refused(self, event: TimedNote, note: notes.ClientRefused) -> None:
+        # A client that tries again may have another member id, or none.
+        client = note.client
+        self._refusal(event, (note.group, note.group_instance_id, note.error, client.id, client.host))
+
+    def _refusal(self, event: TimedNote, key: Hashable) -> None:
+        """Queue the event unless the client with this key had one less than AGAIN_MS ago."""
         last_ms = self._refused.get(key)
         if last_ms is None or event.at_ms >= last_ms + AGAIN_MS:
             self._refused[key] = event.at_ms
@@ -188,6 +196,7 @@ class Events:
             self._append(event)
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
+        notes.ClientRefused: _client_refused,
         notes.GroupConverted: _queued,
         notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,

@@ -55,7 +55,6 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
     notes.PendingExpired: ("tenure_member_ids_lapsed", "Member ids that were not used in time, or given back."),
     notes.MemberJoined: ("tenure_members_joined", "Members that were added to a group."),
     notes.RebalanceHeld: ("tenure_rebalances_held", "Times that joins began to wait for expected members."),
-    notes.MemberNotExpected: ("tenure_members_not_expected", "Joins refused because the group expects other members."),
     notes.ClientRefused: ("tenure_clients_refused", "Requests to join that were refused so that their clients end."),
     notes.MemberLeft: ("tenure_members_left", "Members that went by request, their own or an operator's."),
     notes.MemberExpired: ("tenure_members_expired", "Members that went because no heartbeat came in time."),

@@ -12,7 +12,7 @@ from coordinator.config import HELD, REFUSED
 from coordinator.group.classic.expected import HOLD_MAX_MS, HOLD_MIN_MS, NAMED_MAX
 from coordinator.group.client import Client
 from coordinator.group.events import Resume
-from coordinator.group.notes import HoldEnded, MemberNotExpected, RebalanceHeld
+from coordinator.group.notes import ClientRefused, HoldEnded, RebalanceHeld
 from coordinator.group.state import State
 from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer
@@ -354,7 +354,7 @@ def test_others_are_refused() -> None:
     assert bench.static("spare").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert bench.dynamic("d").join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert bench.dynamic("o", version=0).join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert [note.group_instance_id for note in bench.said(MemberNotExpected)] == ["spare", None, None]
+    assert [note.group_instance_id for note in bench.said(ClientRefused)] == ["spare", None, None]
     peer = bench.static(NAMES[0])
     bench.settle(peer)
     assert peer.restart().response.generation_id == 1
@@ -474,4 +474,5 @@ def test_a_client_host_is_noted_with_a_refusal() -> None:
     """So an operator finds the program that asks in vain."""
     bench = expecting("a", unexpected=REFUSED)
     bench.join(instance="b", client=Client("app", "/10.0.0.1"))
-    assert bench.said(MemberNotExpected) == [MemberNotExpected(GROUP, 0, "b", "app", "/10.0.0.1")]
+    (note,) = bench.said(ClientRefused)
+    assert (note.group_instance_id, note.client) == ("b", Client("app", "/10.0.0.1"))

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.config import HELD, REFUSED
 from coordinator.group.causes import CauseKind
 from coordinator.group.events import DescribeConsumerGroup, GroupSettingsChanged
-from coordinator.group.notes import MemberLeft, MemberNotExpected
+from coordinator.group.notes import ClientRefused, MemberLeft
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import CLIENT, GROUP, Play
 from tests.group.consumer.test_static import seats
@@ -30,7 +30,7 @@ def missing(play: Play) -> list[str]:
 
 def refused(play: Play) -> list[str | None]:
     """The instance ids of clients that the group refused."""
-    return [note.group_instance_id for note in play.notes if isinstance(note, MemberNotExpected)]
+    return [note.group_instance_id for note in play.notes if isinstance(note, ClientRefused)]
 
 
 def test_members_that_are_not_expected_are_refused() -> None:

@@ -7,6 +7,8 @@ import io
 import json
 from collections.abc import Sequence
 
+import pytest
+
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
@@ -387,20 +389,35 @@ def test_steps_of_a_rebalance_are_written_if_it_takes_long() -> None:
     assert bench.disk.notes() == [asked] * (LIVE_STEPS_MAX - 2)
 
 
-def test_a_client_without_a_seat_and_a_change_of_protocol_are_events() -> None:
-    """One event in a minute for each member id that was refused, however often it tries."""
-    refused = notes.InstanceIdUnreleased("g", 2, "new", "m", "i", 5, Client("c", "/h"), Client("d", "/h"))
-    converted = notes.GroupConverted("g", 2, "consumer", 1)
+NO_SEAT = notes.InstanceIdUnreleased("g", 2, "new", "m", "i", 5, Client("c", "/h"), Client("d", "/h"))
+NO_ROOM, NO_ROOM_AGAIN, NO_ROOM_FOR_OTHER = (
+    notes.ClientRefused(
+        "g", 2, member_id, None, "GROUP_MAX_SIZE_REACHED", "it is full", "it has room", Client(name, "")
+    )
+    for member_id, name in (("m", "c"), ("m2", "c"), ("m3", "d"))
+)
+
+
+@pytest.mark.parametrize("refused", [NO_SEAT, NO_ROOM])
+def test_a_refused_client_is_an_event(refused: notes.InstanceIdUnreleased | notes.ClientRefused) -> None:
+    """One event in a minute for each client that was refused, however often it tries."""
     bench = Bench()
-    assert bench.written(refused, refused, converted) == [refused, converted]
+    assert bench.written(refused, refused) == [refused]
     bench.clock.advance(AGAIN_MS - 2 * LINGER_MS)
     assert not bench.written(refused)
     bench.clock.advance(LINGER_MS)
     assert bench.written(refused) == [refused]
 
 
-def test_a_hold_and_its_end_are_events() -> None:
-    """The log has both at once: a hold can last for minutes."""
+def test_a_refused_client_counts_by_its_name() -> None:
+    """A client that tries with another member id each time makes one event; another client makes its own."""
+    assert Bench().written(NO_ROOM, NO_ROOM_AGAIN, NO_ROOM_FOR_OTHER) == [NO_ROOM, NO_ROOM_FOR_OTHER]
+
+
+def test_a_hold_its_end_and_a_change_of_protocol_are_events() -> None:
+    """The log has both ends of a hold at once: it can last for minutes."""
+    converted = notes.GroupConverted("g", 2, "consumer", 1)
+    assert Bench().written(converted) == [converted]
     held = notes.RebalanceHeld("g", 2, ("i-2",), 1, 5_000)
     over = notes.HoldEnded("g", 2, 3)
     assert Bench().written(held, over) == [held, over]

@@ -58,7 +58,6 @@ EVENTS = {
     "pending_expired": notes.PendingExpired("g", 5, "m-1"),
     "rebalance_held": notes.RebalanceHeld("g", 5, ("i-2",), 1, 5_000),
     "hold_ended": notes.HoldEnded("g", 5, 3),
-    "member_not_expected": notes.MemberNotExpected("g", 5, "i-1", "client", "/10.0.0.1"),
     "client_refused": notes.ClientRefused(
         "g", 5, "m-1", "i-1", "GROUP_MAX_SIZE_REACHED", "the group is full", "a member is gone", Client("c", "/h")
     ),
