@@ -27,11 +27,13 @@ class ProduceRequest(Message):
 
     class TopicProduceData(Message):
         name: str
+        topic_id: UUID
         partition_data: list[ProduceRequest.PartitionProduceData]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partition_data: list[ProduceRequest.PartitionProduceData] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -66,11 +68,13 @@ class ProduceResponse(Message):
 
     class TopicProduceResponse(Message):
         name: str
+        topic_id: UUID
         partition_responses: list[ProduceResponse.PartitionProduceResponse]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -182,6 +186,7 @@ class FetchRequest(Message):
         log_start_offset: int
         partition_max_bytes: int
         replica_directory_id: UUID
+        high_watermark: int
         def __init__(
             self,
             *,
@@ -192,6 +197,7 @@ class FetchRequest(Message):
             log_start_offset: int = ...,
             partition_max_bytes: int = ...,
             replica_directory_id: UUID = ...,
+            high_watermark: int = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -390,12 +396,14 @@ class ListOffsetsRequest(Message):
     replica_id: int
     isolation_level: int
     topics: list[ListOffsetsRequest.ListOffsetsTopic]
+    timeout_ms: int
     def __init__(
         self,
         *,
         replica_id: int = ...,
         isolation_level: int = ...,
         topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
+        timeout_ms: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -534,6 +542,7 @@ class MetadataResponse(Message):
     controller_id: int
     topics: list[MetadataResponse.MetadataResponseTopic]
     cluster_authorized_operations: int
+    error_code: int
     def __init__(
         self,
         *,
@@ -543,6 +552,7 @@ class MetadataResponse(Message):
         controller_id: int = ...,
         topics: list[MetadataResponse.MetadataResponseTopic] = ...,
         cluster_authorized_operations: int = ...,
+        error_code: int = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
@@ -2238,6 +2248,7 @@ class DescribeLogDirsResponse(Message):
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
         total_bytes: int
         usable_bytes: int
+        is_cordoned: bool
         def __init__(
             self,
             *,
@@ -2246,6 +2257,7 @@ class DescribeLogDirsResponse(Message):
             topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
             total_bytes: int = ...,
             usable_bytes: int = ...,
+            is_cordoned: bool = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 
@@ -2573,11 +2585,13 @@ class AlterPartitionReassignmentsRequest(Message):
         ) -> None: ...
 
     timeout_ms: int
+    allow_replication_factor_change: bool
     topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
     def __init__(
         self,
         *,
         timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
@@ -2610,6 +2624,7 @@ class AlterPartitionReassignmentsResponse(Message):
         ) -> None: ...
 
     throttle_time_ms: int
+    allow_replication_factor_change: bool
     error_code: int
     error_message: str | None
     responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
@@ -2617,6 +2632,7 @@ class AlterPartitionReassignmentsResponse(Message):
         self,
         *,
         throttle_time_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         error_code: int = ...,
         error_message: str | None = ...,
         responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
@@ -3056,12 +3072,14 @@ class DescribeClusterRequest(Message):
 
     include_cluster_authorized_operations: bool
     endpoint_type: int
+    include_fenced_brokers: bool
     include_failing_logs: bool
     def __init__(
         self,
         *,
         include_cluster_authorized_operations: bool = ...,
         endpoint_type: int = ...,
+        include_fenced_brokers: bool = ...,
         include_failing_logs: bool = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
@@ -3074,6 +3092,7 @@ class DescribeClusterResponse(Message):
         host: str
         port: int
         rack: str | None
+        is_fenced: bool
         def __init__(
             self,
             *,
@@ -3081,6 +3100,7 @@ class DescribeClusterResponse(Message):
             host: str = ...,
             port: int = ...,
             rack: str | None = ...,
+            is_fenced: bool = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

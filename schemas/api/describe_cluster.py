@@ -11,16 +11,18 @@ from __future__ import annotations
 
 NAME = "DescribeCluster"
 API_KEY = 60
-VERSIONS = (0, 1)
+VERSIONS = (0, 2)
 FLEXIBLE = 0
 
 CHANGES = {
     1: "`endpoint_type` asks for brokers or controllers (KIP-919).",
+    2: "`include_fenced_brokers` asks for fenced brokers too; a broker has `is_fenced` (KIP-1073).",
 }
 
 REQUEST = """
 include_cluster_authorized_operations  bool  0+
 endpoint_type                          int8  1+  default=1
+include_fenced_brokers                 bool  2+
 include_failing_logs                   bool  0+  ignorable tag=10000
 """
 
@@ -36,6 +38,7 @@ brokers                        []DescribeClusterBroker  0+
     host                       string                   0+
     port                       int32                    0+
     rack                       string                   0+  null default=null
+    is_fenced                  bool                     2+
 cluster_authorized_operations  int32                    0+  default=-2147483648
 failing_logs                   []FailingLog             0+  ignorable tag=10000  # the first ones, by name
     name                       string                   0+                       # of a topic partition, as in t-0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 NAME = "DescribeLogDirs"
 API_KEY = 35
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
 FLEXIBLE = 2
 
 CHANGES = {
     1: "The answer comes before a quota's delay, not after it.",
     3: "The answer has an `error_code` on top.",
     4: "`total_bytes` and `usable_bytes` of the volume (KIP-827).",
+    5: "`is_cordoned`: the folder gets no further logs (KIP-1066).",
 }
 
 REQUEST = """
@@ -34,4 +35,5 @@ results                  []DescribeLogDirsResult      0+
             is_future_key    bool                     0+
     total_bytes          int64                        4+  default=-1 ignorable
     usable_bytes         int64                        4+  default=-1 ignorable
+    is_cordoned          bool                         5+  ignorable
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 NAME = "Fetch"
 API_KEY = 1
-VERSIONS = (4, 17)
+VERSIONS = (4, 18)
 FLEXIBLE = 12
 
 CHANGES = {
@@ -27,6 +27,7 @@ CHANGES = {
     15: "`replica_state` takes the place of `replica_id` on top (KIP-903).",
     16: "`node_endpoints` tells where new leaders are (KIP-951).",
     17: "A replica says the `replica_directory_id` of its log (KIP-853).",
+    18: "A replica says the `high_watermark` that it knows (KIP-1166).",
 }
 
 REQUEST = """
@@ -52,6 +53,7 @@ topics                        []FetchTopic      4+
         log_start_offset      int64             5+    default=-1 ignorable
         partition_max_bytes   int32             4+
         replica_directory_id  uuid              17+   tag=0 ignorable
+        high_watermark        int64             18+   default=9223372036854775807 tag=1 ignorable
 forgotten_topics_data         []ForgottenTopic  7+
     topic                     string            7-12  ignorable
     topic_id                  uuid              13+   ignorable

@@ -1,14 +1,14 @@
 """ListOffsets: first and last offsets of topic partitions, or those of a time.
 
 The timestamp in the request is a time in milliseconds, or: -1 the end, -2 the start, -3 the largest timestamp, -4 the
-local start, -5 the end of the part in tiered storage.
+local start, -5 the end of the part in tiered storage, -6 the start of what goes there next.
 """
 
 from __future__ import annotations
 
 NAME = "ListOffsets"
 API_KEY = 2
-VERSIONS = (0, 9)
+VERSIONS = (0, 11)
 FLEXIBLE = 6
 
 CHANGES = {
@@ -26,6 +26,8 @@ CHANGES = {
     7: "Timestamp -3: the offset of the record with the largest timestamp (KIP-734).",
     8: "Timestamp -4: the start of what is on the leader's own disk (KIP-405).",
     9: "Timestamp -5: the end of what is in tiered storage (KIP-1005).",
+    10: "`timeout_ms` is for topics in tiered storage (KIP-1075).",
+    11: "Timestamp -6: the start of what is not yet in tiered storage (KIP-1023).",
 }
 
 REQUEST = """
@@ -38,6 +40,7 @@ topics                        []ListOffsetsTopic      0+
         current_leader_epoch  int32                   4+  default=-1 ignorable
         timestamp             int64                   0+
         max_num_offsets       int32                   0   default=1
+timeout_ms                    int32                   10+  ignorable
 """
 
 RESPONSE = """

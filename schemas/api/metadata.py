@@ -7,7 +7,7 @@ from __future__ import annotations
 
 NAME = "Metadata"
 API_KEY = 3
-VERSIONS = (0, 12)
+VERSIONS = (0, 13)
 FLEXIBLE = 9
 
 CHANGES = {
@@ -34,6 +34,7 @@ CHANGES = {
         "`cluster_authorized_operations`; DescribeCluster has them (KIP-700)."
     ),
     12: "A topic can be asked for by its id alone; a topic of the response may have no name.",
+    13: "The response has an `error_code` on top: REBOOTSTRAP_REQUIRED (KIP-1102).",
 }
 
 REQUEST = """
@@ -69,4 +70,5 @@ topics                           []MetadataResponseTopic      0+
         offline_replicas         []int32                      5+    ignorable
     topic_authorized_operations  int32                        8+    default=-2147483648
 cluster_authorized_operations    int32                        8-10  default=-2147483648
+error_code                       int16                        13+   ignorable
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 NAME = "Produce"
 API_KEY = 0
-VERSIONS = (0, 11)
+VERSIONS = (0, 13)
 FLEXIBLE = 9
 
 CHANGES = {
@@ -18,6 +18,8 @@ CHANGES = {
     8: "A refused batch says why: `record_errors`, `error_message` (KIP-467).",
     10: "A partition that moved says where to: `current_leader`, `node_endpoints` (KIP-951).",
     11: "A partition may answer TRANSACTION_ABORTABLE (KIP-890).",
+    12: "In a transaction, Produce adds its topic partitions to it (KIP-890).",
+    13: "`topic_id` takes the place of the `name`, on both sides (KIP-516).",
 }
 
 REQUEST = """
@@ -25,7 +27,8 @@ transactional_id    string                  3+  null default=null
 acks                int16                   0+
 timeout_ms          int32                   0+
 topic_data          []TopicProduceData      0+
-    name            string                  0+
+    name            string                  0-12  ignorable
+    topic_id        uuid                    13+
     partition_data  []PartitionProduceData  0+
         index       int32                   0+
         records     records                 0+  null
@@ -33,7 +36,8 @@ topic_data          []TopicProduceData      0+
 
 RESPONSE = """
 responses                              []TopicProduceResponse       0+
-    name                               string                       0+
+    name                               string                       0-12  ignorable
+    topic_id                           uuid                         13+
     partition_responses                []PartitionProduceResponse   0+
         index                          int32                        0+
         error_code                     int16                        0+

@@ -403,6 +403,20 @@ NEWER = [
         partitions_of("topics", "partitions", "name"),
     ),
     Case(
+        "Produce by ids",
+        13,
+        lambda topic_id: request(
+            "Produce",
+            acks=1,
+            timeout_ms=5_000,
+            topic_data=[
+                {"topic_id": each, "partition_data": [{"records": batch([(b"key", b"value", 0)])}]}
+                for each in (topic_id, UNKNOWN_ID)
+            ],
+        ),
+        partitions_of("responses", "partition_responses", "name"),
+    ),
+    Case(
         "OffsetFetch by ids",
         10,
         lambda topic_id: request(

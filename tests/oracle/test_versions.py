@@ -1,41 +1,201 @@
-"""The versions of each API, on Apache Kafka and on Tenure."""
+"""Apache Kafka 4.4.0's message files and its answer to ApiVersions, beside the schemas and Tenure's answer.
+
+The jar of Kafka's clients has the message files. PAGE has a table of all APIs that a broker serves, with a decision
+where Tenure serves another range. `ORACLE_RECORD=1 pytest tests/oracle/test_versions.py -m oracle` writes it.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+from zipfile import ZipFile
 
 import pytest
 
-from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse
-from tests.support.apache import ApacheKafka
+from protocol.definition import FIXED, Struct
+from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, definition
+from tests.oracle.script import IS_RECORDING
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka, jars
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
 
+PAGE = Path(__file__).parents[2] / "docs" / "start" / "api-versions.md"
+HEAD = "| key | API | Kafka 4.4.0 | Tenure | |\n| --- | --- | --- | --- | --- |\n"
 
-def test_api_versions_are_within_apache_kafkas(open_kafka: ApacheKafka, open_tenure: Tenure) -> None:
-    """Every API has Kafka's oldest version and none that Kafka 3.9 lacks, but for those of Kafka 4 (KIP-848, 1043)."""
-    kafka, tenure = _api_versions(open_kafka.port), _api_versions(open_tenure.port)
-    newer = {
-        API_KEYS["ApiVersions"]: 5,
-        API_KEYS["DeleteGroups"]: 3,
-        API_KEYS["OffsetCommit"]: 10,
-        API_KEYS["OffsetFetch"]: 10,
-        API_KEYS["DescribeGroups"]: 6,
-        API_KEYS["ConsumerGroupHeartbeat"]: 1,
-        API_KEYS["ConsumerGroupDescribe"]: 1,
-        API_KEYS["ListConfigResources"]: 1,
+RENAMED = {"TxnOffsetCommitRequest": {"/generation_id_or_member_epoch": "/generation_id"}}
+"""Fields to which Kafka gave other names without another version."""
+
+OWN_TAG, OWN_TAGS_FROM = 423, 10_000
+"""The tags of fields that are Tenure's own: of KIP-423, and all from a number on."""
+
+TRANSACTIONS = "transactions: none here"
+TOKENS = "delegation tokens: none here"
+SHARE = "share groups: none here"
+STREAMS = "groups of Streams: none here"
+QUORUM = "the quorum of controllers: none here"
+DECISIONS = {
+    "Fetch": "all; no fetch sessions",
+    "Produce": "all; 0 to 2 are listed for librdkafka and refused, as in Kafka",
+    "TxnOffsetCommit": "refuses each partition, so its versions 5 and 6 mean nothing",
+    "AddPartitionsToTxn": TRANSACTIONS,
+    "AddOffsetsToTxn": TRANSACTIONS,
+    "EndTxn": TRANSACTIONS,
+    "WriteTxnMarkers": TRANSACTIONS,
+    "DescribeProducers": TRANSACTIONS,
+    "DescribeTransactions": TRANSACTIONS,
+    "ListTransactions": TRANSACTIONS,
+    "CreateDelegationToken": TOKENS,
+    "RenewDelegationToken": TOKENS,
+    "ExpireDelegationToken": TOKENS,
+    "DescribeDelegationToken": TOKENS,
+    "DescribeQuorum": QUORUM,
+    "UpdateFeatures": "one version of each feature, which nobody can change",
+    "UnregisterBroker": QUORUM,
+    "UnregisterController": QUORUM,
+    "AddRaftVoter": QUORUM,
+    "RemoveRaftVoter": QUORUM,
+    "GetTelemetrySubscriptions": "clients that are not asked for metrics send none",
+    "PushTelemetry": "clients that are not asked for metrics send none",
+    "DescribeTopicPartitions": "pages of topics; without it admin clients ask Metadata",
+    "ShareGroupHeartbeat": SHARE,
+    "ShareGroupDescribe": SHARE,
+    "ShareFetch": SHARE,
+    "ShareAcknowledge": SHARE,
+    "InitializeShareGroupState": SHARE,
+    "ReadShareGroupState": SHARE,
+    "WriteShareGroupState": SHARE,
+    "DeleteShareGroupState": SHARE,
+    "ReadShareGroupStateSummary": SHARE,
+    "DescribeShareGroupOffsets": SHARE,
+    "AlterShareGroupOffsets": SHARE,
+    "DeleteShareGroupOffsets": SHARE,
+    "StreamsGroupHeartbeat": STREAMS,
+    "StreamsGroupDescribe": STREAMS,
+    "StreamsGroupTopologyDescriptionUpdate": STREAMS,
+}
+"""The reasons why Tenure serves no version of an API, or not the newest."""
+
+Files = dict[str, dict[str, Any]]
+Versions = tuple[int, int]
+
+
+@pytest.fixture(scope="module")
+def files(kafka_is_here: None) -> Files:
+    """Kafka's message files, by message."""
+    with ZipFile(jars(VERSION_44) / f"kafka-clients-{VERSION_44}.jar") as jar:
+        texts = [jar.read(name).decode() for name in jar.namelist() if re.match(r"common/message/\w+\.json$", name)]
+    found = [json.loads(re.sub(r"(?m)(^|\s)//.*$", "", text)) for text in texts]
+    return {each["name"]: each for each in found}
+
+
+@pytest.mark.parametrize("name", [f"{api}{kind}" for api in API_KEYS for kind in ("Request", "Response")])
+def test_schemas_have_the_fields_of_kafkas_message_files(files: Files, name: str) -> None:
+    """In each version that both have: the same fields, in the same order, of the same form; but for Tenure's own."""
+    ours, theirs = definition(name), files[name]
+    first, last = _range(theirs["validVersions"])
+    flexible = _range(theirs["flexibleVersions"])[0] if theirs["flexibleVersions"] != "none" else None
+    common = {each["name"]: each["fields"] for each in theirs.get("commonStructs", ())}
+    assert ours.flexible == flexible
+    assert ours.api_key == theirs["apiKey"]
+    for version in range(max(first, ours.versions.first), min(last, ours.versions.last) + 1):
+        fields = [
+            (RENAMED.get(name, {}).get(path, path), *form) for path, *form in _theirs(theirs["fields"], common, version)
+        ]
+        assert list(_ours(ours.struct, version)) == fields, version
+
+
+def _ours(struct: Struct, version: int, path: str = "") -> Iterator[tuple[Any, ...]]:
+    """The fields of a version: path, type, tag, whether it may be null, default."""
+    for field in struct.fields:
+        is_own = field.tag == OWN_TAG or (field.tag or 0) >= OWN_TAGS_FROM
+        if version in field.versions and not is_own:
+            where = f"{path}/{field.name}"
+            may_be_null = field.nullable is not None and version in field.nullable
+            has_default = field.struct is None and not field.array and field.type in {*FIXED, "string"}
+            kind = f"{'[]' * field.array}{field.type}"
+            yield where, kind, field.tag, may_be_null, field.default if has_default and field.type != "uuid" else ""
+            if field.struct is not None:
+                yield from _ours(field.struct, version, where)
+
+
+def _theirs(
+    fields: list[dict[str, Any]], common: dict[str, list[dict[str, Any]]], version: int, path: str = ""
+) -> Iterator[tuple[Any, ...]]:
+    """The same of Kafka's fields. common: the structs that have a name of their own."""
+    for field in fields:
+        if _has(field["versions"], version):
+            where = f"{path}/{re.sub('(?<=[a-z])(?=[A-Z])', '_', field['name']).lower()}"
+            kind = field["type"].removeprefix("[]")
+            tag = field["tag"] if _has(field.get("taggedVersions", "none"), version) else None
+            may_be_null = _has(field.get("nullableVersions", "none"), version)
+            yield where, field["type"], tag, may_be_null, _default(field["type"], field.get("default"))
+            below = field.get("fields") or common.get(kind)
+            if below:
+                yield from _theirs(below, common, version, where)
+
+
+def _default(kind: str, given: Any) -> Any:
+    """A field's default as a value; "" for types whose default is always the same."""
+    if kind == "bool":
+        return str(given).lower() == "true"
+    if kind == "string":
+        return None if given == "null" else given or ""
+    return int(str(given or 0), 0) if kind in FIXED and kind != "uuid" else ""
+
+
+def _has(versions: str, version: int) -> bool:
+    return versions != "none" and version in range(_range(versions)[0], _range(versions)[1] + 1)
+
+
+def _range(versions: str) -> Versions:
+    """The first and the last version of `2`, `2-4` or `2+`; (0, -1) of `none`."""
+    if versions == "none":
+        return 0, -1
+    first, separator, last = versions.removesuffix("+").partition("-")
+    return int(first), int(last) if separator else 32_767 if versions.endswith("+") else int(first)
+
+
+def test_each_version_of_kafkas_has_a_decision(files: Files, open_tenure: Tenure) -> None:
+    """The page has what both answer, and a reason for each API whose newest version only Kafka serves."""
+    with ApacheKafka(version=VERSION_44) as node:
+        kafka = _api_versions(node.port)
+    names = {
+        each["apiKey"]: each["name"].removesuffix("Request") for each in files.values() if each["type"] == "request"
     }
-    for key, (first, last) in tenure.items():
-        if key == API_KEYS["Fetch"]:
-            assert first == 4  # older ones answer in message formats of before Kafka 0.11
-        else:
-            assert first == kafka[key][0], key
-        assert last <= newer.get(key, kafka[key][1]), key
+    table = HEAD + "".join(_rows(kafka, _api_versions(open_tenure.port), names))
+    before, _, rest = PAGE.read_text().partition(HEAD)
+    after = re.sub(r"\A(\|.*\n)+", "", rest)
+    if IS_RECORDING:
+        PAGE.write_text(before + table + after)
+    assert before + table + after == PAGE.read_text()
 
 
-def _api_versions(port: int) -> dict[int, tuple[int, int]]:
+def _rows(kafka: dict[int, Versions], tenure: dict[int, Versions], names: dict[int, str]) -> Iterator[str]:
+    for key, (first, last) in sorted(kafka.items()):
+        name, ours = names[key], tenure.get(key)
+        is_whole = ours is not None and ours[1] == last
+        reason = DECISIONS[name] if name in DECISIONS or not is_whole else "all"
+        shown = "none" if ours is None else f"{ours[0]} to {ours[1]}"
+        yield f"| {key} | {name} | {first} to {last} | {shown} | {reason} |\n"
+
+
+def test_old_versions_are_those_of_kafka_39(open_kafka: ApacheKafka, open_tenure: Tenure) -> None:
+    """Clients that Kafka 4 dropped find their versions here; but for Fetch in message formats of before Kafka 0.11."""
+    kafka, tenure = _api_versions(open_kafka.port), _api_versions(open_tenure.port)
+    assert open_kafka.version == VERSION
+    assert tenure.pop(API_KEYS["Fetch"])[0] == 4
+    new = {API_KEYS[each] for each in ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources")}
+    assert {key: first for key, (first, _) in tenure.items() if key not in new} == {
+        key: kafka[key][0] for key in tenure if key not in new
+    }
+
+
+def _api_versions(port: int) -> dict[int, Versions]:
     with Connection(port) as connection:
         answer = cast("ApiVersionsResponse", connection.ask(ApiVersionsRequest(), 0))
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

@@ -38,7 +38,12 @@ COMMITTED = (Place("topics", "topics", NAME, Place("partitions", "partitions", I
 
 PLACES = {
     "Produce": (
-        Place("topic_data", "responses", NAME, Place("partition_data", "partition_responses", {"index": "index"})),
+        Place(
+            "topic_data",
+            "responses",
+            {"name": "name", "topic_id": "topic_id"},
+            Place("partition_data", "partition_responses", {"index": "index"}),
+        ),
     ),
     "Fetch": (
         Place(

@@ -66,10 +66,10 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
     )
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NOT_TIERED = -1, -2, -3, -4, -5, -6
 """The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
 
-ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, NOT_TIERED: 11}
 """The timestamps that later versions of ListOffsets added, and the first version with each."""
 
 NO_SESSION = 0
@@ -101,6 +101,20 @@ def _leader_error(services: Services, topic: Topic, partition: int, current_lead
     if not services.data.leads(topic, partition):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_LEADER_EPOCH if current_leader_epoch > LEADER_EPOCH else ErrorCode.NONE
+
+
+def _topic(services: Services, call: Call, operation: Operation, named: UUID | str) -> tuple[Topic | None, ErrorCode]:
+    """A topic by its id or name, and the error that all its topic partitions have."""
+    if isinstance(named, str):
+        topic = services.discovery.topic(named)
+    else:
+        topic = services.discovery.topic_by_id(named)
+        if topic is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        named = topic.name
+    if not may(services, call, operation, Kind.TOPIC, named):
+        return topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
 
 
 def _code(problem: Exception) -> ErrorCode:
@@ -152,7 +166,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
                 answer.error_code = ErrorCode.INVALID_REQUEST
             elif known is None or not 0 <= asked.partition_index < known.partition_count:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif asked.timestamp < LATEST_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
+            elif asked.timestamp < NOT_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
                 answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
                 error = _leader_error(services, known, asked.partition_index, asked.current_leader_epoch)
@@ -397,7 +411,18 @@ ATTRIBUTES_AT = 22
 BATCHES_SINCE = 3
 ZSTD_SINCE = 7
 NAMED_SINCE = 8
-"""The versions of Produce that brought batches of format 2, zstd, and the names of refused records."""
+BY_ID_SINCE = 13
+"""The versions of Produce that brought batches of format 2, zstd, the names of refused records, and topic ids. Fetch
+has topic ids from the same version on.
+"""
+
+PROBLEMS = {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NO_TRANSACTIONS,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "There is no topic with this id.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic partition.",
+}
+"""The texts of errors that a whole topic of a Produce has."""
 
 NO_RECORDS = "A cluster of Tenure keeps groups and offsets, and no records of topics: send records to Apache Kafka."
 """The text of POLICY_VIOLATION, which clients take as final: they show it, and don't try again."""
@@ -427,26 +452,29 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | 
 def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
     responses = []
+    by_id = call.api_version >= BY_ID_SINCE
     is_transactional = yield from _is_transactional(request)
     for topic in request.topic_data:
         answers = []
-        known = services.discovery.topic(topic.name)
-        is_allowed = is_transactional or may(services, call, Operation.WRITE, Kind.TOPIC, topic.name)
+        known: Topic | None = None
+        problem = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if not is_transactional:
+            known, problem = _topic(services, call, Operation.WRITE, topic.topic_id if by_id else topic.name)
         for partition in topic.partition_data:
             yield
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
             answers.append(answer)
             try:
-                if not is_allowed:
-                    raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-                part = _part(
-                    services, call.api_version, request, known, partition, answer, is_transactional=is_transactional
-                )
+                if problem:
+                    raise Rejected(problem, PROBLEMS[problem])
+                part = _part(services, call.api_version, request, known, partition, answer)
             except Rejected as rejected:
                 _refuse(answer, rejected)
             else:
                 parts.append(part)
-        responses.append(ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=answers))
+        responses.append(
+            ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
         yield
 
     def done(outcomes: list[Any]) -> None:
@@ -493,7 +521,7 @@ def _produced(
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code:
-                text = f"{topic.name}-{answer.index}: {answer.error_message}"
+                text = f"{topic.name or topic.topic_id}-{answer.index}: {answer.error_message}"
                 raise ProtocolError(f"a Produce that wants no answer failed, {text}")
             yield
     call.answer_nothing()
@@ -533,14 +561,11 @@ def _part(
     topic: Topic | None,
     partition: ProduceRequest.PartitionProduceData,
     answer: ProduceResponse.PartitionProduceResponse,
-    *,
-    is_transactional: bool,
 ) -> _Part:
     """A batch for the log, which checks the batch further. Raises Rejected."""
-    if is_transactional:
-        raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if topic is None or not 0 <= partition.index < topic.partition_count:
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic partition.")
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise Rejected(unknown, PROBLEMS[unknown])
     data = partition.records or b""
     _check_shape(version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
@@ -615,19 +640,13 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
     keys: list[tuple[UUID, int]] = []
     refused = 0
     responses = []
+    by_id = call.api_version >= BY_ID_SINCE
     for topic in request.topics:
-        by_id = call.api_version >= 13
-        known = services.discovery.topic_by_id(topic.topic_id) if by_id else services.discovery.topic(topic.topic)
-        absent = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        name = topic.topic if known is None else known.name
-        is_allowed = (by_id and known is None) or may(services, call, Operation.READ, Kind.TOPIC, name)
+        known, problem = _topic(services, call, Operation.READ, topic.topic_id if by_id else topic.topic)
         answers = []
         for asked in topic.partitions:
             yield
-            if not is_allowed:
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            else:
-                error = absent if known is None else _fetch_error(services, known, asked)
+            error = problem if known is None else problem or _fetch_error(services, known, asked)
             answer = _unread(asked.partition, error, request.isolation_level)
             answers.append(answer)
             if error is ErrorCode.NONE:
@@ -641,12 +660,9 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
                     keys.append(topic_partition.key)
             elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
                 refused += 1
-        response = FetchResponse.FetchableTopicResponse(partitions=answers)
-        if by_id:
-            response.topic_id = topic.topic_id
-        else:
-            response.topic = topic.topic
-        responses.append(response)
+        responses.append(
+            FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
+        )
         yield
     body = FetchResponse(session_id=NO_SESSION, responses=responses)
     if not wanted:

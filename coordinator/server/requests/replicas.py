@@ -211,6 +211,8 @@ def alter_partition_reassignments(services: Services, call: Call, request: Alter
     is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
     if not is_allowed:
         body.error_code, body.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
+    elif request.topics:
+        body.allow_replication_factor_change = request.allow_replication_factor_change
     for topic in request.topics:
         answer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic.name)
         known = services.discovery.topic(topic.name)

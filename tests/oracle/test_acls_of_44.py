@@ -1,4 +1,4 @@
-"""Requests that Kafka 3.9 doesn't know under every right, on Apache Kafka 4.3.1 and on Tenure: the same error codes.
+"""Requests that Kafka 3.9 doesn't know under every right, on Apache Kafka 4.4.0 and on Tenure: the same error codes.
 
 Both servers have the properties of test_acls.py, and a long session timeout. A super user has joined a group of the
 consumer protocol first.
@@ -18,7 +18,7 @@ from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
 from protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, MetadataRequest
 from tests.oracle.acl_table import CONSUMERS, GROUP, HIDDEN, NEWER, TOPIC
 from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, led
-from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -52,7 +52,7 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
     with ExitStack() as stack:
         properties = PROPERTIES + MEMBER_STAYS
         kafka = stack.enter_context(
-            ApacheKafka(AT_ONCE, version=VERSION_43, listeners=LISTENERS, properties=properties)
+            ApacheKafka(AT_ONCE, version=VERSION_44, listeners=LISTENERS, properties=properties)
         )
         tenure = stack.enter_context(Tenure({"node.id": "1"}, listeners=LISTENERS, properties=properties))
         found = Server(kafka.ports["SASL"], stack), Server(tenure.ports[0], stack)
