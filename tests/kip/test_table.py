@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("kip.md", "kip-345.md", "kip-848.md")
+PAGES = ("kip.md", "kip-345.md", "kip-848.md", "known-bugs.md")
 PAGE = "".join((ROOT / "docs/contribute" / name).read_text(encoding="utf-8") for name in PAGES)
 """All of them, one behind the other."""
 KIP_TESTS = Path(__file__).parent
+SCRIPTS = ROOT / "tests/oracle/scripts"
 SETTINGS = {
     "group.consumer.migration.policy",
     "group.initial.rebalance.delay.ms",
@@ -80,6 +81,15 @@ def test_all_code_in_the_table_exists() -> None:
         if found is None:
             absent.append(name)
     assert absent == []
+
+
+def test_every_ticket_is_in_the_table() -> None:
+    """The page of Kafka's bugs names each script of a ticket, and no script that isn't there."""
+    page = (ROOT / "docs/contribute/known-bugs.md").read_text(encoding="utf-8")
+    scripts = {file.stem: re.findall(r"^## (\w+)", file.read_text(), re.MULTILINE) for file in SCRIPTS.glob("*.txt")}
+    named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", page))
+    assert named - {name for names in scripts.values() for name in names} == set()
+    assert set(scripts["tickets"]) - named == set()
 
 
 def is_module(words: list[str]) -> bool:
