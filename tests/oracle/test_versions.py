@@ -1,7 +1,9 @@
 """Apache Kafka 4.4.0's message files and its answer to ApiVersions, beside the schemas and Tenure's answer.
 
-The jar of Kafka's clients has the message files. PAGE has a table of all APIs that a broker serves, with a decision
-where Tenure serves another range. `ORACLE_RECORD=1 pytest tests/oracle/test_versions.py -m oracle` writes it.
+Two of Kafka's jars have the message files, those of requests and those of records. PAGE has a table of all APIs that a
+broker serves, with a decision where Tenure serves another range. This command writes it:
+
+    ORACLE_RECORD=1 pytest tests/oracle/test_versions.py -m oracle
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from zipfile import ZipFile
 import pytest
 
 from protocol.definition import FIXED, Struct
-from protocol.messages import API_KEYS, ApiVersionsRequest, ApiVersionsResponse, definition
+from protocol.messages import API_KEYS, NAMES, ApiVersionsRequest, ApiVersionsResponse, definition
 from tests.oracle.script import IS_RECORDING
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, jars
 from tests.support.raw import Connection
@@ -87,24 +89,35 @@ Versions = tuple[int, int]
 @pytest.fixture(scope="module")
 def files(kafka_is_here: None) -> Files:
     """Kafka's message files, by message."""
-    with ZipFile(jars(VERSION_44) / f"kafka-clients-{VERSION_44}.jar") as jar:
-        texts = [jar.read(name).decode() for name in jar.namelist() if re.match(r"common/message/\w+\.json$", name)]
+    texts = []
+    for name in ("kafka-clients", "kafka-group-coordinator"):
+        with ZipFile(jars(VERSION_44) / f"{name}-{VERSION_44}.jar") as jar:
+            texts += [
+                jar.read(each).decode() for each in jar.namelist() if re.match(r"common/message/\w+\.json$", each)
+            ]
     found = [json.loads(re.sub(r"(?m)(^|\s)//.*$", "", text)) for text in texts]
     return {each["name"]: each for each in found}
 
 
-@pytest.mark.parametrize("name", [f"{api}{kind}" for api in API_KEYS for kind in ("Request", "Response")])
+@pytest.mark.parametrize("name", NAMES)
 def test_schemas_have_the_fields_of_kafkas_message_files(files: Files, name: str) -> None:
-    """In each version that both have: the same fields, in the same order, of the same form; but for Tenure's own."""
+    """In each version that both have: the same fields, in the same order, of the same form; but for Tenure's own.
+
+    A record's key has version 0 in a file of Kafka's. What it has on disk is the file's number.
+    """
     ours, theirs = definition(name), files[name]
-    first, last = _range(theirs["validVersions"])
+    is_key = theirs["type"] == "coordinator-key"
+    first, last = [theirs["apiKey"]] * 2 if is_key else _range(theirs["validVersions"])
     flexible = _range(theirs["flexibleVersions"])[0] if theirs["flexibleVersions"] != "none" else None
     common = {each["name"]: each["fields"] for each in theirs.get("commonStructs", ())}
     assert ours.flexible == flexible
-    assert ours.api_key == theirs["apiKey"]
-    for version in range(max(first, ours.versions.first), min(last, ours.versions.last) + 1):
+    assert ours.api_key is None or ours.api_key == theirs["apiKey"]
+    versions = range(max(first, ours.versions.first), min(last, ours.versions.last) + 1)
+    assert versions
+    for version in versions:
         fields = [
-            (RENAMED.get(name, {}).get(path, path), *form) for path, *form in _theirs(theirs["fields"], common, version)
+            (RENAMED.get(name, {}).get(path, path), *form)
+            for path, *form in _theirs(theirs["fields"], common, 0 if is_key else version)
         ]
         assert list(_ours(ours.struct, version)) == fields, version
 
