@@ -20,7 +20,7 @@ from coordinator.client.topics import create_topic
 from coordinator.story.events import RebalanceEnded, fields_of
 from schemas.errors import ErrorCode
 from tests.cli.conftest import at, run_app
-from tests.support.apache import ApacheKafka
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -43,10 +43,11 @@ CAUSES = [
 """The steps of the script."""
 
 
-@pytest.fixture(scope="module", params=["apache", "tenure"])
+@pytest.fixture(scope="module", params=[VERSION, VERSION_44, "tenure"])
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server on which the script ran."""
-    server: Tenure | ApacheKafka = ApacheKafka(SETTINGS) if request.param == "apache" else Tenure(SETTINGS)
+    is_ours = request.param == "tenure"
+    server: Tenure | ApacheKafka = Tenure(SETTINGS) if is_ours else ApacheKafka(SETTINGS, version=request.param)
     with server:
         with Client(server.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 4)
