@@ -29,7 +29,7 @@ from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import swap_in
 from protocol.records.walk import decode_batches
-from tests.support.apache import VERSION, VERSION_4, ApacheKafka, run_tool
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -198,18 +198,14 @@ def commit(of: Consumer, offset: int) -> None:
 
 @pytest.fixture(
     scope="session",
-    params=["tenure", *(pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_4))],
+    params=["tenure", *(pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_44))],
 )
 def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Script:
     """Play the script on a server and stop it."""
-    played = Script(tmp_path_factory.mktemp("audit") / "log", has_newer=request.param == VERSION_4)
+    played = Script(tmp_path_factory.mktemp("audit") / "log", has_newer=request.param == VERSION_44)
     is_ours = request.param == "tenure"
     server: Tenure | ApacheKafka = Tenure(SETTINGS) if is_ours else ApacheKafka(SETTINGS, version=request.param)
     with server:
-        if played.has_newer:
-            feature = ("--bootstrap-server", server.bootstrap, "upgrade", "--feature", "group.version=1")
-            done = run_tool("org.apache.kafka.tools.FeatureCommand", *feature)
-            assert done.returncode == 0, done.stdout
         play(server.bootstrap, played)
         server.stop()
         shutil.copytree(server.data_dir if isinstance(server, Tenure) else server.log_dir, played.folder)

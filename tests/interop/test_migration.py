@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.consumers import SETTINGS, WITHIN_S, Member, Served, all_held, until
-from tests.support.apache import AT_ONCE, VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
 SIZE = 3
@@ -31,14 +31,14 @@ BOTH = {**SETTINGS, "group.initial.rebalance.delay.ms": "0"}
     params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
 )
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
-    """A server with a topic: Tenure, or Apache Kafka 4.3.1, on which all of this holds too."""
+    """A server with a topic: Tenure, or Apache Kafka 4.4.0, on which all of this holds too."""
     if request.param == "tenure":
         with Tenure(BOTH, directory=tmp_path) as running:
             create_topic(running)
             yield running
         return
     request.getfixturevalue("java")
-    with ApacheKafka({**BOTH, **AT_ONCE}, version=VERSION_43) as kafka:
+    with ApacheKafka({**BOTH, **AT_ONCE}, version=VERSION_44) as kafka:
         create_topic(kafka)
         yield kafka
 

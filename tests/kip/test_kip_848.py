@@ -2,7 +2,7 @@
 
 Most clauses are shown by tests of `tests/group/consumer`, which the table names with their files.
 
-House rule: as in test_kip_345.py. Kafka is 4.3 here, the release that has the whole KIP.
+House rule: as in test_kip_345.py. Kafka is 4.4 here.
 """
 
 from __future__ import annotations

@@ -441,4 +441,4 @@ NEWER = [
         for api in ("AlterConfigs", "IncrementalAlterConfigs")
     ),
 ]
-"""Requests that Kafka 4.3 knows and 3.9 doesn't."""
+"""Requests that Kafka 4.4 knows and 3.9 doesn't."""

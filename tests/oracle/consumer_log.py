@@ -33,7 +33,7 @@ from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
-GOLDEN = Path(__file__).parents[1] / "group" / "consumer" / "golden" / "kafka-4.3.1.json"
+GOLDEN = Path(__file__).parents[1] / "group" / "consumer" / "golden" / "kafka-4.4.0.json"
 GROUP, MARK = "g", "mark"
 TOPICS = {"t": 4, "u": 2}
 SETTINGS = {

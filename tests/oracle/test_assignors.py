@@ -1,4 +1,4 @@
-"""Kafka's own assignors of release 4.3.1 get the same groups as ours: range must agree, uniform must be as good.
+"""Kafka's own assignors of release 4.4.0 get the same groups as ours: range must agree, uniform must be as good.
 
 Kafka's "uniform" depends on the order of a hash map, so the partitions themselves can't be compared. Compared are how
 unequal the members' shares are, and how many owned partitions move: ours are never worse.
@@ -15,11 +15,10 @@ import pytest
 
 from coordinator.group.consumer.assignors import Assignment, Subscriber
 from tests.group.consumer.assignors.groups import check, moved, owning, size, targets_of, topic
-from tests.support.apache import JVM_FLAGS, jars
+from tests.support.apache import JVM_FLAGS, VERSION_44, jars
 
 pytestmark = pytest.mark.oracle
 
-VERSION = "4.3.1"
 PROGRAM_WITHIN_S = 180.0
 """How long Java may take to compile and run the program on a busy machine."""
 
@@ -41,7 +40,7 @@ def kafkas(name: str, groups: list[Group]) -> list[Targets]:
         commands.append(f"assign {name}")
     program = Path(__file__).with_name("Assignors.java")
     done = subprocess.run(
-        ["java", *JVM_FLAGS, "-cp", f"{jars(VERSION)}/*", str(program)],
+        ["java", *JVM_FLAGS, "-cp", f"{jars(VERSION_44)}/*", str(program)],
         input="\n".join(commands),
         capture_output=True,
         text=True,

@@ -30,7 +30,7 @@ from protocol.messages import (
     encode,
 )
 from protocol.records.batch import Record, encode_batch
-from tests.support.apache import AT_ONCE, VERSION, VERSION_43, ApacheKafka
+from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -154,10 +154,10 @@ def hand_over(kafka: ApacheKafka, batch: bytes) -> None:
     kafka.start()
 
 
-@pytest.mark.parametrize("version", [VERSION, VERSION_43])
+@pytest.mark.parametrize("version", [VERSION, VERSION_44])
 def test_what_follows_the_last_number(kafka_is_here: None, tmp_path: Path, version: str) -> None:
     """Both answer alike, and go on from what they wrote after a restart."""
-    has_consumers = version == VERSION_43
+    has_consumers = version == VERSION_44
     batch = encode_batch(RECORDS + (OF_CONSUMERS if has_consumers else []), 0, 0)
     with ApacheKafka({**SETTINGS, **(AT_ONCE if has_consumers else {})}, version=version) as kafka:
         hand_over(kafka, batch)

@@ -41,7 +41,7 @@ from tests.oracle.consumer_log import GROUP as GOLDEN_GROUP
 
 @pytest.fixture
 def kafkas(tmp_path: Path) -> Path:
-    """The log folder of Apache Kafka 4.3.1 behind the play of `tests.oracle.consumer_log`."""
+    """The log folder of Apache Kafka 4.4.0 behind the play of `tests.oracle.consumer_log`."""
     golden: dict[str, Any] = json.loads(GOLDEN.read_text())
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()

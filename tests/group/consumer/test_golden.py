@@ -1,6 +1,6 @@
-"""A log of Apache Kafka 4.3.1 replayed: after each step the group is as Kafka described it.
+"""A log of Apache Kafka 4.4.0 replayed: after each step the group is as Kafka described it.
 
-`golden/kafka-4.3.1.json` has Kafka's log of a group of the consumer protocol in hex, and Kafka's descriptions:
+`golden/kafka-4.4.0.json` has Kafka's log of a group of the consumer protocol in hex, and Kafka's descriptions:
 `python -m tests.oracle.consumer_log` writes it anew. The steps are in that module.
 
 House rule: nobody edits the file.

@@ -1,6 +1,6 @@
 """Both protocols in one group: a classic group of consumers goes to the consumer protocol, member by member, and back.
 
-The facts are those of Apache Kafka 4.3.1, asked over the wire.
+The facts are those of Apache Kafka 4.4.0, asked over the wire.
 """
 
 from __future__ import annotations
