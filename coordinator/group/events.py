@@ -52,6 +52,8 @@ class ClientEvent:
 
     __slots__ = ()
     flags: ClassVar[Flags]
+    request: Hashable
+    client: Client
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

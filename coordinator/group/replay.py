@@ -62,6 +62,10 @@ class Replay:
             if values:
                 yield from _decode_group_records(values)
 
+    def size_of(self, group: AnyGroup) -> int:
+        """How many parts of a group `groups_in_steps` has decoded since it yielded last."""
+        return 1 + group.size + sum(map(len, group.offsets.values())) % DECODED_AT_ONCE
+
 
 DECODED_AT_ONCE = 100
 """Records of one group that are decoded in one step: half a millisecond."""

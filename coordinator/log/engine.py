@@ -35,6 +35,9 @@ An ownership may lapse: its node can't be sure for a while that no other node ha
 appends go on, because the store itself refuses those of a former owner. If it was still the owner, `valid` becomes
 true again.
 
+**Several logs.** An engine serves one log. Its name and a number identify a partition, also in the names of folders and
+lock files. A batch is a list of records; one of a producer, or a marker, is a `Batch`.
+
 **Lists.** The engine keeps the lists that are passed to `append` or `page`. The caller must not change them afterwards.
 
 House rule: nothing in here knows files, networks or groups.

@@ -21,9 +21,9 @@ Source: Kafka's DefaultRecordBatch and DefaultRecord, release 3.9.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.checksum import Buffer, crc32c
 from protocol.errors import ProtocolError
@@ -94,6 +94,29 @@ class Record(NamedTuple):
     timestamp_ms: int
 
 
+class Batch(list[Record]):
+    """Records that a producer wrote, or a marker. A plain list of records is a batch without a producer.
+
+    attributes: TRANSACTIONAL, CONTROL, or none.
+    """
+
+    __slots__ = ("attributes", "base_sequence", "producer_epoch", "producer_id")
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        producer_id: int,
+        producer_epoch: int,
+        attributes: int = TRANSACTIONAL,
+        base_sequence: int = 0,
+    ) -> None:
+        super().__init__(records)
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.attributes = attributes
+        self.base_sequence = base_sequence
+
+
 class Header(NamedTuple):
     """The header of a batch, in the order of its bytes; field names are Kafka's.
 
@@ -143,7 +166,7 @@ class Header(NamedTuple):
 
 
 def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int) -> bytes:
-    """Write `records`, at least one, as a batch that starts at `base_offset`: no codec, CreateTime, no producer.
+    """Write `records`, at least one, as a batch that starts at `base_offset`: no codec, CreateTime.
 
     Most batches have one record, or many of one shape. So the bytes around keys and values are remembered by shape.
     """
@@ -158,7 +181,21 @@ def encode_batch(records: Sequence[Record], base_offset: int, leader_epoch: int)
         before_key, before_value = _shape(delta, timestamp_ms - base_timestamp_ms, len(key), value_size)
         parts += before_key, key, before_value, value or b"", NO_HEADERS
     count = len(records)
-    parts[0] = COVERED.pack(0, count - 1, base_timestamp_ms, max_timestamp_ms, -1, -1, -1, count)
+    attributes, producer_id, producer_epoch, base_sequence = 0, -1, -1, -1
+    if records.__class__ is Batch:
+        batch: Any = records
+        attributes, base_sequence = batch.attributes, batch.base_sequence
+        producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
+    parts[0] = COVERED.pack(
+        attributes,
+        count - 1,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
     covered = b"".join(parts)
     size = CRC_START - FRAME_SIZE + len(covered)
     return UNCOVERED.pack(base_offset, size, leader_epoch, MAGIC, crc32c(covered)) + covered

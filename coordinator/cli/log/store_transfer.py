@@ -37,7 +37,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
 from coordinator.log.segments.disk import Disk, write_all
-from coordinator.log.segments.lock import noted_number
+from coordinator.log.segments.lock import noted_number, partition_lock
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, find_logs, opened, read_segment, size_of
 from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
@@ -128,7 +128,7 @@ def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes
 
 def _noted_epoch(data_dir: Path, partition: int) -> int:
     """The last epoch of a partition, as its lock file has it; -1 if it has none."""
-    path = data_dir / f".lock-{partition}"
+    path = partition_lock(data_dir, partition)
     number = noted_number(Disk(), path) if path.exists() else None
     return -1 if number is None else number
 

@@ -43,7 +43,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.files import read_regular
 from coordinator.log.meta import note_partition_count
 from coordinator.log.segments.disk import Disk, write_all
-from coordinator.log.segments.lock import Lock
+from coordinator.log.segments.lock import Lock, partition_lock
 from coordinator.log.segments.outside import (
     JournalsBeside,
     Log,
@@ -362,7 +362,7 @@ def _copy(
 
 def note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
     """Make the epoch of the next owner higher than `epoch`; -1 means that there is none."""
-    lock = Lock(disk, data_dir / f".lock-{partition}")
+    lock = Lock(disk, partition_lock(data_dir, partition))
     try:
         if epoch >= 0:
             lock.note_number(epoch)

@@ -46,9 +46,9 @@ from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Owners
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import EXTENT_SIZE, Extent, most_bytes, window_size
-from coordinator.log.segments.lock import Lock, lock_data_folder
+from coordinator.log.segments.lock import Lock, lock_data_folder, partition_lock
 from coordinator.log.segments.partition import PartitionLog, Staged
-from coordinator.log.segments.segment import partition_folder
+from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from protocol.records.batch import Record
 from protocol.speed import new
 
@@ -78,7 +78,7 @@ class EmbeddedEngine:
     lock_folder: False if a supervisor of several workers holds the lock of the data folder.
     journal: write windows to a journal of `journal_size` bytes first. recovers_all: at the start, bring back what the
     journals of all nodes have, not only this node's: no other engine uses the folder.
-    counts: counts the appends and compactions.
+    counts: counts the appends and compactions. log: whose partitions it serves; the journal is the groups' log's.
     """
 
     def __init__(
@@ -98,7 +98,10 @@ class EmbeddedEngine:
         report: Report = ignore,
         disk: Disk | None = None,
         counts: Counts | None = None,
+        log: str = OFFSETS_TOPIC,
     ) -> None:
+        assert log == OFFSETS_TOPIC or not journal
+        self._log = log
         self._data_dir = data_dir
         self._partition_count = partition_count
         self._node_id = node_id
@@ -332,8 +335,8 @@ class EmbeddedEngine:
 
     def _own(self, partition: int) -> Owned:
         """Lock the partition and give out the next epoch."""
-        lock, epoch = lock_partition(self._disk, self._data_dir, partition)
-        folder = partition_folder(self._data_dir, partition)
+        lock, epoch = lock_partition(self._disk, partition_lock(self._data_dir, partition, self._log))
+        folder = partition_folder(self._data_dir, partition, self._log)
         cut = partial(self._report_cut, partition)
         before_read = partial(self._journal.before_read, partition)
         log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts, before_read)

@@ -62,12 +62,12 @@ class Owned:
             self.lock.release()
 
 
-def lock_partition(disk: Disk, data_dir: Path, partition: int) -> tuple[Lock, int]:
-    """Lock the partition, and note the next epoch; return both.
+def lock_partition(disk: Disk, path: Path) -> tuple[Lock, int]:
+    """Lock a partition by its lock file, and note the next epoch; return both.
 
     Raises BlockingIOError if another process holds the lock, OSError.
     """
-    lock = Lock(disk, data_dir / f".lock-{partition}")
+    lock = Lock(disk, path)
     try:
         noted = lock.read_number()
         # A number that is no epoch is no note: see above.

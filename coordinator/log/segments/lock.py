@@ -1,6 +1,7 @@
 """Locks between processes: one on the data folder, one on each partition.
 
-A lock is a file in the data folder (`.lock`, `.lock-7`) that its holder keeps locked (Disk.lock). The system unlocks it
+A lock is a file in the data folder (`.lock`; `.lock-7` for a partition of the groups' log, `.lock-NAME-7` for one of
+another log) that its holder keeps locked (Disk.lock). The system unlocks it
 when the process ends, even if the process is killed. The files are never removed, because another process may be about
 to lock them. Each holds a number: `.lock` the process id of the holder, `.lock-7` the last epoch of the partition. The
 number isn't synced, so a crash of the machine may lose it. Code may rely on it only where a lost number does no harm.
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.segment import OFFSETS_TOPIC
 
 _NUMBER_SIZE = 19
 """Digits of an int64: producer ids are such numbers."""
@@ -63,6 +65,11 @@ class Lock:
     def release(self) -> None:
         """Release the lock."""
         self._disk.close(self._descriptor)
+
+
+def partition_lock(data_dir: Path, partition: int, log: str = OFFSETS_TOPIC) -> Path:
+    """Return the lock file of a partition of a log, the groups' by default."""
+    return data_dir / (f".lock-{partition}" if log == OFFSETS_TOPIC else f".lock-{log}-{partition}")
 
 
 def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:

@@ -1,8 +1,9 @@
 """The folder of a partition, and how one segment file is read.
 
-A partition is a folder, `__consumer_offsets-7`. Its log is cut into segments. Each is a file whose name is an offset:
-`00000000000000000000.log`. The first batch of a segment may have a higher offset, because compaction leaves gaps. Other
-names in the folder (Kafka's indexes, its `.deleted` and `.swap` files) are not read.
+A log's name and a number identify a partition, and name its folder, `__consumer_offsets-7`. Its log is cut into
+segments. Each is a file whose name is an offset: `00000000000000000000.log`. The first batch of a segment may have a
+higher offset, because compaction leaves gaps. Other names in the folder (Kafka's indexes, its `.deleted` and `.swap`
+files) are not read.
 
 A file is read in chunks from its front, and a chunk grows only for a batch that is larger. So a segment of any size
 takes as much memory as its largest batch, and its bytes are read once. A header may claim any size, and a hole of a
@@ -66,9 +67,9 @@ class Frame(NamedTuple):
     at: int
 
 
-def partition_folder(data_dir: Path, partition: int) -> Path:
-    """Return the folder of `partition`."""
-    return data_dir / f"{OFFSETS_TOPIC}-{partition}"
+def partition_folder(data_dir: Path, partition: int, log: str = OFFSETS_TOPIC) -> Path:
+    """Return the folder of a partition of a log, the groups' by default."""
+    return data_dir / f"{log}-{partition}"
 
 
 def topic_partition_of(name: str) -> tuple[str, int] | None:

@@ -9,18 +9,18 @@ House rule: no exception leaves the engine's thread. A load does nothing if its 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.events import Load
 from coordinator.group.records import NEWER_KINDS
-from coordinator.group.replay import DECODED_AT_ONCE, Replay
+from coordinator.group.replay import DECODED_AT_ONCE
 from coordinator.log.engine import EngineError
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup
     from coordinator.log.engine import Engine, Ownership
     from coordinator.server.hop import Arguments
+    from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.telemetry.lines import Lines
     from protocol.records.batch import Record
 
@@ -53,6 +53,7 @@ class Host(Protocol):
     """The methods of the runtime that a load calls."""
 
     engine: Engine
+    kind: LogKind
     lines: Lines
 
     def hop(self, function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
@@ -69,9 +70,9 @@ class Loading:
         self._host = host
         self._write_failed = write_failed
         self._before = before
-        self._replay = Replay()
+        self._reader = host.kind.reader()
         self._error: ProtocolError | None = None
-        self._groups: Iterator[AnyGroup | None] | None = None
+        self._groups: Iterator[Any] | None = None
 
     def start(self, own: Ownership) -> None:
         """Begin to read. own: the ownership of the partition."""
@@ -81,7 +82,7 @@ class Loading:
         """Take the next records, on the engine's thread."""
         if self._error is None:
             try:
-                self._replay.add(records)
+                self._reader.add(records)
             except ProtocolError as error:
                 self._error = error
 
@@ -112,7 +113,7 @@ class Loading:
 
     def _say_skipped(self) -> None:
         """Log which records were skipped: this coordinator doesn't know their kind, but a person may look for them."""
-        skipped = self._replay.skipped
+        skipped = self._reader.skipped
         kinds = {NEWER_KINDS.get(version, f"key version {version}"): skipped[version] for version in sorted(skipped)}
         if kinds:
             counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -120,20 +121,20 @@ class Loading:
             name, index = self._partition.name, self._partition.index
             self._host.lines.warn("records_skipped", f"{name}: {text}", partition=index, records=kinds)
 
-    def _next_groups(self) -> tuple[dict[str, AnyGroup], bool]:
+    def _next_groups(self) -> tuple[dict[str, Any], bool]:
         """The next groups by id, about LOADED_AT_ONCE parts, and whether there are no more. Raises ProtocolError."""
         if self._error is not None:
             raise self._error
         if self._groups is None:
-            self._groups = self._replay.groups_in_steps()
-        groups: dict[str, AnyGroup] = {}
+            self._groups = self._reader.groups_in_steps()
+        groups: dict[str, Any] = {}
         parts = 0
         for group in self._groups:
             if group is None:
                 parts += DECODED_AT_ONCE
             else:
                 groups[group.group_id] = group
-                parts += 1 + group.size + sum(map(len, group.offsets.values())) % DECODED_AT_ONCE
+                parts += self._reader.size_of(group)
             if parts >= LOADED_AT_ONCE:
                 return groups, False
         return groups, True

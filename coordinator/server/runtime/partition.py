@@ -35,32 +35,28 @@ House rule: no rule of the group protocol is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.client import Now
-from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Resolution, TimerKey
 from coordinator.group.events import (
+    ClientEvent,
     EraseOffsets,
-    Event,
     FetchOffsets,
     Load,
     RegexResolved,
     Remainder,
-    RequestEvent,
     Resume,
     TargetMade,
     TimerFired,
     Unload,
 )
-from coordinator.group.refuse import refuse
-from coordinator.group.topics import Topics
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from coordinator.server.clock import Alarm, now
-from coordinator.server.runtime import loading
+from coordinator.server.runtime import kinds, loading
 from coordinator.server.runtime.delivery import Held
 from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
@@ -70,7 +66,6 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.config import Config, GroupSettings
     from coordinator.group.client import Client
     from coordinator.group.consumer.steady import Steady
     from coordinator.group.effects import Effects
@@ -126,15 +121,12 @@ class Chore(Enum):
     REMOVE_EXPIRED = "remove_expired"
 
 
-class Host(loading.Host, Protocol):
+class Host(loading.Host, kinds.Host, Protocol):
     """The methods of the runtime that a partition calls. is_ending: the server stops; nothing new begins."""
 
-    config: Config
     clock: Clock
     delivery: Delivery
     is_ending: bool
-    topics: Topics
-    group_configs: Mapping[str, GroupSettings]
     search: Callable[[Resolution, Callable[[RegexResolved], None]], None]
     lease: Callable[[], bool] | None
     verify: Callable[[Ownership, Done], None] | None
@@ -169,11 +161,11 @@ class Partition:
     """
 
     alarm: Alarm[TimerKey | Chore]
-    coordinator: Coordinator
+    coordinator: Any
 
     def __init__(self, index: int, host: Host) -> None:
         self.index = index
-        self.name = f"__consumer_offsets-{index}"
+        self.name = f"{host.kind.log}-{index}"
         self.standing = Standing.LOADING
         self.gate: Gate[Held] = Gate()
         self.ownership: Ownership | None = None
@@ -188,16 +180,14 @@ class Partition:
         # The ended lapses of the ownership, as of when the waits for members began.
         self._lapses = 0
         # Requests that the coordinator has and that have no answer yet, in order.
-        self._unanswered: dict[Reply, RequestEvent] = {}
+        self._unanswered: dict[Reply, Any] = {}
         # For the next window: batches, and repeated commits that become a batch then.
         self._outbox: list[list[Record]] = []
         self._commits: list[RepeatedCommit] = []
         self._make_coordinator()
 
     def _make_coordinator(self) -> None:
-        self.coordinator = Coordinator(self.index, self._host.config.group)
-        self.coordinator.topics = self._host.topics
-        self.coordinator.group_configs = self._host.group_configs
+        self.coordinator = self._host.kind.coordinator(self.index, self._host)
         self.alarm = Alarm(self._host.clock, self._ring)
 
     # Requests.
@@ -221,14 +211,15 @@ class Partition:
         """
         if self.standing is not ACTIVE or (self._host.lease is not None and not self.is_sure):
             return None
-        error = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
+        error: int | None = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
         if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
             return None
         return error
 
     def steady(self, group_id: str, member_id: str) -> Steady | None:
         """See `Coordinator.steady`."""
-        return self.coordinator.steady(group_id, member_id, Now(self._ms(), self._wall_ms()))
+        found: Steady | None = self.coordinator.steady(group_id, member_id, Now(self._ms(), self._wall_ms()))
+        return found
 
     def commit(self, commit: RepeatedCommit) -> None:
         """Take a repeated commit with the next window. Its answer is that of an event."""
@@ -236,7 +227,7 @@ class Partition:
             self._host.expect(self)
         self._commits.append(commit)
 
-    def submit(self, group_id: str | None, event: RequestEvent) -> None:
+    def submit(self, group_id: str | None, event: Any) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
         if self._commits and event.flags.follows_commits:
             self.take_commits()  # they came earlier
@@ -248,7 +239,7 @@ class Partition:
         reply = event.request
         assert isinstance(reply, Reply)
         if error is not None:
-            reply.deliver(refuse(event, error))
+            reply.deliver(self._host.kind.refuse(event, error))
         else:
             self._unanswered[reply] = event
             verify = self._host.verify
@@ -267,9 +258,9 @@ class Partition:
         else:
             unsaid = isinstance(error, Unavailable)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
-            self.answer(event.request, refuse(event, code))
+            self.answer(event.request, self._host.kind.refuse(event, code))
 
-    def _refusal_in_a_cluster(self, group_id: str | None, event: RequestEvent) -> ErrorCode | None:
+    def _refusal_in_a_cluster(self, group_id: str | None, event: Any) -> ErrorCode | None:
         """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
         if isinstance(event, EraseOffsets):
             return None  # the group is deleted: memory has these offsets no more, so they must leave the log too
@@ -294,7 +285,7 @@ class Partition:
         if event is not None:
             # A Remainder is no answer for a client: the handler goes on with it.
             is_told = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
-            reply.deliver(body if is_told else refuse(event, ErrorCode.NOT_COORDINATOR))
+            reply.deliver(body if is_told else self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
 
     def refuse_waiting(self) -> None:
         """This node hasn't been sure of the partition for a while: answer all requests that wait, for whatever.
@@ -307,11 +298,11 @@ class Partition:
         goes_on = {reply for held in self.gate.held() for reply, body in held.responses if isinstance(body, Remainder)}
         for reply, event in list(self._unanswered.items()):
             if reply not in goes_on and not isinstance(event, EraseOffsets):
-                self.answer(reply, refuse(event, ErrorCode.NOT_COORDINATOR))
+                self.answer(reply, self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
 
     # Events and their effects.
 
-    def handle(self, group_id: str | None, event: Event) -> None:
+    def handle(self, group_id: str | None, event: Any) -> None:
         """Hand an event to the coordinator and carry its effects out. group_id: None for one of several groups."""
         assert self.standing is ACTIVE or isinstance(event, Load)
         try:
@@ -474,17 +465,17 @@ class Partition:
         self.unload()
         self._load(write_failed=True, before=before)
 
-    def _broke(self, event: Event) -> None:
+    def _broke(self, event: Any) -> None:
         """The coordinator broke an assertion while it handled `event`."""
         trace = traceback.format_exc()
-        by = client_text(event.client) if isinstance(event, RequestEvent) else ""
+        by = client_text(event.client) if isinstance(event, ClientEvent) else ""
         text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
         self._host.lines.error("coordinator_broke", text, partition=self.index)
         if isinstance(event, Load):
             self.can_not_load(Unreadable("what is stored broke the coordinator"))
             return
-        if isinstance(event, RequestEvent):
-            self.answer(event.request, refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
+        if isinstance(event, ClientEvent):
+            self.answer(event.request, self._host.kind.refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
         self.unload()
         self._load()
 
@@ -515,7 +506,7 @@ class Partition:
                 commit.refuse(error)
         # Requests that the gate held, and requests that a broken coordinator had already taken out of its groups.
         for reply, event in list(self._unanswered.items()):
-            self.answer(reply, refuse(event, error))
+            self.answer(reply, self._host.kind.refuse(event, error))
         coordinator.close()
 
     def _start_anew(self) -> None:

@@ -1,7 +1,7 @@
-"""The runtime: owns the partitions, routes events to them, and hands windows of appends to the engine.
+"""The runtime of a log: owns the partitions, routes events to them, and hands windows of appends to the engine.
 
-Theory of operation. At the start the runtime acquires and loads each partition of `__consumer_offsets` that no other
-node owns, in the background. An event goes to the partition of its group (`partition`), which carries out the
+Theory of operation. At the start the runtime acquires and loads each partition of its log that no other node owns, in
+the background. An event goes to the partition of its group (`partition`), which carries out the
 coordinator's effects. All that goes out to clients and people goes through one `Delivery`.
 
 A window costs the same for one append as for many, above all two writes to the disk. So one window is under way at a
@@ -30,6 +30,7 @@ from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import NO_CONFIGS
 from coordinator.log.engine import NOBODY, EngineError, Fenced
 from coordinator.server.runtime.delivery import Delivery
+from coordinator.server.runtime.kinds import GROUPS, LogKind
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
 
@@ -75,7 +76,7 @@ class Runtime:
     """See the module.
 
     soon: has the loop call back in its next turn. wake: the same from any thread (call_soon_threadsafe).
-    pace: how much is done before that.
+    pace: how much is done before that. kind: of the log.
     topics: as groups of the consumer protocol see them. search: finds the topics that regular expressions match.
     group_configs: of groups that have settings of their own.
     on_loaded: called once, when after the start no partition loads any more.
@@ -96,9 +97,11 @@ class Runtime:
         wake: Callable[[Callable[[], None]], object],
         pace: Pace,
         on_loaded: Callable[[], None],
+        kind: LogKind = GROUPS,
     ) -> None:
         self.config = config
         self.engine = engine
+        self.kind = kind
         self.clock = clock
         self.lines = lines
         self.ms = clock.ms
@@ -126,7 +129,8 @@ class Runtime:
         self._started_ms = 0
         # When the lease was seen to be over; None while it holds.
         self._unsure_since_ms: int | None = None
-        self._to_load = set(range(config.offsets_topic_num_partitions))
+        count = kind.partition_count(config)
+        self._to_load = set(range(count))
         self._leaving: set[Partition] = set()
         self._on_left: Callable[[], None] | None = None
         self._on_idle: Callable[[], None] | None = None
@@ -137,7 +141,7 @@ class Runtime:
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
         self.search: Search = search_nothing
-        self.partitions = [Partition(index, self) for index in range(config.offsets_topic_num_partitions)]
+        self.partitions = [Partition(index, self) for index in range(count)]
         self._partition_of: dict[str, Partition] = {}
 
     def reconfigure(self, config: Config) -> None:
@@ -345,8 +349,8 @@ class Runtime:
             own = sum(1 for each in self.partitions if each.standing is not Standing.AWAY)
             took_ms = self.ms() - self._started_ms
             text = (
-                f"Finished loading offsets and group metadata from {served} of {own} partitions in "
-                f"{took_ms} milliseconds: {groups} groups"
+                f"Finished loading {self.kind.contents} from {served} of {own} partitions in "
+                f"{took_ms} milliseconds: {groups} {self.kind.items}"
             )
             self.lines.info("partitions_loaded", text, partitions=served, groups=groups, took_ms=took_ms)
             self._on_loaded()

@@ -72,6 +72,21 @@ class TestFiles:
             assert list((tmp_path / "a" / "b").glob("__consumer_offsets-*")) == [folder]
             assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
 
+    def test_logs_share_a_folder(self, tmp_path: Path) -> None:
+        """Partitions of one number, of two logs, have folders, locks and records of their own."""
+        with running(tmp_path) as groups, running(tmp_path, log="__transaction_state", lock_folder=False) as others:
+            for engine, number in ((groups, 1), (others, 2)):
+                own, _ = opened(engine, 7)
+                assert append(engine, own, record(number)) is None
+        assert {path.name for path in tmp_path.iterdir() if path.name.endswith("7")} == {
+            "__consumer_offsets-7",
+            "__transaction_state-7",
+            ".lock-7",
+            ".lock-__transaction_state-7",
+        }
+        with running(tmp_path, log="__transaction_state") as others:
+            assert opened(others, 7)[1] == [record(2)]
+
     def test_a_log_is_read_once(self, tmp_path: Path) -> None:
         """An engine that acquires a partition doesn't read its segments."""
         with running(tmp_path) as engine:

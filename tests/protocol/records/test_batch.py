@@ -10,7 +10,17 @@ from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_SIZE, CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    Batch,
+    CorruptBatch,
+    Record,
+    check_crc,
+    encode_batch,
+    peek_header,
+)
 from protocol.records.walk import decode_batches
 from tests.support.batches import FIRST, TOMBSTONE, golden, records_strategy
 
@@ -73,3 +83,18 @@ def test_frame(at: int, value: bytes, reason: str) -> None:
     data[at : at + len(value)] = value
     with pytest.raises(CorruptBatch, match=reason):
         list(decode_batches(data))
+
+
+@pytest.mark.parametrize("attributes", [0, TRANSACTIONAL, TRANSACTIONAL | CONTROL])
+def test_a_batch_has_its_producer(attributes: int) -> None:
+    """The producer's id, epoch, sequence and the flags are in the header; the records are those of a plain batch."""
+    data = encode_batch(Batch([FIRST, TOMBSTONE], 680, 3, attributes, base_sequence=5), 42, 7)
+    (batch,) = decode_batches(data)
+    header = batch.header
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (680, 3, 5)
+    assert (header.is_transactional, header.is_control) == (
+        bool(attributes & TRANSACTIONAL),
+        bool(attributes & CONTROL),
+    )
+    assert (batch.records, batch.offsets, header.record_count) == ([FIRST, TOMBSTONE], [42, 43], 2)
+    check_crc(data, 0, header)

@@ -1,0 +1,99 @@
+"""The kinds of logs that the runtime serves: the coordinators of a log's partitions, and what belongs to them.
+
+`Partition` and `Loading` take all that depends on the kind from here: new coordinators, the reader of a log's records,
+the answer to an event that is refused. `Runtime` serves one log, of one kind.
+
+House rule: plain factories, without state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from coordinator.group.coordinator import Coordinator
+from coordinator.group.refuse import refuse
+from coordinator.group.replay import Replay
+from coordinator.log.segments.segment import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from coordinator.config import Config, GroupSettings
+    from coordinator.group.topics import Topics
+    from protocol.records.batch import Record
+    from schemas.errors import ErrorCode
+
+
+class Host(Protocol):
+    """What a coordinator takes from the runtime."""
+
+    config: Config
+    topics: Topics
+    group_configs: Mapping[str, GroupSettings]
+
+
+class Reader(Protocol):
+    """Turns the records of a partition into what its coordinator loads.
+
+    skipped: how many records it left out, by their kind.
+    """
+
+    skipped: dict[int, int]
+
+    def add(self, page: Iterable[Record]) -> None:
+        """Take the next records. Raises ProtocolError."""
+
+    def groups_in_steps(self) -> Iterator[Any]:
+        """What was read, each with a `group_id`; None where the caller may pause."""
+
+    def size_of(self, group: Any) -> int:
+        """How many parts of it were decoded since the last pause."""
+
+
+class LogKind(Protocol):
+    """A kind of log. log: its name. contents, items: what it holds, in log lines."""
+
+    log: str
+    contents: str
+    items: str
+
+    def partition_count(self, config: Config) -> int:
+        """The number of its partitions."""
+
+    def coordinator(self, index: int, host: Host) -> Any:
+        """A coordinator of a partition, without groups."""
+
+    def reader(self) -> Reader:
+        """A reader of its records."""
+
+    def refuse(self, event: Any, error: ErrorCode) -> Any:
+        """The answer to an event with an error."""
+
+
+class Groups:
+    """The log of groups: see LogKind."""
+
+    log = OFFSETS_TOPIC
+    contents = "offsets and group metadata"
+    items = "groups"
+
+    def partition_count(self, config: Config) -> int:
+        """See LogKind."""
+        return config.offsets_topic_num_partitions
+
+    def coordinator(self, index: int, host: Host) -> Coordinator:
+        """See LogKind."""
+        made = Coordinator(index, host.config.group)
+        made.topics = host.topics
+        made.group_configs = host.group_configs
+        return made
+
+    def reader(self) -> Replay:
+        """See LogKind."""
+        return Replay()
+
+    def refuse(self, event: Any, error: ErrorCode) -> Any:
+        """See LogKind."""
+        return refuse(event, error)
+
+
+GROUPS = Groups()

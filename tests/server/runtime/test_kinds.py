@@ -1,0 +1,120 @@
+"""A kind of log decides what the runtime makes of its partitions."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from coordinator.group.client import NOBODY, Now
+from coordinator.group.effects import Effects, Response
+from coordinator.group.events import ListGroups, Load, Unload
+from coordinator.log.memory import MemoryEngine
+from coordinator.server.runtime.kinds import GROUPS, Host
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.lines import Lines
+from coordinator.server.telemetry.note_lines import NoteLines
+from protocol.records.batch import Record
+from schemas.errors import ErrorCode
+from tests.server.harness import ManualClock, config_of
+
+
+class Answer(Reply):
+    """Keeps the answer that it gets."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    def deliver(self, body: Any) -> None:
+        self.bodies.append(body)
+
+
+class Counting:
+    """A coordinator that answers each request with the number of records that its partition has."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.groups: dict[str, int] = {}
+
+    def handle(self, event: object, now: Now) -> Effects:
+        effects = Effects()
+        if isinstance(event, Load):
+            self.groups |= {key: self.groups.get(key, 0) + 1 for key in event.groups}
+        elif not isinstance(event, Unload):
+            self.groups["written"] = len(self.groups)
+            effects.records.append(Record(b"written", b"", now.wall_ms))
+            effects.responses.append(Response(event.request, self.groups))  # type: ignore[attr-defined]
+        return effects
+
+    def close(self) -> None:
+        self.groups.clear()
+
+
+class Keys:
+    """The reader of that log: each key counts once."""
+
+    def __init__(self) -> None:
+        self.skipped: dict[int, int] = {}
+        self._keys: list[str] = []
+
+    def add(self, page: Iterable[Record]) -> None:
+        self._keys += [record.key.decode() for record in page]
+
+    def groups_in_steps(self) -> Iterator[Any]:
+        return (type("Key", (), {"group_id": key})() for key in self._keys)
+
+    def size_of(self, _group: Any) -> int:
+        return 1
+
+
+class Numbers:
+    """The kind of that log."""
+
+    log, contents, items = "numbers", "numbers", "keys"
+
+    def partition_count(self, _config: object) -> int:
+        return 2
+
+    def coordinator(self, index: int, _host: Host) -> Counting:
+        return Counting(index)
+
+    def reader(self) -> Keys:
+        return Keys()
+
+    def refuse(self, _event: object, error: ErrorCode) -> str:
+        return error.name
+
+
+def test_a_partition_takes_all_of_its_kind() -> None:
+    """Its name, its coordinators and their records, and the refusals while it loads are those of the kind."""
+    config, clock, out = config_of(), ManualClock(), io.StringIO()
+    turn: list[Callable[[], None]] = []
+    lines = Lines(out, "logfmt", 1, clock)
+    engine = MemoryEngine(2, 1)
+    engine.records[1].append(Record(b"one", b"", 0))
+    pace = Pace(clock, turn.append)
+    notes = NoteLines(lines)
+    runtime = Runtime(config, engine, clock, lines, notes, turn.append, turn.append, pace, lambda: None, Numbers())
+    early, late = Answer(), Answer()
+    partition = runtime.partitions[1]
+    assert partition.name == "numbers-1"
+    partition.submit("key", ListGroups(early, [], [], NOBODY))
+    runtime.start()
+    while turn:
+        turn.pop(0)()
+    partition.submit("key", ListGroups(late, [], [], NOBODY))
+    while turn:
+        turn.pop(0)()
+    assert (early.bodies, late.bodies) == (["COORDINATOR_LOAD_IN_PROGRESS"], [{"one": 1, "written": 1}])
+    assert [record.key for record in engine.records[1]] == [b"one", b"written"]
+    assert "loading numbers from 2 of 2 partitions" in out.getvalue()
+
+
+def test_groups_are_the_default() -> None:
+    """The kind of groups names the log and counts the partitions that the settings name."""
+    assert (GROUPS.log, GROUPS.partition_count(config_of("offsets.topic.num.partitions=7"))) == (
+        "__consumer_offsets",
+        7,
+    )
