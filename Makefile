@@ -40,7 +40,7 @@ run: .venv/.run ## install and start the server on 127.0.0.1:9092, data in ./dat
 
 .PHONY: demo
 demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
-	@exec $(BIN)/python -m coordinator.cli.demo $(ARGS)
+	@exec $(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: test
 test: .venv/.audit ## install and pass the tests that each change needs, real clients included

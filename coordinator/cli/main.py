@@ -32,14 +32,12 @@ COMMANDS = {
     "log": "coordinator.cli.log.command",
     "store": "coordinator.cli.store",
     "audit": "coordinator.cli.audit",
-    "demo": "coordinator.cli.demo.command",
 }
 """Command -> its module, except `serve`. A module has a `typer.Typer` named `app`, or a function `command`."""
 
 SECTIONS = {
     "Run a server": {
         "serve": "Run a coordinator until SIGTERM or SIGINT.",
-        "demo": "Restart real consumers, kill the coordinator, and count what moves.",
         "store": "Restore the store of a cluster.",
     },
     "Ask about groups": {

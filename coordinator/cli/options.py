@@ -91,7 +91,6 @@ EXIT_CODES = (
 
 EXAMPLES = {
     "audit": "tenure audit data --out found",
-    "demo standby": "tenure demo standby",
     "doctor": "tenure doctor --all",
     "explain": "tenure explain orders --since 2h",
     "groups delete": "tenure groups delete orders",

@@ -18,13 +18,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.cli.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
-from coordinator.cli.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups
 from coordinator.client.topics import TopicPartition
 from coordinator.story.described import Member
+from examples.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
+from examples.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from schemas.errors import ErrorCode
 
 WORKERS = tuple(f"worker-{number}" for number in range(1, 6))

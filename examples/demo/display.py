@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, Self
 
-from coordinator.cli.demo.roll import Figures, View
 from coordinator.story.described import Member
+from examples.demo.roll import Figures, View
 
 
 class Lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from coordinator.cli.demo.server_log import ServerLog
+from examples.demo.server_log import ServerLog
 
 
 def line(event: str, group: str = "g", **fields: object) -> bytes:

@@ -6,10 +6,10 @@ import io
 import re
 from dataclasses import replace
 
-from coordinator.cli.demo.display import Lines, LiveTable, display, step_line, summary
-from coordinator.cli.demo.roll import ACTS, View
 from coordinator.story.described import Member
-from tests.cli.demo.test_roll import STILL
+from examples.demo.display import Lines, LiveTable, display, step_line, summary
+from examples.demo.roll import ACTS, View
+from tests.examples.demo.test_roll import STILL
 
 
 class Terminal(io.StringIO):

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from coordinator.cli.demo.standby import Loss, summary
+from examples.demo.standby import Loss, summary
 
-DEMO = [sys.executable, "-m", "coordinator.cli.demo", "standby"]
+DEMO = [sys.executable, "-m", "examples.demo", "standby"]
 WITHIN_S = 240.0
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.demo import command
-from coordinator.cli.demo.roll import Figures
+from examples.demo import command
+from examples.demo.roll import Figures
 from tests.cli.conftest import run_app
-from tests.cli.demo.test_roll import STILL
+from tests.examples.demo.test_roll import STILL
 from tests.support.tenure import wait_until
 
-DEMO = [sys.executable, "-m", "coordinator.cli.demo"]
+DEMO = [sys.executable, "-m", "examples.demo"]
 WITHIN_S = 240.0
 
 

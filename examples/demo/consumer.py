@@ -1,6 +1,6 @@
 """One consumer of the demo: an ordinary confluent-kafka consumer that owns partitions until SIGTERM.
 
-Run as `python -m coordinator.cli.demo.consumer PARENT BOOTSTRAP GROUP TOPIC PROTOCOL [INSTANCE_ID]`: the member is
+Run as `python -m examples.demo.consumer PARENT BOOTSTRAP GROUP TOPIC PROTOCOL [INSTANCE_ID]`: the member is
 static with an instance id and dynamic without one. PROTOCOL is `classic` or `consumer`. The program prints its member
 id whenever that changes, so that the demo can match processes and members. SIGTERM only closes the consumer: a dynamic
 member then leaves its group. A static member doesn't (KIP-345); in the consumer protocol it says that it will be back

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from coordinator.cli.demo.consumer import CLASSIC, CONSUMER, settings
+from examples.demo.consumer import CLASSIC, CONSUMER, settings
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
@@ -34,7 +34,7 @@ import os, subprocess, sys
 code = '''
 import sys
 from pathlib import Path
-from coordinator.cli.demo.consumer import main
+from examples.demo.consumer import main
 main(sys.argv[1], "127.0.0.1:1", "g", "t")
 Path({str(ended)!r}).touch()
 '''

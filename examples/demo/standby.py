@@ -14,13 +14,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.demo.consumer import CLASSIC
-from coordinator.cli.demo.processes import DemoFailed, Server, Worker, wait_until
-from coordinator.cli.demo.roll import PARTITION_COUNT, SETTLED_WITHIN_S, STABLE, WORKERS, Display, rebalancing_s
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import describe_groups
 from coordinator.client.topics import TopicPartition
+from examples.demo.consumer import CLASSIC
+from examples.demo.processes import DemoFailed, Server, Worker, wait_until
+from examples.demo.roll import PARTITION_COUNT, SETTLED_WITHIN_S, STABLE, WORKERS, Display, rebalancing_s
 from protocol.messages import IncrementalAlterConfigsRequest
 
 STANDBY = "standby"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.demo.processes import DemoFailed, Process, Server, Worker, wait_until
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
+from examples.demo.processes import DemoFailed, Process, Server, Worker, wait_until
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until as wait
 
@@ -70,7 +70,7 @@ def test_leaving_the_block_ends_the_process(tmp_path: Path) -> None:
 
 def test_process_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo kills a process that doesn't end in time, and reports it."""
-    monkeypatch.setattr("coordinator.cli.demo.processes.STOPPED_WITHIN_S", 0.1)
+    monkeypatch.setattr("examples.demo.processes.STOPPED_WITHIN_S", 0.1)
     with process(tmp_path, STUBBORN) as running:
         running.start()
         pid = pid_of(running)

@@ -1,4 +1,4 @@
-"""The demo as a command: `make demo` runs `python -m coordinator.cli.demo`.
+"""The demo as a command: `make demo` runs `python -m examples.demo`.
 
 House rule: the demo leaves no process and no file behind, however it ends.
 """
@@ -16,18 +16,18 @@ from typing import NoReturn
 
 import typer
 
-from coordinator.cli.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from coordinator.cli.demo.display import display, summary
-from coordinator.cli.demo.processes import DemoFailed, Server
-from coordinator.cli.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
-from coordinator.cli.demo.standby import Standby
-from coordinator.cli.demo.standby import summary as losses_text
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import Command, Commands, OutputForm
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.topics import create_topic
+from examples.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from examples.demo.display import display, summary
+from examples.demo.processes import DemoFailed, Server
+from examples.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
+from examples.demo.standby import Standby
+from examples.demo.standby import summary as losses_text
 
 TOPIC = "orders"
 DELAY_MS = "1000"

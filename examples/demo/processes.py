@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from coordinator.cli.demo.server_log import ServerLog
+from examples.demo.server_log import ServerLog
 
 READY = re.compile(rb"^ready listen=127\.0\.0\.1:(\d+)", re.MULTILINE)
 READY_WITHIN_S = 15.0
@@ -145,7 +145,7 @@ class Worker(Process):
     def __init__(
         self, name: str, server: Server, group_id: str, topic: str, folder: Path, protocol: str, *, static: bool
     ) -> None:
-        command = [sys.executable, "-m", "coordinator.cli.demo.consumer", str(os.getpid())]
+        command = [sys.executable, "-m", "examples.demo.consumer", str(os.getpid())]
         command += [server.bootstrap, group_id, topic, protocol]
         self._said = folder / f"{group_id}-{name}.out"
         super().__init__(name, [*command, name] if static else command, self._said, self._said.with_suffix(".err"))

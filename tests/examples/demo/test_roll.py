@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.demo.roll import Figures, rebalancing_s
+from examples.demo.roll import Figures, rebalancing_s
 
 STILL = Figures(
     kind="static",
