@@ -46,7 +46,12 @@ NODES = {
     },
 }
 ONE_AFTER_THE_OTHER = {"num.network.threads": "1", "num.io.threads": "1"}
-SAME_NAME = {"node.id": "1", "offsets.topic.num.partitions": "4"}
+SAME_NAME = {
+    "node.id": "1",
+    "offsets.topic.num.partitions": "4",
+    # On a slow machine the tests of a module need more than the 10 minutes after which an empty group may be removed.
+    "offsets.retention.check.interval.ms": "86400000",
+}
 
 
 @pytest.fixture(scope="session")
