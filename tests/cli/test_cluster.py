@@ -20,6 +20,7 @@ from tests.cli.conftest import run_app
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
+from tests.support.preloaded import run
 from tests.support.tenure import Tenure, tenure_command
 
 
@@ -27,13 +28,7 @@ def test_unreachable_server_ends_with_5_in_time() -> None:
     """The real command gives up in time, in one line, if nobody listens on the port."""
     with refusing_port() as port:
         address = f"127.0.0.1:{port}"
-        done = subprocess.run(
-            [*tenure_command(), "groups", "list", "--bootstrap-server", address, "--timeout", "0.5"],
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_S,
-            check=False,
-        )
+        done = run([*tenure_command(), "groups", "list", "--bootstrap-server", address, "--timeout", "0.5"])
     assert (done.returncode, done.stdout) == (5, "")
     assert done.stderr.startswith(f"tenure: {address}")
     assert done.stderr.count("\n") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from coordinator.testing.tenure import Tenure
 from tests.cli.conftest import at
 from tests.observe.test_observer import SETTINGS, observing
 from tests.support.ports import refusing_port
+from tests.support.preloaded import run
 from tests.support.tenure import tenure_command
 
 
@@ -27,7 +27,7 @@ from tests.support.tenure import tenure_command
 )
 def test_wrong_usage_is_one_line(arguments: tuple[str, ...], text: str) -> None:
     """A wrong option ends the command with one line that names it."""
-    ran = subprocess.run([*tenure_command(), "observe", *arguments], capture_output=True, text=True, check=False)
+    ran = run([*tenure_command(), "observe", *arguments])
     assert ran.returncode == 2
     assert ran.stderr.removeprefix("tenure: ").startswith(text)
     assert ran.stderr.count("\n") == 1
@@ -37,7 +37,7 @@ def test_without_a_cluster_it_is_never_ready() -> None:
     """If no cluster answers, it ends with exit code 5 and one line, and never says that it is ready."""
     with refusing_port() as port:
         command = [*tenure_command(), "observe", "--http", "127.0.0.1:0", *at(f"127.0.0.1:{port}")]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = run(command)
     assert (ran.returncode, ran.stdout) == (5, "")
     assert ran.stderr.startswith(f"tenure: 127.0.0.1:{port}: Connection refused")
     assert ran.stderr.count("\n") == 1
@@ -48,7 +48,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with Tenure(settings=SETTINGS) as cluster, observing(cluster.bootstrap_servers, tmp_path) as observer:
         command = [*tenure_command(), "observe", "--http", observer.url.removeprefix("http://")]
         command += at(cluster.bootstrap_servers)
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = run(command)
     assert ran.returncode == 2
     assert "--http: " in ran.stderr
     assert "in use" in ran.stderr

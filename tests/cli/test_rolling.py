@@ -17,6 +17,7 @@ from coordinator.client.topics import create_topic
 from tests.cli.conftest import SETTINGS
 from tests.support import supervisor
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import run
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
@@ -51,7 +52,8 @@ class Rolled:
     def supervise(self, *arguments: str) -> None:
         """Start or stop a worker."""
         command = [sys.executable, "-m", "tests.support.supervisor", *arguments]
-        subprocess.run(command, env=self.environment, check=True, cwd=ROOT)
+        done = run(command, env=self.environment, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a script to its end."""
@@ -151,14 +153,7 @@ def test_it_stops_before_a_seat_that_is_not_safe(rolled: Rolled) -> None:
     before = rolled.pids()
     asks = ["groups", "ready", GROUP, "--restart", "worker-2", "--absent-after", "3"]
     wait_until(
-        lambda: (
-            subprocess.run(
-                [*tenure_command(), *asks, "--bootstrap-server", rolled.server.bootstrap],
-                stdout=subprocess.DEVNULL,
-                check=False,
-            ).returncode
-            == 1
-        ),
+        lambda: run([*tenure_command(), *asks, "--bootstrap-server", rolled.server.bootstrap]).returncode == 1,
         "worker-0 is away",
         WITHIN_S,
     )

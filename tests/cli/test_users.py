@@ -15,6 +15,7 @@ from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.users import app
 from tests.cli.conftest import Run, run_app
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import run
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 LISTENERS = {"SASL": "SASL_PLAINTEXT"}
@@ -24,7 +25,7 @@ PROPERTIES = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512\n"
 def users(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command on a folder."""
     command = [*tenure_command(), "users", arguments[0], "--data-dir", str(folder), *arguments[1:]]
-    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return run(command)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from coordinator.story.words import cause_text
 from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
 from tests.cli.conftest import at, run_app
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -37,7 +38,7 @@ def watching(server: Tenure, folder: Path, *arguments: str) -> Iterator[Callable
     """Run `tenure watch` in a process; yields a function for its output so far. SIGINT must end it well."""
     printed = folder / "watch.out"
     command = [*tenure_command(), "watch", *at(server.bootstrap), *arguments]
-    with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
+    with printed.open("wb") as out, popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
         try:
             yield printed.read_text
         finally:
@@ -313,7 +314,7 @@ def test_a_server_that_comes_back_without_events_is_no_longer_waited_for(tmp_pat
     printed = tmp_path / "watch.out"
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server:
         command = [*tenure_command(), "watch", "--bootstrap-server", server.bootstrap, "--timeout", "3"]
-        with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
+        with printed.open("wb") as out, popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
             try:
                 wait_until(lambda: restarted(server) and "[g] " in printed.read_text(), "it looks on", WITHIN_S)
                 server.stop()

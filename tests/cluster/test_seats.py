@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from schemas.errors import ErrorCode
 from tests.support.certificates import Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import run
 from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
@@ -159,7 +159,7 @@ def test_a_node_dies_stops_and_comes_back_and_no_member_loses_its_seat(cluster: 
 def refusal(*arguments: str) -> str:
     """The line of a server that can't start."""
     command = [sys.executable, "-m", "coordinator.cli.main", "serve", "--listen", "127.0.0.1:0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    done = run(command)
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()

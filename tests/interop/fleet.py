@@ -27,6 +27,7 @@ from tests.interop.client import ROOT, Ability
 from tests.interop.clients import CLIENTS
 from tests.interop.worker import Consumed, Membership, Record, Settings
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
 
 Event = dict[str, Any]
 
@@ -40,7 +41,7 @@ class ConsumerProcess:
         self.events: list[Event] = []
         self.killed_at: float | None = None
         self._changed = changed
-        self._process = subprocess.Popen(
+        self._process = popen(
             [*CLIENTS[client].command(), json.dumps(dataclasses.asdict(settings))],
             cwd=ROOT,
             stdin=subprocess.PIPE,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import run
 
 JOINED = "joined"
 TOPIC = "orders"
@@ -151,7 +151,8 @@ CLIENTS: dict[str, Callable[[str, str, str, str], str]] = {
 def outcome(client: str, bootstrap: str, mechanism: str, secret: str, group: str) -> str:
     """A client's words, in a process of its own."""
     command = [sys.executable, "-m", "tests.interop.sasl_clients", client, bootstrap, mechanism, secret, group]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=2 * WITHIN_S)
+    done = run(command)
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 

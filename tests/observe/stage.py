@@ -49,6 +49,7 @@ from tests.interop.worker import Settings as JavaSettings
 from tests.observe.settings import Settings
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
 from tests.support.tenure import Tenure
 
 LIVE_INTERVAL_S = 1.0
@@ -131,7 +132,7 @@ class Member:
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
-        self._process = subprocess.Popen(
+        self._process = popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 

@@ -22,6 +22,7 @@ import pytest
 from coordinator.testing.tenure import Tenure
 from tests.client.scripted import SILENCE, Scripted
 from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
 from tests.support.tenure import tenure_command, wait_until
 
 PATHS = (
@@ -87,7 +88,7 @@ def observing(bootstrap: str, folder: Path, *arguments: str) -> Iterator[Observi
     log = folder / "observer.jsonl"
     command = [*tenure_command(), "observe", "--bootstrap-server", bootstrap, "--http", "127.0.0.1:0"]
     with log.open("a") as stream:
-        process = subprocess.Popen(
+        process = popen(
             [*command, "--set", "tenure.log.format=json", *arguments], stdout=subprocess.PIPE, stderr=stream, text=True
         )
     assert process.stdout is not None

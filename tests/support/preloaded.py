@@ -1,68 +1,109 @@
-"""Starts `tenure serve` without its imports: a process that has made them is forked for each server.
+"""Starts `tenure` and modules of tests without their imports: a process that has made them is forked for each.
 
-    process = start(["serve", "--listen", "127.0.0.1:0"], output, log, environment, umask)
-    process.poll(), process.wait(timeout), process.send_signal(...)     as of subprocess.Popen
+    process = popen([sys.executable, "-m", "tests.observe.consumer", settings], stdin=PIPE)     as subprocess.Popen
+    done = run([*tenure_command(), "users", "list"])                                            as subprocess.run
 
-The imports are nine tenths of the CPU of a start, and tests start a server hundreds of times. The first start in a
-process makes the one that is forked; it has one thread, and runs no server itself. tests/cli/test_serve.py starts the
-real command.
+The imports are most of the CPU of a start, and tests start programs hundreds of times. One process is forked for
+`tenure` and one for modules of tests, so that a server has no memory of clients. It has one thread, and has imported
+each module that it was asked for. tests/cli/test_serve.py starts the real command.
 
-House rule: the server gets all that a new process has of its own: session, files, environment, folder and arguments.
+House rule: a program gets all that a new process has of its own: session, files, environment, folder and arguments.
 """
 
 from __future__ import annotations
 
 import atexit
+import inspect
 import json
 import os
+import runpy
 import select
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import Any
+
+from tests.support.patience import WITHIN_S
 
 IS_POSSIBLE = hasattr(os, "pidfd_open")
 """Linux alone tells of the end of a process that another one has started."""
 
 ASKED_BYTES_MAX = 1 << 20
-"""The longest message: the arguments and the environment of a server."""
+"""The longest message: the arguments and the environment of a program."""
+
+COMMAND = "coordinator.cli.main"
+PRELOADED = (
+    "cli.cluster",
+    "cli.serve",
+    "log.embedded.engine",
+    "server.http.site",
+    "server.http.web",
+    "server.supervisor",
+)
+"""What `tenure` imports once it knows its arguments."""
 
 
-class Forked:
-    """A server's process, as subprocess.Popen has it. forks: the process that forked it."""
+def popen(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a command; a process is forked for `[sys.executable, "-m", MODULE, ...]` and `tenure ...`."""
+    is_forked = IS_POSSIBLE and (list(command[:2]) == [sys.executable, "-m"] or Path(command[0]).name == "tenure")
+    return (Forked if is_forked else subprocess.Popen)(command, **options)
 
-    def __init__(self, pid: int, forks: Preloaded) -> None:
-        self.pid = pid
-        self._forks = forks
-        self.returncode: int | None = None
-        self._process = os.pidfd_open(pid)
 
-    def poll(self) -> int | None:
-        """The exit code, or None while the process runs."""
+def run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, without input, with its output as text."""
+    pipe = subprocess.PIPE
+    with popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, **options) as process:
+        try:
+            output, errors = process.communicate(timeout=WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+class Forked(subprocess.Popen[Any]):
+    """A process that is forked."""
+
+    def _execute_child(self, command: Sequence[str], *others: Any) -> None:
+        names = list(inspect.signature(subprocess.Popen._execute_child).parameters)[2:]  # type: ignore[attr-defined]
+        given = dict(zip(names, others, strict=True))
+        module, *arguments = command[2:] if command[1] == "-m" else (COMMAND, *command[1:])
+        asked = {
+            "module": module,
+            "arguments": arguments,
+            "environment": dict(os.environ if given["env"] is None else given["env"]),
+            "umask": _own_umask() if given["umask"] == -1 else given["umask"],
+            "folder": str(given["cwd"] or Path.cwd()),
+        }
+        files = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+        self._forks = preloaded(module.partition(".")[0])
+        self.pid = self._forks.ask(asked, [number if file == -1 else file for number, file in enumerate(files)])
+        self._child_created = True
+        self._process = os.pidfd_open(self.pid)
+        self._close_pipe_fds(*(given[name] for name in names if name[-4:] in {"read", "rite"}))  # type: ignore[attr-defined]
+
+    def __del__(self) -> None:
+        """Ask nothing: the garbage collector may come in the midst of a request."""
+
+    def _internal_poll(self, *_others: Any, **_more: Any) -> int | None:
         return self.returncode if self.returncode is not None or not self._has_ended(0) else self._reap()
 
-    def wait(self, timeout: float) -> int:
-        """The exit code, once the process has ended. Raises subprocess.TimeoutExpired."""
+    def _wait(self, timeout: float | None) -> int:
         if self.returncode is not None:
             return self.returncode
         if not self._has_ended(timeout):
-            raise subprocess.TimeoutExpired("tenure serve", timeout)
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return self._reap()
 
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless the process has ended."""
-        if self.poll() is None:
-            signal.pidfd_send_signal(self._process, number)
-
-    def _has_ended(self, timeout: float) -> bool:
+    def _has_ended(self, timeout: float | None) -> bool:
         waiting = select.poll()
         waiting.register(self._process, select.POLLIN)
-        return bool(waiting.poll(timeout * 1_000))
+        return bool(waiting.poll(None if timeout is None else timeout * 1_000))
 
     def _reap(self) -> int:
         os.close(self._process)
@@ -71,7 +112,7 @@ class Forked:
 
 
 class Preloaded:
-    """The process that is forked."""
+    """A process that is forked."""
 
     def __init__(self) -> None:
         self._asking = Lock()
@@ -97,23 +138,9 @@ class Preloaded:
 
 
 @cache
-def preloaded() -> Preloaded:
-    """That of this process."""
+def preloaded(_package: str) -> Preloaded:
+    """That of this process for the modules of a package."""
     return Preloaded()
-
-
-def start(
-    arguments: Sequence[str], output: IO[bytes], log: IO[bytes], environment: Mapping[str, str], umask: int
-) -> Forked:
-    """Start a server in a session of its own. umask: -1 for that of this process."""
-    asked = {
-        "arguments": arguments,
-        "environment": dict(environment),
-        "umask": _own_umask() if umask == -1 else umask,
-        "folder": str(Path.cwd()),
-    }
-    forks = preloaded()
-    return Forked(forks.ask(asked, [output.fileno(), log.fileno()]), forks)
 
 
 def _own_umask() -> int:
@@ -122,47 +149,45 @@ def _own_umask() -> int:
     return mask
 
 
-def answer(asking: socket.socket) -> list[str]:
-    """Fork for each request; in a forked process, returns the arguments of its command. Ends when the tests end."""
+def answer(asking: socket.socket) -> str:
+    """Fork for each request; in a forked process, returns the module to run. Ends when the tests end."""
     while True:
-        message, files, _, _ = socket.recv_fds(asking, ASKED_BYTES_MAX, 2)
+        message, files, _, _ = socket.recv_fds(asking, ASKED_BYTES_MAX, 3)
         if not message:
             os._exit(0)
         asked = json.loads(message)
         if "reap" in asked:
             result = os.waitstatus_to_exitcode(os.waitpid(asked["reap"], 0)[1])
         else:
+            module: str = asked["module"]
+            for name in (module, *(f"coordinator.{each}" for each in PRELOADED if module == COMMAND)):
+                import_module(name)
             result = os.fork()
             if result == 0:
                 asking.close()
-                _become(asked, *files)
-                arguments: list[str] = asked["arguments"]
-                return arguments
+                _become(asked, files)
+                return module
             for file in files:
                 os.close(file)
         asking.send(str(result).encode())
 
 
-def _become(asked: Mapping[str, Any], output: int, log: int) -> None:
+def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     """Make this a new process: it shares nothing with the one that was forked but its modules."""
     os.setsid()
     os.umask(asked["umask"])
     os.chdir(asked["folder"])
-    for file, place in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (log, 2)):
+    for place, file in enumerate(files):
         os.dup2(file, place)
         os.close(file)
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(asked["environment"])
-    sys.argv = ["tenure", *asked["arguments"]]
+    sys.argv = ["", *asked["arguments"]]
+    del sys.modules[asked["module"]]
 
 
 if __name__ == "__main__":
-    from importlib import import_module
-
-    from coordinator.cli.main import main
-
-    for name in ("cli.serve", "log.embedded.engine", "server.http.site", "server.http.web", "server.supervisor"):
-        import_module(f"coordinator.{name}")
-    main(answer(socket.socket(fileno=int(sys.argv[1]))))
+    runpy.run_module(answer(socket.socket(fileno=int(sys.argv[1]))), run_name="__main__", alter_sys=True)

@@ -113,7 +113,7 @@ class Tenure:
         self.port = 0
         self.ports: list[int] = []
         self.node = ""
-        self._process: subprocess.Popen[bytes] | preloaded.Forked | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._port_holders: list[socket.socket] = []
 
     # -- the process
@@ -162,20 +162,16 @@ class Tenure:
                 log.write(b"\n")
                 log.flush()
             log_start = log.tell()
-            environment = {**os.environ, **self.environment}
             is_plain = self.program == tenure_command() and not any(name[:6] == "PYTHON" for name in self.environment)
-            if is_plain and preloaded.IS_POSSIBLE:
-                self._process = preloaded.start(command, output, log, environment, self.umask)
-            else:
-                self._process = subprocess.Popen(
-                    [*self.program, *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=log,
-                    env={**environment, "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,
-                    umask=self.umask,
-                )
+            self._process = (preloaded.popen if is_plain else subprocess.Popen)(
+                [*self.program, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+                umask=self.umask,
+            )
         process = self._process
 
         def ready() -> re.Match[str] | None:
