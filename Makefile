@@ -15,12 +15,11 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 BIN := .venv/bin
 INSTALL := @$(BIN)/python requirements/install.py
 
-# Test processes, one for each core; AT_ONCE= runs one test after the other.
-AT_ONCE ?= --numprocesses auto --dist worksteal
-
-# Two processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
-# Each process imports all tests: compiled ones that are kept save it 8 s of CPU.
-WORKERS := PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$$((2 * $$(getconf _NPROCESSORS_ONLN)))
+# Two test processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
+# AT_ONCE=1 runs one test after the other. Compiled tests that are kept save 7 s of CPU.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+AT_ONCE ?= $(shell expr 2 '*' $(CORES))
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --at-once
 
 # Markers of tests that have targets of their own.
 OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster or nightly
@@ -46,16 +45,16 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 test: .venv/.audit ## install and pass the tests that each change needs, real clients included
 	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
 	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
-	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
+	$(PYTEST) $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
 
 .PHONY: test-long
 test-long: .venv/.audit ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
 	@$(MAKE) etcd || echo 'make test-long: the tests on etcd are left out, for the reason above' >&2
-	HYPOTHESIS_PROFILE=long $(WORKERS) $(BIN)/pytest $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: .venv/.audit ## three nodes on three members of etcd, with faults and real clients (etcd; Java for one client)
-	$(BIN)/pytest $(AT_ONCE) -m cluster tests/cluster $(ARGS)
+	$(PYTEST) $(CORES) -m cluster tests/cluster $(ARGS)
 
 .PHONY: test-spark
 test-spark: .venv/.spark ## the audit on Spark (JDK 17)
@@ -67,7 +66,7 @@ test-spark: .venv/.spark ## the audit on Spark (JDK 17)
 test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JDK 17, Maven)
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 		{ echo 'make test-oracle: install a JDK 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)' >&2; exit 1; }
-	$(WORKERS) $(BIN)/pytest $(AT_ONCE) -m 'oracle and not (suites or toolchain or nightly)' $(ARGS)
+	$(PYTEST) $(AT_ONCE) -m 'oracle and not (suites or toolchain or nightly)' $(ARGS)
 
 .PHONY: test-interop
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/start/clients.md gets the table

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import prometheus
+from tests.support.at_once import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
 from tests.support.browser import Browser, find_browser
 from tests.support.etcd import MISSING, program
 from tests.support.length import PROFILE

@@ -1,0 +1,174 @@
+"""Runs the tests in several processes: `pytest --at-once 4`.
+
+The first process collects all tests, which needs 14 s of CPU, and forks. Each fork runs tests and sends its reports to
+the first process, which counts and prints them. A fork begins with a share of the tests, in their order, so that the
+tests of a module share their fixtures; a fork without tests takes half of the largest share that is left.
+
+House rule: a fork ends its fixtures, and shares with the others nothing but the list of tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, NoReturn
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--at-once", type=int, default=1, metavar="N", help="run the tests in N processes")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests, unless there is one process or pytest itself has more to say."""
+    processes: int = session.config.getoption("--at-once")
+    if processes == 1 or session.testsfailed or session.config.getoption("collectonly"):
+        return None
+    run_at_once(session, processes)
+    return True
+
+
+class Shares:
+    """For each process, the range of the tests that it still has to run."""
+
+    def __init__(self, tests: int, processes: int) -> None:
+        edges = [tests * number // processes for number in range(processes + 1)]
+        context = multiprocessing.get_context("fork")
+        self._lock = context.Lock()
+        self._begins = context.RawArray("l", edges[:-1])
+        self._ends = context.RawArray("l", edges[1:])
+
+    def take(self, number: int) -> int | None:
+        """The next test of a process; None if no test is left."""
+        begins, ends = self._begins, self._ends
+        with self._lock:
+            if begins[number] == ends[number]:
+                other = max(range(len(begins)), key=lambda one: ends[one] - begins[one])
+                middle = (begins[other] + ends[other]) // 2
+                begins[number], ends[number], ends[other] = middle, ends[other], middle
+            if begins[number] == ends[number]:
+                return None
+            taken: int = begins[number]
+            begins[number] += 1
+            return taken
+
+    def clear(self) -> None:
+        """Leave no test."""
+        with self._lock:
+            self._begins[:] = self._ends[:]
+
+
+class Sender:
+    """The hooks by which a fork sends to the first process what becomes of its tests."""
+
+    def __init__(self, config: pytest.Config, connection: Connection[Any, Any]) -> None:
+        self._config = config
+        self._connection = connection
+
+    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
+        """Send that a test begins."""
+        self._connection.send(("start", (nodeid, location)))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Send a report."""
+        written = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._connection.send(("report", written))
+
+    def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
+        """Send that a test has ended."""
+        self._connection.send(("finish", (nodeid, location)))
+
+
+def run_at_once(session: pytest.Session, processes: int) -> None:
+    """Run the tests of a session in `processes` forks."""
+    session.config.pluginmanager.getplugin("terminalreporter").showfspath = False  # forks report of many files in turn
+    shares = Shares(len(session.items), processes)
+    forks = {}
+    for number in range(processes):
+        received, sent = Pipe(duplex=False)
+        process_id = os.fork()
+        if process_id == 0:
+            _be_a_fork(session, shares, number, sent)
+        sent.close()
+        forks[received] = process_id
+    try:
+        _report(session, shares, dict.fromkeys(forks, ("", ("", None, ""))))
+    finally:
+        shares.clear()
+        for received, process_id in forks.items():
+            received.close()
+            os.waitpid(process_id, 0)
+
+
+def _be_a_fork(session: pytest.Session, shares: Shares, number: int, connection: Connection[Any, Any]) -> NoReturn:
+    """Run tests, and end this process."""
+    config = session.config
+    try:
+        atexit._clear()  # of the first process
+        folders = config._tmp_path_factory  # type: ignore[attr-defined]
+        folders._basetemp = folders.mktemp(f"process-{number}-", numbered=True)
+        capture = config.pluginmanager.getplugin("capturemanager")
+        capture.stop_global_capturing()
+        capture.start_global_capturing()  # into files of its own
+        config.pluginmanager.unregister(name="terminalreporter")
+        config.pluginmanager.register(Sender(config, connection))
+        try:
+            _run(session, shares, number)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            session._setupstate.teardown_exact(None)
+            atexit._run_exitfuncs()
+        connection.send(("end", ()))
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass  # the first process ends too
+    except BaseException:  # noqa: BLE001 - it is shown
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(0)
+
+
+def _run(session: pytest.Session, shares: Shares, number: int) -> None:
+    test = shares.take(number)
+    while test is not None and not session.shouldfail and not session.shouldstop:
+        following = shares.take(number)
+        then = None if following is None else session.items[following]
+        session.config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=then)
+        test = following
+
+
+def _report(session: pytest.Session, shares: Shares, running: dict[Connection[Any, Any], tuple[str, Any]]) -> None:
+    """Report what forks send, until each has ended. running: the test that each one runs."""
+    hook = session.config.hook
+    while running:
+        ready = wait(running)
+        for connection in [each for each in running if each in ready]:
+            try:
+                what, sent = connection.recv()
+            except EOFError:
+                nodeid, location = running.pop(connection)
+                lost = pytest.TestReport(nodeid, location, {}, "failed", "the process that ran this test ended", "call")
+                hook.pytest_runtest_logreport(report=lost)
+                continue
+            if what == "start":
+                running[connection] = sent
+                hook.pytest_runtest_logstart(nodeid=sent[0], location=sent[1])
+            elif what == "report":
+                read = hook.pytest_report_from_serializable(config=session.config, data=sent)
+                hook.pytest_runtest_logreport(report=read)
+            elif what == "finish":
+                hook.pytest_runtest_logfinish(nodeid=sent[0], location=sent[1])
+            else:
+                del running[connection]
+        if session.shouldfail or session.shouldstop:
+            shares.clear()
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    if session.shouldstop:
+        raise session.Interrupted(session.shouldstop)
