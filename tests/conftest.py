@@ -67,8 +67,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their argument and a number.
 
-    Written out, bytes are long. Compressed bytes can contain the time: the test's name would differ from process to
-    process, and pytest-xdist refuses that.
+    Written out, bytes are long. Compressed bytes can contain the time: the test would have another name in each run.
     """
     return argname if isinstance(val, bytes) else None
 
@@ -81,11 +80,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(prometheus.MISSING)  # as a package of Debian, it isn't on every developer's machine
 
 
-@pytest.fixture(autouse=True)
-def a_slow_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def a_slow_disk_is_waited_for() -> Iterator[None]:
     """A server in the tests' own process takes no slow disk for one that hangs: it would leave, and take them along."""
-    monkeypatch.setattr("coordinator.server.app.STOP_WITHIN_S", WITHIN_S)
-    monkeypatch.setattr("coordinator.server.app.CLOSE_WITHIN_S", WITHIN_S)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coordinator.server.app.STOP_WITHIN_S", WITHIN_S)
+        patch.setattr("coordinator.server.app.CLOSE_WITHIN_S", WITHIN_S)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from benchmarks.report import Runs
 from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, Kafka, Stage, cpus, left_behind, measured, turns
 from tests.cli.conftest import run_app
 from tests.support.length import most_are_long
-from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen, run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent.parent
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    return run(command, cwd=ROOT)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_page_says_which_repetitions_are_left_out(tmp_path: Path) -> None:
         name = f"127.0.0.1:{server.port}:{server.pid}"
         command = [sys.executable, "-m", "benchmarks", "heartbeat-64", "--repeat", "2", "--servers", name]
         command += ["--with", "connections=4", "--with", "seconds=0.2", "--out", str(out), "--page", str(page)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        with popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
             assert run.stderr is not None
             assert any("2 of 2" in line for line in run.stderr)
             os.kill(server.pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ def test_what_was_measured_is_kept_when_it_is_ended(tmp_path: Path) -> None:
     """After a signal the results of the finished cases are on disk."""
     out = tmp_path / "out.json"
     command = [sys.executable, "-m", "benchmarks", "storm", "--servers", TENURE, "--with", "size=5", "--out", str(out)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert any(line.startswith("storm 2 of") for line in process.stderr)
         process.terminate()

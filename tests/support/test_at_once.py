@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from itertools import cycle
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.at_once import Shares
-from tests.support.patience import WITHIN_S
+from tests.support.preloaded import run
 
 TESTS = """
 import os, signal, sys
@@ -36,15 +35,10 @@ def played(tmp_path: Path, tests: str, *options: str) -> tuple[int, str, list[st
     (tmp_path / "test_it.py").write_text(TESTS + tests)
     ended = tmp_path / "ended"
     ended.touch()
-    plugins = ("-p", "tests.support.at_once", "-p", "no:tenure", "-p", "no:cacheprovider", "-c", os.devnull)
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugins, "--rootdir", tmp_path, "--at-once", "3", *options, tmp_path],
-        env=os.environ | {"ENDED": str(ended), "COLUMNS": "200"},
-        start_new_session=True,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.at_once", "-c", os.devnull, "--at-once", "3"]
+    result = run(
+        [*command, "--rootdir", str(tmp_path), *options, str(tmp_path)],
+        env=os.environ | {"ENDED": str(ended), "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     return result.returncode, result.stdout + result.stderr, ended.read_text().split()
 

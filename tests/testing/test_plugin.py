@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.testing.plugin import GROUPS_SHOWN
+from tests.support import preloaded
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +42,7 @@ def run(folder: Path, code: str, *options: str, ini: str = "") -> str:
     plugin = ("-p", "no:tenure", "-p", "coordinator.testing.plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", *plugin, *options, str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
+    return preloaded.run(command, cwd=folder, env=environment).stdout
 
 
 def test_fixtures_give_servers_with_what_markers_and_ini_options_say(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from coordinator.config import load
 from coordinator.testing.http.serving import is_on_disk, tenure_of
+from tests.support import preloaded
 from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import READY_LINE
@@ -33,10 +34,7 @@ def config_of(*sets: str) -> Any:
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Start a server that ends by itself."""
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT | environment,
-        capture_output=True, text=True, timeout=WITHIN_S, check=False,
-    )  # fmt: skip
+    return preloaded.run([*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT | environment)
 
 
 class Served:
@@ -65,7 +63,7 @@ class Served:
 def serving(folder: Path, *arguments: str) -> Iterator[Served]:
     """Run a server with control, which works in `folder`."""
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
+        process = preloaded.popen(
             [*COMMAND, "--control", "127.0.0.1:0", *arguments], cwd=folder, env=ENVIRONMENT,
             stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
@@ -162,7 +160,7 @@ def test_the_control_speaks_tls(tmp_path: Path, certificates: Certificates) -> N
 def test_a_token_comes_from_the_environment(tmp_path: Path) -> None:
     """TENURE_CONTROL and TENURE_CONTROL_TOKEN are enough, as in a container; the token isn't in the log."""
     environment = {"TENURE_CONTROL": "0.0.0.0:0", "TENURE_CONTROL_TOKEN": "not-a-secret"}
-    process = subprocess.Popen(
+    process = preloaded.popen(
         COMMAND, cwd=tmp_path, env=ENVIRONMENT | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
