@@ -27,7 +27,7 @@ from tests.support.patience import WITHIN_S
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
 
-settings.register_profile("short", deadline=None, max_examples=25, derandomize=True, print_blob=True)
+settings.register_profile("short", deadline=None, max_examples=15, derandomize=True, print_blob=True)
 settings.register_profile("long", settings.get_profile("short"), max_examples=75)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile(

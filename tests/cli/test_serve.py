@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from importlib.metadata import packages_distributions
@@ -23,6 +23,7 @@ from coordinator.cli.main import main
 from coordinator.client.client import Client
 from coordinator.client.groups import Group, describe_groups
 from protocol.messages import MetadataRequest
+from tests.support import preloaded
 from tests.support.certificates import Certificates
 from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
@@ -35,23 +36,20 @@ COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
 
 def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Start a server that ends by itself."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        env={**os.environ, **(environment or {})},
-        check=False,
-    )
+    return preloaded.run([*COMMAND, *arguments], env={**os.environ, **(environment or {})})
 
 
 @contextmanager
 def serving(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None, program: Sequence[str] = COMMAND
+    folder: Path,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    program: Sequence[str] = COMMAND,
+    start: Callable[..., subprocess.Popen[str]] = preloaded.popen,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running server process, and its ready line."""
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
+        process = start(
             [*program, "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data"), *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
@@ -69,7 +67,7 @@ def serving(
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_number: signal.Signals) -> None:
     """After one line on standard output the server answers requests, and the signal ends it with exit code 0."""
-    with serving(tmp_path, "--set", "node.id=7") as (process, line):
+    with serving(tmp_path, "--set", "node.id=7", start=subprocess.Popen) as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
         assert (match["node"], match["data"]) == ("7", str(tmp_path / "data"))
@@ -124,7 +122,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
 
 def test_workers_are_one_server(tmp_path: Path) -> None:
     """One line has the addresses of all workers; SIGTERM to the supervisor ends them all."""
-    with serving(tmp_path, "--workers", "3", "--http", "127.0.0.1:0") as (process, line):
+    with serving(tmp_path, "--workers", "3", "--http", "127.0.0.1:0", start=subprocess.Popen) as (process, line):
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
         assert (match["node"], match["data"]) == ("0,1,2", str(tmp_path / "data"))
@@ -326,7 +324,7 @@ SELDOM = {"ctypes.util", "email", "http", "importlib.metadata", "multiprocessing
 
 def test_a_started_server_has_imported_only_what_it_needs(tmp_path: Path) -> None:
     """A library that few servers need is imported by the first request that needs it, as is each API's handler."""
-    with serving(tmp_path, environment={"PYTHONPROFILEIMPORTTIME": "1"}) as (_, line):
+    with serving(tmp_path, environment={"PYTHONPROFILEIMPORTTIME": "1"}, start=subprocess.Popen) as (_, line):
         assert READY_LINE.fullmatch(line.rstrip("\n"))
         log = (tmp_path / "log").read_text()
     modules = set(re.findall(r"^import time: +\d+ \| +\d+ \| +(\S+)$", log, re.MULTILINE))
