@@ -51,13 +51,14 @@ VERSION_44 = "4.4.0"
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
 START_TIMEOUT_S = 300.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 CLUSTER_ID = "tenure-oracle-clusterA"
 
 # These flags make a JVM start fast and stay small: tests run it for seconds, beside others.
 JVM_FLAGS = ("-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 NODE_HEAP = "-Xmx512m"
 TOOL_HEAP = "-Xmx128m"
+NODE_FLAGS = (*JVM_FLAGS, NODE_HEAP)
 
 DEFAULT_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -173,9 +174,30 @@ def run_tool(
 def _java(
     flags: tuple[str, ...], log4j: Path, main_class: str, arguments: tuple[str, ...], version: str = VERSION
 ) -> list[str]:
+    archive = _archive(version)
+    if flags[: len(JVM_FLAGS)] == JVM_FLAGS and archive.exists():
+        flags += (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")
     return [
         "java", *flags, f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars(version)}/*", main_class, *arguments,
     ]  # fmt: skip
+
+
+def _archive(version: str) -> Path:
+    """The classes of a release as a JVM has them in memory: a node or a tool then starts with a third less CPU."""
+    return BUILD / f"{jars(version).name}.jsa"
+
+
+@functools.cache
+def _write_archive(version: str) -> None:
+    """Let a node write the archive as it ends, unless one is there. A JVM that can't use an archive does without."""
+    archive, written = _archive(version), _archive(version).with_suffix(".new")
+    with (BUILD / "archive.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            with ApacheKafka(jvm_flags=(*NODE_FLAGS, f"-XX:ArchiveClassesAtExit={written}"), version=version):
+                pass
+            written.touch()
+            written.rename(archive)
 
 
 class ApacheKafka:
@@ -196,7 +218,7 @@ class ApacheKafka:
     def __init__(
         self,
         settings: dict[str, str] | None = None,
-        jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP),
+        jvm_flags: tuple[str, ...] = NODE_FLAGS,
         version: str = VERSION,
         *,
         listeners: Mapping[str, str] | None = None,
@@ -266,6 +288,8 @@ class ApacheKafka:
     def start(self) -> None:
         """Start the node and wait until its group coordinator answers. Raises ApacheKafkaError when it doesn't."""
         assert self._process is None
+        if self.jvm_flags == NODE_FLAGS:
+            _write_archive(self.version)
         (self.folder / "node.properties").write_text(self._properties(), encoding="latin-1")
         deadline = time.monotonic() + START_TIMEOUT_S
         self._started.clear()
@@ -335,7 +359,19 @@ class ApacheKafka:
         (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
 
     def _format_with_features(self) -> None:
-        """Run kafka-storage format, which enables all features of the release."""
+        """Copy what kafka-storage wrote with all features of the release: the same for any settings, and once run."""
+        formatted = BUILD / f"formatted-{jars(self.version).name}"
+        with (BUILD / "format.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not formatted.exists():
+                self._run_storage_tool()
+                written = BUILD / f"formatting-{self.version}"
+                shutil.copytree(self.log_dir, written, dirs_exist_ok=True)
+                written.rename(formatted)
+                return
+        shutil.copytree(formatted, self.log_dir)
+
+    def _run_storage_tool(self) -> None:
         configuration = self.folder / "format.properties"
         configuration.write_text(self._properties(), encoding="latin-1")
         arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(configuration))

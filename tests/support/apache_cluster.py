@@ -22,8 +22,7 @@ from typing import Self
 
 from tests.support.apache import (
     CLUSTER_ID,
-    JVM_FLAGS,
-    NODE_HEAP,
+    NODE_FLAGS,
     START_TIMEOUT_S,
     ApacheKafka,
     ApacheKafkaError,
@@ -72,7 +71,7 @@ class ApacheCluster:
         self,
         nodes: int = 3,
         settings: Mapping[str, str] | None = None,
-        jvm_flags: tuple[str, ...] = (*JVM_FLAGS, NODE_HEAP),
+        jvm_flags: tuple[str, ...] = NODE_FLAGS,
     ) -> None:
         self.nodes = [ApacheNode(number, settings or {}, jvm_flags) for number in range(1, nodes + 1)]
         voters = ",".join(f"{node.settings['node.id']}@127.0.0.1:{node.ports['CONTROLLER']}" for node in self.nodes)
