@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
+from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -166,6 +167,7 @@ def encode(message: Message, version: int) -> bytes:
     return encoded
 
 
+@cache
 def writer(cls: type[Message], version: int) -> Callable[..., bytes]:
     """The function that encodes the values of a message's fields, or of a nested struct's, without a message.
 

@@ -376,18 +376,18 @@ class Group(AnyGroup):
         """Put a member that is last in `members` into the last block."""
         if not self.blocks or len(self.blocks[-1].members) == BLOCK_MEMBERS_MAX:
             self.blocks.append(Block())
-        member.block = self.blocks[-1]
-        member.block.members.append(member)
-        member.changed()
+        member.block = block = self.blocks[-1]
+        block.members.append(member)
+        block.encoded = None
 
     def _displace(self, member: Member) -> None:
         """Take a member out of its block."""
-        assert member.block is not None
-        member.changed()
-        member.block.members.remove(member)
-        if not member.block.members:
-            self.blocks.remove(member.block)
-        member.block = None
+        block = member.block
+        assert block is not None
+        member.encoded = block.encoded = member.block = None
+        block.members.remove(member)
+        if not block.members:
+            self.blocks.remove(block)
 
     def holder_of(self, instance_id: str) -> Member | None:
         """The member or the standby that has this instance id, if there is one."""

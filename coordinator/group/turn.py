@@ -239,7 +239,7 @@ class Turn:
         if size > limit:
             self.note(notes.GroupTooLarge(group.group_id, group.generation, size, limit))
             return False
-        self.append(record)
+        self.effects.records.append(record)
         return True
 
     # Answers to requests that wait.

@@ -156,7 +156,7 @@ class Server:
         warnings: Sequence[str] = (),
         files_max: int | None = None,
         share: Share | None = None,
-        on_notes: Callable[[Sequence[Noted]], None] = lambda _: None,
+        on_notes: Callable[[Sequence[Noted]], None] | None = None,
         faults: Faults | None = None,
     ) -> None:
         self._config = config
@@ -328,7 +328,8 @@ class Server:
     def _keep_notes(self, noted: Sequence[Noted]) -> None:
         if self._config.events_enable:
             self.events.take(noted)
-        self._on_notes(noted)
+        if self._on_notes is not None:
+            self._on_notes(noted)
 
     def _services(self, store: Store, clock: Clock, waits: Alarm[Call], pace: Pace, measures: Measures) -> Services:
         """The services of handlers: nodes, topics, the topics' records."""

@@ -8,6 +8,7 @@ House rule: where Kafka has a wording, it is Kafka's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from coordinator.group import notes
@@ -328,6 +329,7 @@ def text_of(note: notes.Note, partition: int) -> str:
     return TEXTS[type(note)](note, place_text(partition))
 
 
+@cache
 def place_text(partition: int) -> str:
     """A partition of the metadata log, as Kafka's lines name it."""
     return f"(__consumer_offsets-{partition})"

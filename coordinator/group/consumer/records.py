@@ -58,7 +58,7 @@ _VERSION = _int16.pack(VALUE_VERSION)
 
 def _key(cls: type[Message], *fields: str) -> bytes:
     version: int = cls.VERSIONS[0]
-    return _int16.pack(version) + writer(cls, version)(*fields)
+    return _int16.pack(version) + writer(cls, version)(*fields)  # type: ignore[arg-type]  # mypy: a message has no hash
 
 
 def _record(key: bytes, value: Message | None, wall_ms: int) -> Record:

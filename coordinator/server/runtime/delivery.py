@@ -91,15 +91,14 @@ class Delivery:
     def release(self, held: Sequence[Held]) -> None:
         """Deliver calls now; their notes go behind those of calls that wait for the end of this turn."""
         self.write(held)
-        self.answer(held)
+        self._go_on(_answers(held))
 
     def write(self, held: Sequence[Held] = ()) -> None:
         """Write the notes of calls that wait for the end of this turn, then those of `held`."""
-        noted = [
-            new(Noted, (each.partition.index, each.wall_ms, each.notes))
-            for each in (*self._waiting[self._noted :], *held)
-            if each.notes
-        ]
+        noted = []
+        for partition, wall_ms, notes, _, _ in (*self._waiting[self._noted :], *held):
+            if notes:
+                noted.append(new(Noted, (partition.index, wall_ms, notes)))
         self._noted = len(self._waiting)
         if noted:
             self._notes.take(noted)

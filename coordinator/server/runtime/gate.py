@@ -11,7 +11,7 @@ House rule: pure. The runtime decides what the held items are, and what happens 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -46,19 +46,14 @@ class Gate(Generic[Item]):
             self._barrier = number
         return number
 
-    def holds(self, group_id: str | None) -> bool:
-        """Whether a call of `group_id` has to wait."""
+    def behind(self, group_id: str | None) -> int:
+        """The number of the last append that a call of `group_id` may rest on; 0 if all of them are durable."""
         if not self._under_way:
-            return False
-        return group_id is None or group_id in self._last or self._barrier > self._durable
-
-    def hold(self, group_id: str | None, items: Iterable[Item]) -> None:
-        """Hold items until all appends that they may rest on are durable. Only if `holds` is true."""
-        assert self.holds(group_id)
+            return 0
         number = self.number if group_id is None else max(self._last.get(group_id, 0), self._barrier)
-        self._held.setdefault(number, []).extend(items)
+        return number if number > self._durable else 0
 
-    def hold_behind(self, number: int, item: Item) -> None:
+    def hold(self, number: int, item: Item) -> None:
         """Hold an item until the append of that number is durable."""
         assert self._durable < number <= self.number
         self._held.setdefault(number, []).append(item)

@@ -157,6 +157,7 @@ class Partition:
     index: its number. name: as Kafka writes it.
     ownership: None while the partition belongs to another node, or to none.
     life: grows with each new coordinator, so that outcomes for a former one are recognised.
+    outbox, commits: batches for the next window, and repeated commits that become a batch then.
     trouble: with its log. alarm: its timers; a new coordinator starts without any.
     """
 
@@ -181,9 +182,8 @@ class Partition:
         self._lapses = 0
         # Requests that the coordinator has and that have no answer yet, in order.
         self._unanswered: dict[Reply, Any] = {}
-        # For the next window: batches, and repeated commits that become a batch then.
-        self._outbox: list[list[Record]] = []
-        self._commits: list[RepeatedCommit] = []
+        self.outbox: list[list[Record]] = []
+        self.commits: list[RepeatedCommit] = []
         self._make_coordinator()
 
     def _make_coordinator(self) -> None:
@@ -212,7 +212,7 @@ class Partition:
         if self.standing is not ACTIVE or (self._host.lease is not None and not self.is_sure):
             return None
         error: int | None = self.coordinator.heartbeat(group_id, member_id, instance_id, generation, self._ms())
-        if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.holds(group_id)):
+        if error and (error == ErrorCode.FENCED_INSTANCE_ID or self.gate.behind(group_id)):
             return None
         return error
 
@@ -223,13 +223,13 @@ class Partition:
 
     def commit(self, commit: RepeatedCommit) -> None:
         """Take a repeated commit with the next window. Its answer is that of an event."""
-        if not self._commits:
+        if not self.commits:
             self._host.expect(self)
-        self._commits.append(commit)
+        self.commits.append(commit)
 
     def submit(self, group_id: str | None, event: Any) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
-        if self._commits and event.flags.follows_commits:
+        if self.commits and event.flags.follows_commits:
             self.take_commits()  # they came earlier
         error = None if self.standing is ACTIVE else REFUSALS[self.standing]
         if error is None and self.trouble.failures and event.flags.writes and not self._may_write:
@@ -314,10 +314,12 @@ class Partition:
 
     def _carry_out(self, group_id: str | None, effects: Effects, wall_ms: int) -> None:
         if effects.records:
-            self.gate.appended(*(() if group_id is None else (group_id,)))
-            if not self._outbox:
+            behind = self.gate.appended(*(() if group_id is None else (group_id,)))
+            if not self.outbox:
                 self._host.expect(self)
-            self._outbox.append(effects.records)
+            self.outbox.append(effects.records)
+        else:
+            behind = self.gate.behind(group_id)
         for key, at_ms in effects.timers:
             if at_ms is None:
                 self.alarm.cancel(key)
@@ -327,8 +329,8 @@ class Partition:
             self._host.search(resolution, partial(self._resolved, self.life))
         # Late, because the next request of a client that gets its answer may be here already.
         responses = effects.responses
-        if self.gate.holds(group_id):
-            self.gate.hold(group_id, (new(Held, (self, wall_ms, effects.notes, responses, ())),))
+        if behind:
+            self.gate.hold(behind, new(Held, (self, wall_ms, effects.notes, responses, ())))
         elif effects.notes:
             self._host.delivery.at_end_of_turn(new(Held, (self, wall_ms, effects.notes, responses, ())))
         elif len(responses) == 1:
@@ -408,14 +410,9 @@ class Partition:
 
     # Appends.
 
-    @property
-    def waiting(self) -> int:
-        """How many batches and commits wait for the next window."""
-        return len(self._outbox) + len(self._commits)
-
     def take_commits(self) -> None:
         """Make one batch of the waiting commits. Commits that need more than that become events."""
-        commits, self._commits = self._commits, []
+        commits, self.commits = self.commits, []
         others = commits
         if commits and self.standing is ACTIVE and self.is_sure and not self.trouble.failures:
             try:
@@ -426,14 +423,14 @@ class Partition:
                 others = window.others
                 if window.commits:
                     number = self.gate.appended(*window.group_ids)
-                    self.gate.hold_behind(number, Held(self, 0, (), (), window.commits))
-                    self._outbox.append(window.records)
+                    self.gate.hold(number, Held(self, 0, (), (), window.commits))
+                    self.outbox.append(window.records)
         for commit in others:
             self.submit(commit.template.group_id, commit.event())
 
     def hand_over(self) -> None:
         """Hand the outbox to the engine."""
-        batches, self._outbox = self._outbox, []
+        batches, self.outbox = self.outbox, []
         if batches:
             self._host.append(self, batches)
 
@@ -581,7 +578,7 @@ class Partition:
     def _load(self, *, write_failed: bool = False, before: Collection[str] = ()) -> None:
         """Read the partition. write_failed, before: as in the event `Load`."""
         assert self.ownership is not None
-        assert not self._outbox
+        assert not self.outbox
         self.standing = Standing.LOADING
         self._load_began_ms = self._ms()
         self._loading = Loading(self, self._host, write_failed=write_failed, before=before)

@@ -175,7 +175,7 @@ class Runtime:
 
     def submit(self, group_id: str, event: RequestEvent) -> None:
         """Hand a request about `group_id` to its partition. `event.request` is a Reply."""
-        self.partition_of(group_id).submit(group_id, event)
+        (self._partition_of.get(group_id) or self._find_partition(group_id)).submit(group_id, event)
 
     def served(self) -> Iterator[Partition]:
         """The partitions that serve requests now."""
@@ -238,18 +238,22 @@ class Runtime:
         """Hand the next window to the engine, once a turn of the loop has added nothing to it."""
         if self._under_way:
             return
-        size = sum([partition.waiting for partition in self._expected])
+        size = 0
+        for partition in self._expected:
+            size += len(partition.outbox) + len(partition.commits)
         if size > self._size and self.ms() < self._until_ms:
             self._size = size
             self._soon(self._hand_over)
             return
         self._last_size = size
         for partition in list(self._expected):
-            partition.take_commits()
+            if partition.commits:
+                partition.take_commits()
         partitions, self._expected = self._expected, {}
         for partition in partitions:
             partition.hand_over()
-        self._check_idle()
+        if self._leaving or self._on_idle is not None:
+            self._check_idle()
 
     def append(self, partition: Partition, batches: list[list[Record]]) -> None:
         """Hand batches of a partition to the engine."""
@@ -270,7 +274,8 @@ class Runtime:
         partition.appended(life, before, durable, error)
         if durable and self.on_durable is not None:
             self.on_durable(partition.index)
-        self._check_idle()
+        if self._leaving or self._on_idle is not None:
+            self._check_idle()
 
     # From the start until all is loaded.
 

@@ -45,7 +45,7 @@ class Noted(NamedTuple):
 class NoteLines:
     """Writes notes as log lines.
 
-    count, keep: get the notes after the lines: the counts (with the newest time), and the queue of events.
+    count, keep: get the notes after the lines: the counts (with their time), and the queue of events.
     """
 
     def __init__(
@@ -63,16 +63,15 @@ class NoteLines:
         if self._lines.has_fields:
             self._lines.put([self._object(partition, note) for partition, _, happened in noted for note in happened])
         else:
-            self._lines.put_texts(
-                [
-                    (LEVELS.get(kind := type(note), INFO), TEXTS[kind](note, place))
-                    for partition, _, happened in noted
-                    for place in [place_text(partition)]
-                    for note in happened
-                ]
-            )
-        if noted:
-            self._count([note for _, _, happened in noted for note in happened], noted[-1][1])
+            texts = []
+            for partition, _, happened in noted:
+                place = place_text(partition)
+                for note in happened:
+                    kind = type(note)
+                    texts.append((LEVELS.get(kind, INFO), TEXTS[kind](note, place)))
+            self._lines.put_texts(texts)
+        for _, at_ms, happened in noted:
+            self._count(happened, at_ms)
         self._keep(noted)
 
     def _object(self, partition: int, note: notes.Note) -> str:

@@ -56,17 +56,18 @@ class _Line:
 class Admission:
     """Lets connections in.
 
-    counted: called with the limit ("rate", "ip", "max") for each connection that had to wait. entered: called with each
-    connection that was let in.
+    counted: called with the limit ("rate", "ip", "max") for each connection that had to wait. shed: called with the
+    connections that are too many.
     """
 
     def __init__(
-        self, config: Config, clock: Clock, counted: Callable[[str], None], entered: Callable[[Connection], None]
+        self, config: Config, clock: Clock, counted: Callable[[str], None], shed: Callable[[list[Connection]], None]
     ) -> None:
         self._config = config
         self._clock = clock
         self._counted = counted
-        self._entered = entered
+        self._shed = shed
+        self._limits: dict[str, tuple[int, int]] = {}
         self._window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._rate = Rate(self._window)
         self._lines: dict[str, _Line] = {}
@@ -83,7 +84,9 @@ class Admission:
     def reconfigure(self, config: Config) -> None:
         """Use other settings."""
         self._config = config
+        self._limits.clear()
         self._let_all_in()
+        self._shed_excess()
 
     def put_into_effect(self, texts: Mapping[str, str]) -> None:
         """Use these quotas, as the list of topics keeps them."""
@@ -108,20 +111,28 @@ class Admission:
 
     def fullness(self, listener: str) -> str | None:
         """The number that leaves no place for another connection of a listener; None if there is a place."""
-        config, listener_max = self._config, self._config.limit_of(listener, "max_connections")
+        config, (listener_max, _) = self._config, self._limits.get(listener) or self._limits_of(listener)
         if len(self._inside) >= config.max_connections and not config.is_of_brokers(listener):
             return f"max.connections, {config.max_connections}, is reached"
         if self._per_listener.get(listener, 0) >= listener_max:
             return f"listener.name.{listener.lower()}.max.connections, {listener_max}, is reached"
         return None
 
-    def excess(self) -> list[Connection]:
-        """The connections that have to go because there are more than max.connections: as in Kafka, the most silent."""
+    def _limits_of(self, listener: str) -> tuple[int, int]:
+        """How many connections a listener may have, and how fast new ones may come; kept in `_limits`."""
+        limit_of = self._config.limit_of
+        limits = self._limits[listener] = limit_of(listener, "max_connections"), limit_of(listener, RATE)
+        return limits
+
+    def _shed_excess(self) -> None:
+        """Close the connections that are more than max.connections: as in Kafka, the most silent."""
         count = len(self._inside) - self._config.max_connections
         if count <= 0:
-            return []
+            return
         others = [each for each in self._inside if not self._config.is_of_brokers(each.listener)]
-        return sorted(others, key=lambda each: -each.silent_sweeps)[:count]  # of those alike, the oldest
+        excess = sorted(others, key=lambda each: -each.silent_sweeps)[:count]  # of those alike, the oldest
+        if excess:
+            self._shed(excess)
 
     def removed(self, connection: Connection) -> None:
         """A connection that was to be let in has closed."""
@@ -165,30 +176,36 @@ class Admission:
         self._slow.discard(connection)
         self._slowed.cancel(connection)
 
-    def let_in(self, connection: Connection) -> None:
-        """Let a connection in, now or when there is a place and its time has come."""
+    def let_in(self, connection: Connection) -> str | None:
+        """Let a connection in, now or when there is a place and its time has come.
+
+        Returns the number that leaves no place for it; None if it was let in, or waits for its time only.
+        """
         listener = connection.listener
         self._per_ip[connection.ip] = self._per_ip.get(connection.ip, 0) + 1
         line = self._lines.get(listener)
-        if line is None and not self._has_rate(listener) and self.fullness(listener) is None:
+        _, rate_max = self._limits.get(listener) or self._limits_of(listener)
+        has_rate = not self._config.max_connection_creation_rate == INT32_MAX == rate_max
+        if line is None and not has_rate and self.fullness(listener) is None:
             self._enter(connection)
-            return
+            return None
         if line is None:
             line = self._lines[listener] = _Line(self._window)
         connection.begin_throttle()
         line.held.append(connection)
         self._let_in(listener)
-        if connection.is_held and self.fullness(listener) is not None:
+        fullness = self.fullness(listener) if connection.is_held else None
+        if fullness is not None:
             self._counted("max")
-
-    def _has_rate(self, listener: str) -> bool:
-        config = self._config
-        return not config.max_connection_creation_rate == INT32_MAX == config.limit_of(listener, RATE)
+        return fullness
 
     def _enter(self, connection: Connection) -> None:
         self._inside[connection] = None
         self._per_listener[connection.listener] = self._per_listener.get(connection.listener, 0) + 1
-        self._entered(connection)
+        if connection.guard is not None:
+            connection.guard.begin(connection)
+        if len(self._inside) > self._config.max_connections:
+            self._shed_excess()
 
     def _let_all_in(self) -> None:
         """There may be a place for those that wait."""
@@ -219,7 +236,7 @@ class Admission:
         """Count a connection; returns how long it has to wait."""
         config = self._config
         of_server = INT32_MAX if config.is_of_brokers(listener) else config.max_connection_creation_rate
-        limits = ((self._rate, of_server), (line.rate, config.limit_of(listener, RATE)))
+        limits = ((self._rate, of_server), (line.rate, self._limits_of(listener)[1]))
         wait_ms = 0
         for rate, bound in limits:
             if bound == INT32_MAX:

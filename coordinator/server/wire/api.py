@@ -36,6 +36,7 @@ from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_
 from coordinator.server.wire.repeated_heartbeats import (
     CORRELATION_ID,
     HEARTBEAT,
+    HEARTBEAT_BYTES,
     heartbeats_of,
     pack_size,
     template,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from protocol.messages import OffsetCommitRequest
 
 API_VERSIONS = API_KEYS["ApiVersions"]
-HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
@@ -257,14 +257,17 @@ class Api:
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
         access, principal = self._services.access, connection.principal
         # ACLs may tell hosts apart.
-        connection.heartbeats = self.heartbeats_of(principal if access.is_open else f"{connection.ip} {principal}")
+        owner = principal if access.is_open else f"{connection.ip} {principal}"
+        connection.heartbeats = self._heartbeats.get(owner) or self.heartbeats_of(owner)
         if self.faults is None:
             connection.may_short_cut = True
         else:
             found = self.faults.intercept(connection, api_key, version, client_id, frame, offset)
             if found is not UNTOUCHED:
                 return found
-        meter = self._meter(connection, api_key, client_id, len(frame) - offset)
+        meter = None
+        if self._services.throttle.is_active:
+            meter = self._meter(connection, api_key, client_id, len(frame) - offset)
         if api_key == HEARTBEAT and meter is None:
             answer = self._heartbeat(connection, frame, version, client_id, offset)
             if answer is not None:
@@ -290,8 +293,6 @@ class Api:
     def _meter(self, connection: Connection, api_key: int, client_id: str | None, size: int) -> Meter | None:
         """The meter of a request, if its client has a quota. size: of its body."""
         throttle = self._services.throttle
-        if not throttle.is_active:
-            return None
         if throttle.counts_time_of(connection.principal):
             connection.may_short_cut = False
         meter = throttle.meter(connection.principal, client_id, api_key, size)

@@ -27,12 +27,13 @@ import asyncio
 import socket
 import struct
 import traceback
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.server.cycles import drop_trace
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
+from protocol.speed import new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -196,14 +197,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected. If there are too many, the connection is cut."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports aren't subclasses
         address = transport.get_extra_info("peername") or ("", 0)
         self.ip = plain_address(address[0])
         self.peer = f"{self.ip}:{address[1]}"
         self.local_host = plain_address((transport.get_extra_info("sockname") or ("", 0))[0])
         if not self._connections.add(self):
-            self._stopped = True
-            self._transport.abort()
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
@@ -282,7 +282,8 @@ class Connection(asyncio.Protocol):
         """The sender, by the client id of a request. Cached, because hardly any connection has two client ids."""
         client = self._clients.get(client_id)
         if client is None:
-            client = Client(client_id or "", java_host(self.ip), self.principal, self.software, self.listener)
+            fields = client_id or "", java_host(self.ip), self.principal, self.software, self.listener
+            client = new(Client, fields)
             self._clients = {client_id: client}
         return client
 
@@ -338,8 +339,14 @@ class Connection(asyncio.Protocol):
         answers: list[bytes] = []
         size, taken = 0, 0
         try:
-            while self._call is None and self._writable and self._rest is None and not self._is_throttled:
-                if 0 < taken < self.queued_bytes and not self._pace.has_time():
+            while (
+                taken < self.queued_bytes
+                and self._call is None
+                and self._writable
+                and self._rest is None
+                and not self._is_throttled
+            ):
+                if taken and not self._pace.has_time():
                     self._waits_for_turn = True
                     self._pace.later(self._in_turn)
                     break
@@ -459,7 +466,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(outcome)
         else:
             self._write_parts(outcome)
-        if self._writable and self._rest is None:  # the kernel has taken nearly all bytes
+        if self._on_sent is not None and self._writable and self._rest is None:  # the kernel has nearly all bytes
             self._sent()
         if self.queued_bytes:
             # Not at once: the caller has other answers to send first, and the stack would grow with each.

@@ -67,7 +67,7 @@ class Connections:
         open_max: int,
     ) -> None:
         self._idle_max_ms = config.connections_max_idle_ms
-        self.admission = Admission(config, clock, measures.delayed, self._entered)
+        self.admission = Admission(config, clock, measures.delayed, self._shed)
         self.intake: Intake[Connection] = Intake(config, clock, self._give_up)
         self.unsent: Unsent[Connection] = Unsent(clock, self._give_up)
         self._open_max = open_max
@@ -102,7 +102,6 @@ class Connections:
     def reconfigure(self, config: Config) -> None:
         """Use other settings."""
         self.admission.reconfigure(config)
-        self._shed()
 
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
@@ -125,8 +124,7 @@ class Connections:
             self._say_full("connection_refused", connection, text, refusal)
             return False
         self._open.add(connection)
-        self.admission.let_in(connection)
-        fullness = self.admission.fullness(connection.listener) if connection.is_held else None
+        fullness = self.admission.let_in(connection)
         if fullness is None:
             self._full = False
         else:
@@ -139,20 +137,12 @@ class Connections:
             self._full = True
             self._refused.warn(event, text, peer=connection.peer, reason=reason)
 
-    def _entered(self, connection: Connection) -> None:
-        """A connection was let in."""
-        if connection.guard is not None:
-            connection.guard.begin(connection)
-        self._shed()
-
-    def _shed(self) -> None:
+    def _shed(self, excess: list[Connection]) -> None:
         """Close the connections that are too many, because the number fell or one of brokers came."""
-        excess = self.admission.excess()
         for each in excess:
             each.abort()
-        if excess:
-            text = f"Closing {len(excess)} of the most silent connections: max.connections is exceeded"
-            self._closed.warn("connections_shed", text, connections=len(excess))
+        text = f"Closing {len(excess)} of the most silent connections: max.connections is exceeded"
+        self._closed.warn("connections_shed", text, connections=len(excess))
 
     def remove(self, connection: Connection) -> None:
         """A connection has closed. Nothing happens if it was turned away."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from coordinator.server.wire.call import Services
 
 HEARTBEAT = API_KEYS["Heartbeat"]
+HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)
 
 ROTATE_MS = 60_000
 """How often the tables rotate. An entry without a hit goes after one to two such times."""
@@ -47,9 +48,9 @@ REMEMBERED_MAX = 131_072
 CORRELATION_ID = slice(4, 8)
 """Position of the correlation id in a request's frame, and in a response with its size."""
 
-BEFORE, ID, BEHIND = slice(8), slice(8, 12), slice(12, None)
-"""The parts of a request with its size: before the correlation id, the id, behind it. Before Python 3.12, making a
-slice takes a third of the time of cutting with it.
+KEY, BEFORE, ID, BEHIND = slice(4, 6), slice(8), slice(8, 12), slice(12, None)
+"""The parts of a request with its size: API key, all before the correlation id, the id, all behind it. Before Python
+3.12, making a slice takes a third of the time of cutting with it.
 """
 
 pack_size = struct.Struct(">i").pack
@@ -70,7 +71,7 @@ class Heartbeats:
 
     def answer(self, data: bytes) -> bytes | None:
         """The answer to a request, both with their sizes; None if dispatch has to answer."""
-        if len(data) > BYTES_MAX:
+        if data[KEY] != HEARTBEAT_BYTES or len(data) > BYTES_MAX:
             return None
         before = data[BEFORE]
         beat = before + data[BEHIND]
