@@ -8,7 +8,8 @@ HTTP. `load` reads all sources and makes a `Config`. If several sources give a s
     command line's flag > --set NAME=VALUE > TENURE_NAME > KAFKA_NAME (of Kafka's image) > properties file > default
 
 A wrong value or an unknown name raises `ConfigError`, which names it. `load` ignores a setting that only Kafka has and
-warns of it; KAFKA_ variables it ignores silently, since Kafka's images set many.
+warns of it; KAFKA_ variables it ignores silently, since Kafka's images set many, unless one looks like a mistyped
+setting.
 
 House rule: imports nothing of ours.
 """
@@ -1376,10 +1377,11 @@ def load(
     """
     environment = environment or {}
     passed_over: list[str] = []
+    warnings: list[str] = []
     values: dict[str, _Value] = {}
     for where, given in (
         (file_name, parse_properties(properties)),
-        ("environment", _from_environment(environment, passed_over)),
+        ("environment", _from_environment(environment, passed_over, warnings)),
         ("--set", _from_sets(sets)),
     ):
         _merge(values, where, given, passed_over)
@@ -1387,7 +1389,8 @@ def load(
         _merge(values, flag, {name: text}, passed_over)
     config = _build(values)
     _check(config)
-    warnings = [f"not used here, although Kafka knows it: {', '.join(sorted(set(passed_over)))}"] if passed_over else []
+    if passed_over:
+        warnings.append(f"not used here, although Kafka knows it: {', '.join(sorted(set(passed_over)))}")
     return config, warnings
 
 
@@ -1400,7 +1403,7 @@ _MECHANISM_ONLY = "sasl.jaas.config"
 """Kafka, too, ignores this setting unless it names a listener and a mechanism (JaasContext.loadServerContext)."""
 
 
-class _Override(NamedTuple):
+class Override(NamedTuple):
     """A setting of one listener. owner: the listener, or the listener, a dot and a mechanism; in small letters."""
 
     owner: str
@@ -1408,13 +1411,13 @@ class _Override(NamedTuple):
 
 
 @cache
-def _door_settings() -> dict[str, _Override]:
+def _door_settings() -> dict[str, Override]:
     """The TLS settings of HTTP and of the control, by their names."""
     own = [row for row in settings().values() if row.name.startswith("ssl.") and row.name != _OF_PRINCIPALS]
-    return {f"{prefix}{row.name}": _Override(door, row) for door, prefix in DOORS.items() for row in own}
+    return {f"{prefix}{row.name}": Override(door, row) for door, prefix in DOORS.items() for row in own}
 
 
-def _override(name: str) -> _Override | None:
+def override_of(name: str) -> Override | None:
     """The meaning of `listener.name.X.NAME`; None if no setting of listeners has that name."""
     if name in _door_settings():
         return _door_settings()[name]
@@ -1426,9 +1429,9 @@ def _override(name: str) -> _Override | None:
     for owner, plain in owners:
         setting = settings().get(plain)
         if setting is not None and setting.part == "security" and (plain != _MECHANISM_ONLY or "." in owner):
-            return _Override(owner.lower(), setting)
+            return Override(owner.lower(), setting)
         if setting is not None and plain in LIMITS and "." not in owner:
-            return _Override(owner.lower(), setting)
+            return Override(owner.lower(), setting)
     return None
 
 
@@ -1438,7 +1441,7 @@ def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], pass
         known = _ALIASES.get(name, name)
         if known == _MECHANISM_ONLY:
             passed_over.append(name)
-        elif known in settings() or _override(name) is not None:
+        elif known in settings() or override_of(name) is not None:
             if known == name or known not in given:
                 values[known] = _Value(text.strip(), where)
         elif _kafka_knows(name):
@@ -1453,7 +1456,7 @@ def _build(values: Mapping[str, _Value]) -> Config:
     overrides: dict[str, dict[str, Any]] = {}
     fixes = set(FIXED)
     for name, (text, where) in values.items():
-        override = _override(name)
+        override = override_of(name)
         setting = settings()[name] if override is None else override.setting
         try:
             value = setting.read(text)
@@ -1484,7 +1487,7 @@ def with_values(config: Config, texts: Mapping[str, str]) -> Config:
     parts: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     overrides = {owner: dict(values) for owner, values in config.overrides.items()}
     for name, text in texts.items():
-        override = _override(name)
+        override = override_of(name)
         if override is not None:
             overrides.setdefault(override.owner, {})[override.setting.attribute] = override.setting.read(text)
             continue
@@ -1722,7 +1725,7 @@ def _dotted(variable: str) -> str:
 _SERVICE_LINK = r"TENURE_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 
 
-def _from_environment(environment: Mapping[str, str], passed_over: list[str]) -> dict[str, str]:
+def _from_environment(environment: Mapping[str, str], passed_over: list[str], warnings: list[str]) -> dict[str, str]:
     names = {environment_name(name): name for name in (*settings(), *_door_settings(), *_ALIASES)}
     of_kafka = {key: name for key, name in names.items() if not name.startswith("tenure.")}
     given = {
@@ -1734,18 +1737,22 @@ def _from_environment(environment: Mapping[str, str], passed_over: list[str]) ->
             dotted = _dotted(key.partition("_")[2])
             if key.startswith("TENURE_"):
                 own[dotted] = text
-            elif _override(dotted) is not None:
+            elif override_of(dotted) is not None:
                 given[dotted] = text
             continue
+        dotted = key.partition("_")[2].lower().replace("_", ".")
+        if key.startswith("KAFKA_") and key[6:] not in of_kafka and not _kafka_knows(dotted):
+            hint = _suggestion(dotted)
+            warnings += [f"{key}: no such setting{hint}"] if hint else []
         if not key.startswith("TENURE_") or re.fullmatch(_SERVICE_LINK, key):
             continue
         name = names.get(key[7:])
         if name is not None:
             own[name] = text
-        elif _kafka_knows(key[7:].lower().replace("_", ".")):
+        elif _kafka_knows(dotted):
             passed_over.append(key)
         else:
-            raise ConfigError(f"{key}: no such setting{_suggestion(key[7:].lower().replace('_', '.'))}")
+            raise ConfigError(f"{key}: no such setting{_suggestion(dotted)}")
     for name in own:
         # A TENURE_ variable wins over a KAFKA_ variable, even if they use different names of the setting.
         given.pop(_ALIASES.get(name, name), None)

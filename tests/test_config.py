@@ -297,6 +297,16 @@ def test_what_only_kafka_knows_is_one_warning_unless_it_is_kafkas_variable() -> 
     assert warnings[0].endswith("TENURE_MIN_INSYNC_REPLICAS, log.retention.hours, num.io.threads, zookeeper.connect")
 
 
+def test_a_variable_that_looks_like_a_mistyped_setting_is_a_warning() -> None:
+    """Kafka's image takes any KAFKA_ variable, so it stops no start; those of the image itself get no warning."""
+    of_image = {f"KAFKA_{name}": "1" for name in ("HEAP_OPTS", "JMX_PORT", "LOG4J_LOGGERS", "OPTS", "HOME", "VERSION")}
+    _, warnings = load(environment={"KAFKA_GROUP_MAX_SIZ": "5", "KAFKA_LISTENER": "x", **of_image})
+    assert warnings == [
+        "KAFKA_GROUP_MAX_SIZ: no such setting, perhaps group.max.size",
+        "KAFKA_LISTENER: no such setting, perhaps listeners",
+    ]
+
+
 def test_variables_of_kubernetes_service_links_are_not_settings() -> None:
     """A Kubernetes service named tenure puts TENURE_PORT and similar variables into each pod; they change nothing."""
     environment = {
