@@ -137,8 +137,7 @@ def test_two_programs_with_the_instance_id_of_a_standby() -> None:
     )
     assert not replaced.rebalances
     assert not replaced.subscription_changed, "a standby has no assignment that it could keep"
-    calls = [b.heartbeat(), b.sync(), b.join()]
-    assert [call.error for call in calls] == [ErrorCode.FENCED_INSTANCE_ID] * 3
+    assert [b.heartbeat().error, b.sync().error, b.join().error] == [ErrorCode.FENCED_INSTANCE_ID] * 3
     assert b.commit(7).errors == [ErrorCode.FENCED_INSTANCE_ID]
     assert b.leave().errors == [ErrorCode.FENCED_INSTANCE_ID]
     told = bench.said(MemberFenced)
