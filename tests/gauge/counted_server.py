@@ -7,6 +7,9 @@ Python functions, calls of C functions, and calls of `fdatasync` or `fsync`. The
 writes (proc(5), task/TID/io). A thread without a profile function listens at SOCKET and sends all counts of the moment
 as a line of JSON, thread name -> COUNTS, for each byte that it receives.
 
+Time stands still in this server. No timer rings, no turn of the loop runs out of time, and no line of the log is the
+first one of a second. So a slow machine, on which a round takes a second, counts the same as a fast one.
+
 The log writes each window to its segment at once. So each round has a write of its own, which a busy server makes once
 in `journal.WRITE_S` for many windows.
 
@@ -19,11 +22,15 @@ import json
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from coordinator.cli.main import main
 from coordinator.log.embedded import journal
+from coordinator.server import app, process
+from coordinator.server.clock import Handle, LoopClock
 
 COUNTS = ("python", "c", "syncs", "reads", "writes", "bytes")
 """Calls of Python functions, of C functions, of fdatasync and fsync; system calls that read, and that write; bytes."""
@@ -46,6 +53,26 @@ class Calls:
             self.c += 1
             if argument.__name__ in SYNCS:  # type: ignore[attr-defined]
                 self.syncs += 1
+
+
+NOW_MS, WALL_MS = time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000
+NEVER_S = time.monotonic() + 1_000_000
+
+
+class StillClock(LoopClock):
+    """A clock that shows one time, and whose calls never come."""
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        return NOW_MS
+
+    def wall_ms(self) -> int:
+        """As Clock.wall_ms."""
+        return WALL_MS
+
+    def call_at(self, _at_ms: int, callback: Callable[[], None]) -> Handle:
+        """As Clock.call_at."""
+        return self._loop.call_at(NEVER_S, callback)
 
 
 CALLS: dict[tuple[str, int], Calls] = {}
@@ -97,6 +124,8 @@ if __name__ == "__main__":
     threading.Thread(target=answer, args=(server,), name="gauge", daemon=True).start()
     threading.setprofile(first_call)
     journal.WRITE_S = 0.0
+    for module in (app, process):
+        vars(module)[LoopClock.__name__] = StillClock
     begin()
     sys.argv = ["tenure", *arguments]
     main()

@@ -2,9 +2,9 @@
 
 A work runs a few times, one at a time, on a quiet server of its own process with a data folder. The server counts its
 calls, its system calls and its bytes, thread by thread (counted_server.py). The gauge takes the median of the rounds,
-so that a round with a timer or a checkpoint in it changes nothing. No count depends on the speed of the machine. The
-works of SPREAD differ from round to round: the log writes the segments of many partitions with every window or with
-every other one. Of those the gauge takes the upper quartile.
+so that a round with a checkpoint in it changes nothing. No count depends on the speed of the machine, as no time passes
+on the server's loop. The works of SPREAD differ from round to round: the loop reads the requests of many connections in
+one turn or two, and the log writes them in one window or two.
 
 House rule: a round begins and ends on a quiet server.
 """
@@ -50,7 +50,7 @@ TOUCHING = 300
 SMALL, LARGE, MANY = 10, 500, 50
 
 THREADS = ("MainThread", "log")
-"""The loop and the log. The thread of topics writes events once a second, so its counts depend on the time."""
+"""The loop and the log. No other thread works for a request."""
 
 Counts = dict[str, dict[str, int]]
 
@@ -218,18 +218,10 @@ def measure(names: Iterable[str]) -> dict[str, Counts]:
     """Return what each of these works costs: work -> thread -> counts."""
     with counted() as server, Driver("127.0.0.1", server.port, None) as driver:
         client = Client(server, driver)
-        return {
-            name: _rounds(server, WORKS[name](client), _upper_quarter if name in SPREAD else median_low)
-            for name in names
-        }
+        return {name: _rounds(server, WORKS[name](client)) for name in names}
 
 
-def _upper_quarter(counts: Iterable[int]) -> int:
-    ordered = sorted(counts)
-    return ordered[len(ordered) * 3 // 4]
-
-
-def _rounds(server: Counted, work: Work, typical: Callable[[Iterable[int]], int]) -> Counts:
+def _rounds(server: Counted, work: Work) -> Counts:
     for _ in range(WARMING):
         work()
     rounds: dict[str, list[dict[str, int]]] = {thread: [] for thread in THREADS}
@@ -240,7 +232,9 @@ def _rounds(server: Counted, work: Work, typical: Callable[[Iterable[int]], int]
         for thread, taken in rounds.items():
             taken.append({key: after[thread][key] - before[thread][key] for key in COUNTS})
         before = after
-    counts = {thread: {key: typical(each[key] for each in taken) for key in COUNTS} for thread, taken in rounds.items()}
+    counts = {
+        thread: {key: median_low(each[key] for each in taken) for key in COUNTS} for thread, taken in rounds.items()
+    }
     return {thread: counted for thread, counted in counts.items() if any(counted.values())}
 
 
