@@ -31,29 +31,27 @@ A few chains in a group of thousands would only move partitions again at each ch
 NONE = -1
 
 
-def exchange(table: Table, pauses: Pauses) -> Generator[None, None, bool]:
-    """Carry out negative cycles until there is none, or the limit is reached. True: some were carried out."""
+def exchange(table: Table, pauses: Pauses) -> Generator[None, None, None]:
+    """Carry out negative cycles until there is none, or the limit is reached."""
     graph = Graph(table)
     edges_left = EDGES_MAX
     if graph.edges * ROUNDS_MIN > edges_left:
-        return False
-    has_changed = False
+        return
     while True:
         graph.begin()
         rings: list[list[int]] = []
         while not rings:
             edges_left -= graph.edges
             if edges_left < 0:
-                return has_changed
+                return
             falls = yield from graph.fall(pauses)
             if not falls:
-                return has_changed
+                return
             rings = graph.rings()
             if pauses.due(len(graph.way)):
                 yield None
         for ring in rings:
             graph.carry_out(ring)
-        has_changed = True
 
 
 class Graph:

@@ -38,8 +38,7 @@ def mixed(
     yield from table.keep(owned, pauses)
     yield from fill(table, pauses)
     yield from level_all(table, pauses)
-    if (yield from exchange(table, pauses)):
-        yield from level_all(table, pauses)
+    yield from exchange(table, pauses)
     return (yield from table.targets(pauses))
 
 

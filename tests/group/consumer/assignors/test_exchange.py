@@ -11,10 +11,7 @@ from hypothesis import given
 
 from coordinator.group.consumer.assignors import Assignment, Subscriber
 from coordinator.group.consumer.assignors import exchange as module
-from coordinator.group.consumer.assignors.subscriber import Pauses
-from coordinator.group.consumer.assignors.table import Table
 from tests.group.consumer.assignors.groups import Group, check, groups, moved, size, targets_of, topic
-from tests.group.consumer.assignors.test_subscriber import ended
 
 T1, T2 = topic(1), topic(2)
 ALL_WAYS_MAX = 4_000
@@ -34,15 +31,6 @@ def test_two_moves_do_what_one_cannot() -> None:
         "b": {T1: frozenset({2}), T2: frozenset({0})},
         "c": {T2: frozenset({1, 2})},
     }
-
-
-def test_it_says_whether_partitions_moved() -> None:
-    """If some did, single moves may help once more; a second time there is nothing to move."""
-    table = Table([tuple(each.topics) for each in CHAIN.values()])
-    ended(table.index({T1: 3, T2: 3}, Pauses()))
-    ended(table.keep([each.owned for each in CHAIN.values()], Pauses()))
-    assert ended(module.exchange(table, Pauses()))[1] is True
-    assert ended(module.exchange(table, Pauses()))[1] is False
 
 
 def test_work_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
