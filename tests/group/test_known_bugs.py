@@ -16,7 +16,7 @@ import pytest
 from coordinator.group import events
 from coordinator.group.client import Client
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.notes import GroupTooLarge, LeaderElected, RebalanceStuck
+from coordinator.group.notes import GroupTooLarge, LeaderElected, MemberFenced, RebalanceStuck
 from schemas.errors import ErrorCode
 from tests.group.harness import (
     REBALANCE_MS,
@@ -44,22 +44,27 @@ def test_kafka_7862_first_static_join_keeps_its_instance_id() -> None:
 
 
 @pytest.mark.parametrize("instance, error", [("b", ErrorCode.FENCED_INSTANCE_ID), ("z", ErrorCode.UNKNOWN_MEMBER_ID)])
-@pytest.mark.parametrize("operation", ["join", "sync", "heartbeat", "commit", "leave"])
+@pytest.mark.parametrize("operation", ["join-group", "sync-group", "heartbeat", "offset-commit", "leave-group"])
 def test_kafka_8225_every_request_checks_the_pair(operation: str, instance: str, error: ErrorCode) -> None:
-    """An old member id gets FENCED_INSTANCE_ID with a known instance id, UNKNOWN_MEMBER_ID with an unknown one."""
+    """An old member id gets FENCED_INSTANCE_ID with a known instance id, UNKNOWN_MEMBER_ID with an unknown one.
+
+    A note of each fenced request has Kafka's name of the operation.
+    """
     bench = Bench()
     a, b = bench.seated("a", "b")
     old = b.member_id
     b.restart()
     who: dict[str, Any] = {"member": old, "instance": instance}
     seen = {
-        "join": lambda: bench.join(**who).error,
-        "sync": lambda: bench.sync(**who, generation=1).error,
+        "join-group": lambda: bench.join(**who).error,
+        "sync-group": lambda: bench.sync(**who, generation=1).error,
         "heartbeat": lambda: bench.heartbeat(**who, generation=1).error,
-        "commit": lambda: bench.commit(**who, generation=1, offsets={("t", 0): 1}).errors[0],
-        "leave": lambda: bench.leave(members=[(old, instance)]).errors[0],
+        "offset-commit": lambda: bench.commit(**who, generation=1, offsets={("t", 0): 1}).errors[0],
+        "leave-group": lambda: bench.leave(members=[(old, instance)]).errors[0],
     }[operation]()
     assert seen is error
+    fenced = [(note.member_id, note.current_member_id, note.operation) for note in bench.said(MemberFenced)]
+    assert fenced == ([(old, b.member_id, operation)] if error is ErrorCode.FENCED_INSTANCE_ID else [])
     assert bench.member_ids() == {"a": a.member_id, "b": b.member_id}
     assert bench.state() == "Stable"
 

@@ -8,7 +8,6 @@ import pytest
 
 from coordinator.group.classic.heartbeat import again
 from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.notes import MemberFenced
 from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, SESSION_MS, Bench, Peer
 
@@ -70,19 +69,6 @@ def test_unknown_and_impossible_groups() -> None:
     bench = Bench()
     assert bench.heartbeat(group="nowhere", member="m", generation=1).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.heartbeat(group="", member="m", generation=1).error is ErrorCode.INVALID_GROUP_ID
-
-
-def test_a_fenced_heartbeat_is_noted() -> None:
-    """The note names the fenced member id and the id that has the seat."""
-    bench = Bench()
-    old = bench.static("a")
-    bench.settle(old)
-    old_id = old.member_id
-    new = old.twin()
-    new.join()
-    assert old.heartbeat().error is ErrorCode.FENCED_INSTANCE_ID
-    (note,) = bench.said(MemberFenced)
-    assert (note.member_id, note.current_member_id, note.operation) == (old_id, new.member_id, "heartbeat")
 
 
 def leaves(bench: Bench, peer: Peer) -> None:
