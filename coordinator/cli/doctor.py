@@ -45,12 +45,12 @@ from coordinator.story.cluster_diagnosis import (
 from coordinator.story.diagnosis import (
     DROPPED,
     LOG_FAILS,
-    NAMED_MAX,
     SAY_HOW_OFTEN,
     TOO_OLD,
     Finding,
     Severity,
     log_findings,
+    names_text,
     worst_first,
 )
 from coordinator.story.folding import newest
@@ -165,7 +165,7 @@ def _together(found: list[Finding]) -> dict[str, str]:
         groups = [finding.group_id for finding in silent if finding.group_id is not None]
         lines[UNAVAILABLE] = (
             f"{counted(len(groups), 'group')}: {Severity.ERROR}: their coordinators don't answer: {said}: "
-            f"{_named(groups)}; {UNAVAILABLE_ADVICE}"
+            f"{names_text(groups)}; {UNAVAILABLE_ADVICE}"
         )
     dropped = [finding for finding in found if finding.kind == DROPPED]
     if len(dropped) > 1:
@@ -174,14 +174,9 @@ def _together(found: list[Finding]) -> dict[str, str]:
     for kind, too_old in TOO_OLD.items():
         groups = [finding.group_id for finding in found if finding.kind == kind and finding.group_id is not None]
         if len(groups) > 1:
-            said = f"clients {too_old.text}: {_named(groups)}"
+            said = f"clients {too_old.text}: {names_text(groups)}"
             lines[kind] = f"{counted(len(groups), 'group')}: {Severity.NOTICE}: {said}"
     return lines
-
-
-def _named(groups: list[str]) -> str:
-    more = f" and {len(groups) - NAMED_MAX} more" if len(groups) > NAMED_MAX else ""
-    return f"{', '.join(groups[:NAMED_MAX])}{more}"
 
 
 def _when(finding: Finding) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.story.described import StoreHealth
-from coordinator.story.diagnosis import FORGOTTEN_MS, NAMED_MAX, OVER, OVER_MS, Finding, Severity
+from coordinator.story.diagnosis import FORGOTTEN_MS, NAMED_MAX, OVER, OVER_MS, Finding, Severity, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
@@ -125,13 +125,12 @@ def _full(stores: Mapping[int, StoreHealth]) -> Iterator[Finding]:
 
 def _ownerless(partitions: Sequence[int]) -> Iterator[Finding]:
     if partitions:
-        more = f" and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
-        names = ", ".join(map(str, sorted(partitions)[:NAMED_MAX]))
+        names = names_text([str(partition) for partition in sorted(partitions)])
         yield Finding(
             Severity.ERROR,
             "partitions_without_node",
             None,
-            f"no node has {len(partitions)} of the partitions of __consumer_offsets ({names}{more}): their groups have "
+            f"no node has {len(partitions)} of the partitions of __consumer_offsets ({names}): their groups have "
             "no coordinator",
             "a move takes a few seconds: look again. If it stays so, nodes can't claim them: their logs say why "
             "(key_unreadable names a key of etcd that keeps a partition from them), and their metrics whether their "

@@ -24,6 +24,7 @@ from coordinator.story.diagnosis import (
     Finding,
     Severity,
     members_text,
+    names_text,
     shared,
 )
 
@@ -177,12 +178,11 @@ def _without_topics(
     absent = sorted({topic for member in members for topic in member.subscription or ()} - partition_counts.keys())
     if absent:
         who = [member for member in members if not (member.subscription or frozenset()).isdisjoint(absent)]
-        more = f" and {len(absent) - NAMED_MAX} more" if len(absent) > NAMED_MAX else ""
         yield Finding(
             Severity.WARNING,
             "subscribed_but_absent",
             group.group_id,
-            f"there is no topic {', '.join(absent[:NAMED_MAX])}{more}, to which {members_text(who)} subscribe",
+            f"there is no topic {names_text(absent)}, to which {members_text(who)} subscribe",
             "create it, or correct the name; a topic that only others may describe looks the same",
         )
     idle = [member for member in members if _is_idle(member)]

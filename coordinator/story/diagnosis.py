@@ -200,17 +200,15 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
         by_reason.setdefault(log.reason, []).append(log)
     unnamed = count - len(failing)
     for reason, logs in by_reason.items():
-        names = ", ".join(sorted(log.name for log in logs)[:NAMED_MAX])
         # Those without a name are most likely as the first ones are.
-        more = max(len(logs) - NAMED_MAX, 0) + unnamed
-        others = f" and {more} more" if more else ""
+        names = names_text(sorted(log.name for log in logs), len(logs) + unnamed)
         unnamed = 0
         longest_ms = max(now_ms - min(log.since_ms for log in logs), 0)
         yield Finding(
             Severity.ERROR,
             LOG_FAILS,
             None,
-            f"the log of {names}{others} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
+            f"the log of {names} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
             f"if this names a damaged file, stop the server and repair it ({pages.DAMAGED_PARTITION}); "
             "else see what the disk lacks (space, above all): a log works again once a write to it succeeds",
         )
@@ -493,8 +491,13 @@ def members_text(members: Sequence[Member]) -> str:
         f"{member.group_instance_id or member.member_id} ({member.client_id} at {member.client_host.removeprefix('/')})"
         for member in members[:NAMED_MAX]
     ]
-    more = f" and {len(members) - NAMED_MAX} more" if len(members) > NAMED_MAX else ""
-    return ", ".join(names) + more
+    return names_text(names, len(members))
+
+
+def names_text(names: Sequence[str], count: int | None = None) -> str:
+    """The first NAMED_MAX names, and how many more of `count` there are. count: if not all have a name."""
+    more = (len(names) if count is None else count) - len(names[:NAMED_MAX])
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more else "")
 
 
 class Absences(NamedTuple):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import DescribedGroup, Member, seated
-from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, restart_ms
+from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences, names_text, restart_ms
 from coordinator.story.group_diagnosis import since_deleted
 from coordinator.story.words import duration_text, time_text
 
@@ -157,18 +157,16 @@ def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
         names = [
             (member.group_instance_id or member.member_id)
             + ("" if member.silent_ms is None else f" (silent for {duration_text(member.silent_ms)})")
-            for member in away[:NAMED_MAX]
+            for member in away
         ]
-        more = f" and {len(away) - NAMED_MAX} more" if len(away) > NAMED_MAX else ""
-        yield f"{', '.join(names)}{more} {'is' if len(away) == 1 else 'are'} away"
+        yield f"{names_text(names)} {'is' if len(away) == 1 else 'are'} away"
 
 
 def _missing(group: DescribedGroup) -> Iterator[str]:
     """Members that the group expects by its settings are not there."""
     if group.expects is not None and group.expects.missing:
         missing = group.expects.missing
-        more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
-        yield f"{', '.join(missing[:NAMED_MAX])}{more} {'is' if len(missing) == 1 else 'are'} expected and missing"
+        yield f"{names_text(missing)} {'is' if len(missing) == 1 else 'are'} expected and missing"
 
 
 def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
@@ -182,9 +180,8 @@ def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wan
         if name not in present and now_ms - cause.latest_ms < RESTART_MAX_MS
     }
     if gone:
-        more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
         yield (
-            f"{', '.join(sorted(gone)[:NAMED_MAX])}{more} expired, at {time_text(max(gone.values()))}, and didn't come "
+            f"{names_text(sorted(gone))} expired, at {time_text(max(gone.values()))}, and didn't come "
             f"back (if the group shall go on with {_count(len(seated(group.members)))}, say so with --members)"
         )
 

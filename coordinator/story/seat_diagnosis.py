@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.story.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
-from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of
+from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, causes_of, names_text
 from coordinator.story.words import duration_text, time_text
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now
     if expects is None or not expects.missing:
         return
     since_ms = _missing_since(entries)
-    shown = sorted(expects.missing, key=lambda name: (since_ms.get(name, now_ms), name))[:NAMED_MAX]
-    names = ", ".join(
-        f"{name} (for {duration_text(max(now_ms - since_ms[name], 0))})" if name in since_ms else name for name in shown
+    shown = sorted(expects.missing, key=lambda name: (since_ms.get(name, now_ms), name))
+    names = names_text(
+        [
+            f"{name} (for {duration_text(max(now_ms - since_ms[name], 0))})" if name in since_ms else name
+            for name in shown
+        ]
     )
-    more = f" and {len(expects.missing) - NAMED_MAX} more" if len(expects.missing) > NAMED_MAX else ""
     is_fresh = all(now_ms - since_ms.get(name, 0) < GONE_MIN_MS for name in expects.missing)
     held = ""
     if expects.until_ms is not None:
@@ -59,7 +61,7 @@ def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now
         Severity.NOTICE if held or is_fresh or not group.members else Severity.WARNING,
         "expected_members_missing",
         group_id,
-        f"{count} expected {'member is' if count == 1 else 'members are'} missing: {names}{more}{held}",
+        f"{count} expected {'member is' if count == 1 else 'members are'} missing: {names}{held}",
         "start the programs that have these names as group.instance.id; or take the names off expected.instance.ids: "
         + (WAITS if group.consumer is None else WAITS_NOT),
     )

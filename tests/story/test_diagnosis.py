@@ -23,6 +23,7 @@ from coordinator.story.diagnosis import (
     _span,
     findings,
     log_findings,
+    names_text,
     worst_first,
 )
 from coordinator.story.entries import Timeline
@@ -229,6 +230,13 @@ def test_members_that_have_not_rejoined() -> None:
     many = [member(f"m{number}") for number in range(NAMED_MAX + 2)]
     (finding,) = found([], group_of(*many, waiting=waits(0, *many)))
     assert "m9 (c at h) and 2 more to rejoin" in finding.found
+
+
+def test_names_beyond_a_number_are_counted() -> None:
+    """A text has NAMED_MAX names, and says how many more there are if there is one."""
+    names = [f"n{number}" for number in range(NAMED_MAX + 1)]
+    assert names_text(names[:-1]) == ", ".join(names[:-1])
+    assert names_text(names) == f"{names_text(names[:-1])} and 1 more"
 
 
 def test_members_that_have_not_synced() -> None:

@@ -75,6 +75,7 @@ from tests.server.telemetry.test_note_lines import ENDED, EVENTS
                 "until a member is gone (client c, /h)"
             ),
         ),
+        ("hold_ended", "Group g lets 3 held members in: no expected member is missing"),
         ("rebalance_stuck", "Group g could not complete rebalance because no members rejoined"),
     ],
 )

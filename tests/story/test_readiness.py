@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import ConsumerSeat, Expects, Member
-from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS
+from coordinator.story.diagnosis import RESTART_MAX_MS
 from coordinator.story.entries import Entry, Timeline
 from coordinator.story.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
 from tests.story.test_diagnosis import NOW_MS, event, group_of, started
@@ -108,10 +108,6 @@ def test_members_that_are_expected_and_missing() -> None:
     """A group whose settings name members that are not there is not ready."""
     group = replace(group_of(member("a")), expects=Expects(["b", "c"], 0, None))
     assert verdict(group, [], Wanted("a"), NOW_MS).reason == "b, c are expected and missing"
-    many = replace(group, expects=Expects([f"w{number}" for number in range(NAMED_MAX + 2)], 0, None))
-    assert verdict(many, [], Wanted("a"), NOW_MS).reason.endswith(
-        f"w{NAMED_MAX - 1} and 2 more are expected and missing"
-    )
 
 
 def test_other_numbers_of_members() -> None:

@@ -31,8 +31,8 @@ def test_a_member_that_committed_lately_left() -> None:
 
 
 def test_a_member_that_joined_lately_left() -> None:
-    """A join is a sign of life, too."""
-    scene = Scene().group([member("a", A), member("b", B)], 1).tick(5_000)
+    """A join is as good a sign of life as a commit."""
+    scene = Scene().group([member("a", A), member("b", B)], 1).tick(8_000)
     assert last_kinds(scene.group([member("a", A)], 2)) == ["member_left"]
 
 

@@ -121,6 +121,8 @@ def test_the_cause_of_a_generation_without_a_record_is_unknown_if_members_did_se
             ],
         ),
     ]
+    scene = Scene().group([static("s", 1, A), member("b", B)], 1).group([static("s", 2, B), member("b", A)], 3)
+    assert len(told(scene)[-1][2]) == 1, "the record shows that the static member is back: it is one cause"
 
 
 def test_records_that_compaction_removed_are_no_superseded_ones() -> None:
