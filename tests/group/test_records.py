@@ -15,7 +15,7 @@ from coordinator.group.replay import Replay
 from coordinator.group.state import State
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataValue, OffsetCommitValue, encode
-from protocol.records.batch import Record
+from protocol.records.batch import Record, encode_batch
 from tests.group.harness import INITIAL_DELAY_MS, SESSION_MS, Bench, whole_value
 
 TEXT = st.text(max_size=20)
@@ -41,6 +41,13 @@ def settled_groups(draw: st.DrawFn) -> Group:
     else:
         group.protocol_name = None
     return group
+
+
+@given(st.lists(st.builds(Record, st.binary(max_size=300), st.none() | BYTES, st.integers(0, 2**40)), min_size=1))
+def test_a_batch_takes_no_more_than_its_size_says(written: list[Record]) -> None:
+    """The size is the most that a batch takes, and at most RECORD_OVERHEAD more for each record."""
+    room = records.batch_size(written) - len(encode_batch(written, 0, 0))
+    assert 0 <= room <= records.RECORD_OVERHEAD * len(written)
 
 
 def seats(group: Group) -> list[tuple[object, ...]]:

@@ -8,6 +8,7 @@ from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.etcd.core import GIVE_UP_MS
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.port import Delete, Refused, Txn
+from protocol.records.batch import Record
 from tests.log.calls import record
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
 
@@ -148,7 +149,10 @@ def test_a_store_without_space_refuses_appends_and_lets_the_partition_load() -> 
 
 
 def test_an_append_without_an_answer_fails_in_the_end_and_the_load_waits_for_etcd() -> None:
-    """Clients get an error after a limited time. The partition goes on when etcd is back, in the same epoch."""
+    """Clients get an error after a limited time. The partition goes on when etcd is back, in the same epoch.
+
+    A later load reads what was appended since, and the append whose answer was lost.
+    """
     world = World(1)
     own = world.own(1)
     for member in (0, 1):
@@ -168,3 +172,6 @@ def test_an_append_without_an_answer_fails_in_the_end_and_the_load_waits_for_etc
     assert own.valid()
     assert own.lapses > 0
     assert world.append(1, own, record(2)) == "done"
+    pages: list[list[Record]] = []
+    assert world.ask(world.cores[1].load, own, pages.append) == "done"
+    assert [each.key for page in pages for each in page] == [record(1).key, record(2).key]
