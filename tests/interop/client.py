@@ -38,9 +38,12 @@ class Ability(enum.Enum):
     AWAY = "says that it will be back, when it closes with an instance id"
     PATTERN = "lets the server resolve a regular expression"
     GROW = "goes on when its topic gets more partitions"
+    ROLL = "changes to the consumer protocol without a vote for an assignor"
 
 
-OF_THE_CONSUMER_PROTOCOL = frozenset({Ability.CONSUMER_PROTOCOL, Ability.AWAY, Ability.PATTERN, Ability.GROW})
+OF_THE_CONSUMER_PROTOCOL = frozenset(
+    {Ability.CONSUMER_PROTOCOL, Ability.AWAY, Ability.PATTERN, Ability.GROW, Ability.ROLL}
+)
 """Abilities that only scenarios of the consumer protocol (KIP-848) need."""
 
 

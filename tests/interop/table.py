@@ -11,7 +11,7 @@ tests in tests/interop that need a toolchain run beside them, and aren't in the 
 failed.
 
 There is a part for each protocol of groups: the classic one, compared with Apache Kafka 3.9.1
-(docs/start/clients.md), and the consumer protocol, compared with 4.3.1 (docs/start/clients-consumer-protocol.md, and
+(docs/start/clients.md), and the consumer protocol, compared with 4.4.0 (docs/start/clients-consumer-protocol.md, and
 one row in the other page). Rows of a part's table are scenarios, columns are clients. A part is made of the reports in
 build/interop/reports, the latest of each client on each server, and is written once all of them are there,
 by a run on both servers.

@@ -1,4 +1,4 @@
-"""Clients of the consumer protocol (KIP-848): every scenario on Tenure, and the same on Apache Kafka 4.3.1.
+"""Clients of the consumer protocol (KIP-848): every scenario on Tenure, and the same on Apache Kafka 4.4.0.
 
 The settings are the server's: a member may be silent for 15 s, longer than a program takes to start, and sends two
 heartbeats a second. A static member that closes says that it will be back; one that is killed says nothing, so its seat
@@ -24,7 +24,7 @@ from tests.interop.client import Ability
 from tests.interop.clients import CLIENTS, clients_named, clients_that
 from tests.interop.conftest import PARTITION_COUNT
 from tests.interop.fleet import ConsumerProcess, Fleet
-from tests.support.apache import VERSION_43, ApacheKafka
+from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -48,8 +48,8 @@ GROWN = PARTITION_COUNT + 3
 
 @pytest.fixture(scope="module")
 def apache_kafka(java: None) -> Iterator[ApacheBroker]:
-    """Yield one node of Apache Kafka 4.3.1 for all scenarios."""
-    with ApacheKafka(SETTINGS, version=VERSION_43) as kafka:
+    """Yield one node of Apache Kafka 4.4.0 for all scenarios."""
+    with ApacheKafka(SETTINGS, version=VERSION_44) as kafka:
         yield ApacheBroker(kafka)
 
 
@@ -285,7 +285,7 @@ def test_consumers_outlive_the_coordinator(broker: Broker, fleet: Fleet, client:
     assert epoch_of(broker, group) == epoch
 
 
-@speakers(Ability.STATIC, Ability.STAY, often=())
+@speakers(Ability.STATIC, Ability.STAY, Ability.ROLL, often=())
 def test_static_members_roll_from_one_protocol_to_the_other(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:

@@ -41,8 +41,6 @@ from tests.support.ports import reserved_port
 
 VERSION = "3.9.1"
 """The release that Tenure is compared with."""
-VERSION_4 = "4.2.0"
-"""A release of Kafka 4, whose coordinator is a new implementation."""
 VERSION_43 = "4.3.1"
 """The release before, whose clients, tools, assignors and settings of groups are compared."""
 VERSION_44 = "4.4.0"
@@ -79,7 +77,7 @@ AT_ONCE = {
     "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.assignor.offload.enable": "false",
 }
-"""Settings of VERSION_43 with which a heartbeat is answered with the target that it causes itself."""
+"""Settings of Kafka 4 with which a heartbeat is answered with the target that it causes itself."""
 
 LOG4J = """\
 log4j.rootLogger=INFO, console

@@ -23,7 +23,10 @@ CLIENTS = (
         "franz-go",
         lambda: (worker(), "franz-go"),
         ("go",),
-        cannot={Ability.AWAY: "it leaves out its instance id, so the server refuses to know"},
+        cannot={
+            Ability.AWAY: "it leaves out its instance id, so the server refuses to know",
+            Ability.ROLL: "it always names one, and the first vote makes another target, as in Kafka 4.4",
+        },
     ),
     Client("sarama", lambda: (worker(), "sarama"), ("go",), cannot={Ability.CONSUMER_PROTOCOL: CLASSIC_ONLY}),
 )

@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -41,7 +42,6 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * A consumer process on kafka-clients: the same commands and events as in ../worker.py, which says what they mean.
@@ -108,11 +108,20 @@ public final class Worker implements ConsumerRebalanceListener {
         consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
+    /** The release of kafka-clients, as its jar says it. */
+    private static String version() throws IOException {
+        Properties jar = new Properties();
+        try (InputStream file = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            jar.load(file);
+        }
+        return jar.getProperty("version");
+    }
+
     public static void main(String[] arguments) throws IOException {
         Queue<JsonNode> commands = readCommands();
         emit("started", Map.of(
                 "client", "kafka-clients",
-                "version", AppInfoParser.getVersion(),
+                "version", version(),
                 "pid", ProcessHandle.current().pid()));
         try {
             Worker worker = new Worker(JSON.readTree(arguments[0]));

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tests.interop.client import Ability, Client
 from tests.interop.java.programs import Training, command
 from tests.interop.worker import Settings
-from tests.support.apache import VERSION, VERSION_4, jars
+from tests.support.apache import VERSION, VERSION_44, jars
 
 NOWHERE = "127.0.0.1:1"
 TRAINING = Training((json.dumps(dataclasses.asdict(Settings(NOWHERE, "group", "topic"))),), '{"do": "close"}')
@@ -31,5 +31,5 @@ CLIENTS = (
         ("java", "javac", "mvn"),
         cannot={Ability.PATTERN: "its patterns are its own"},
     ),
-    Client("kafka-clients-4", worker(VERSION_4), ("java", "javac", "mvn")),
+    Client("kafka-clients-4", worker(VERSION_44), ("java", "javac", "mvn")),
 )
