@@ -42,9 +42,9 @@ from tests.support.ports import reserved_port
 VERSION = "3.9.1"
 """The release that Tenure is compared with."""
 VERSION_43 = "4.3.1"
-"""The release before, whose clients, tools, assignors and settings of groups are compared."""
+"""The release before, with which histories were recorded (tests/observe) and times measured (benchmarks)."""
 VERSION_44 = "4.4.0"
-"""The release that the consumer protocol (KIP-848) is compared with."""
+"""The release that the consumer protocol (KIP-848) is compared with, and the newest versions of the APIs."""
 
 POM = Path(__file__).with_name("apache-kafka.pom.xml")
 BUILD = Path(__file__).resolve().parents[2] / "build" / "oracle"
