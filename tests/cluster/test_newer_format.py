@@ -208,6 +208,6 @@ def create(node: ClusterNode, name: str) -> int:
     """The error of the creation of a topic."""
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     with Connection(node.port) as connection:
-        answer: Any = connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        answer: Any = connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
     error: int = answer.topics[0].error_code
     return error

@@ -151,7 +151,7 @@ CASES = [
             "Produce",
             topics="topic_data",
             acks=-1,
-            timeout_ms=1000,
+            timeout_ms=60_000,
             each={"partition_data": [{"index": 0, "records": batch([(None, b"x", 1_000)])}]},
         ),
         partitions_of("responses", "partition_responses"),
@@ -249,7 +249,7 @@ CASES = [
         as_asked(
             "CreateTopics",
             topics=[{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("new", TOPIC)],
-            timeout_ms=1000,
+            timeout_ms=60_000,
             validate_only=True,
         ),
         created,
@@ -257,19 +257,19 @@ CASES = [
     Case(
         "DeleteTopics",
         6,
-        as_asked("DeleteTopics", topics=[{"name": ABSENT}, {"topic_id": UNKNOWN_ID}], timeout_ms=1000),
+        as_asked("DeleteTopics", topics=[{"name": ABSENT}, {"topic_id": UNKNOWN_ID}], timeout_ms=60_000),
         codes_of("responses", "name"),
     ),
     Case(
         "CreatePartitions",
         1,
-        with_all("CreatePartitions", each={"count": 2, "assignments": None}, timeout_ms=1000, validate_only=True),
+        with_all("CreatePartitions", each={"count": 2, "assignments": None}, timeout_ms=60_000, validate_only=True),
         codes_of("results", "name"),
     ),
     Case(
         "DeleteRecords",
         1,
-        with_all("DeleteRecords", each={"partitions": [{"partition_index": 9, "offset": 0}]}, timeout_ms=1000),
+        with_all("DeleteRecords", each={"partitions": [{"partition_index": 9, "offset": 0}]}, timeout_ms=60_000),
         partitions_of("topics", "partitions"),
     ),
     Case("InitProducerId", 1, as_asked("InitProducerId", transactional_id=None), whole),
@@ -304,7 +304,7 @@ CASES = [
     Case(
         "ElectLeaders",
         1,
-        as_asked("ElectLeaders", topic_partitions=[{"topic": TOPIC, "partitions": [0]}], timeout_ms=1000),
+        as_asked("ElectLeaders", topic_partitions=[{"topic": TOPIC, "partitions": [0]}], timeout_ms=60_000),
         lambda body: (
             body.error_code,
             partitions_of("replica_election_results", "partition_result", "topic")(body),
@@ -316,14 +316,14 @@ CASES = [
         as_asked(
             "AlterPartitionReassignments",
             topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
-            timeout_ms=1000,
+            timeout_ms=60_000,
         ),
         lambda body: (body.error_code, partitions_of("responses", "partitions")(body)),
     ),
     Case(
         "ListPartitionReassignments",
         0,
-        as_asked("ListPartitionReassignments", topics=None, timeout_ms=1000),
+        as_asked("ListPartitionReassignments", topics=None, timeout_ms=60_000),
         whole,
     ),
     Case(
@@ -408,7 +408,7 @@ NEWER = [
         lambda topic_id: request(
             "Produce",
             acks=1,
-            timeout_ms=5_000,
+            timeout_ms=60_000,
             topic_data=[
                 {"topic_id": each, "partition_data": [{"records": batch([(b"key", b"value", 0)])}]}
                 for each in (topic_id, UNKNOWN_ID)

@@ -297,13 +297,13 @@ def short_session(stage: Stage, timeout_ms: int) -> None:
 
 def delete_topic(stage: Stage, name: str) -> None:
     """Delete a topic, outside of the transcript."""
-    stage.ask_aside(request("DeleteTopics", topics=[{"name": name}], timeout_ms=10_000), 6)
+    stage.ask_aside(request("DeleteTopics", topics=[{"name": name}], timeout_ms=60_000), 6)
 
 
 def grow_topic(stage: Stage, name: str, count: int) -> None:
     """Give a topic more partitions, outside of the transcript."""
     topic = {"name": name, "count": count, "assignments": None}
-    stage.ask_aside(request("CreatePartitions", topics=[topic], timeout_ms=10_000), 2)
+    stage.ask_aside(request("CreatePartitions", topics=[topic], timeout_ms=60_000), 2)
 
 
 def owning(*topics: str, version: int = 3, owned: Owned | None = None, generation: int = -1) -> bytes:

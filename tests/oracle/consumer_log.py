@@ -160,7 +160,7 @@ class Play:
     def grow(self, topic: str, count: int) -> None:
         """Give a topic more partitions, and wait until clients see them."""
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count, assignments=None)
-        (result,) = self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000), 1).results
+        (result,) = self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000), 1).results
         assert not result.error_code, result.error_message
         self._topics[topic] = count
 
@@ -208,7 +208,7 @@ def create_topics(port: int) -> dict[str, UUID]:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in TOPICS.items()
         ]
-        connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
+        connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
         return {name: wait_until(partial(_id_of, connection, name), name, SETTLED_S) for name in TOPICS}
 
 

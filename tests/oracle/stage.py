@@ -123,7 +123,7 @@ class Stage:
     def topic(self, name: str, partitions: int) -> str:
         """A topic that is there and has a leader; its name."""
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        self._control.ask(request("CreateTopics", topics=[topic], timeout_ms=10_000), 4)
+        self._control.ask(request("CreateTopics", topics=[topic], timeout_ms=60_000), 4)
         self.until_topic(name)
         return name
 

@@ -183,7 +183,7 @@ def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
                 CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
                 for name in (TOPIC, HIDDEN)
             ]
-            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5)
+            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
             server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
             wait_until(partial(_gives_ids, server), "ids for producers", WITHIN_S)
         yield found
@@ -427,11 +427,11 @@ def test_a_fetch_that_waits_gets_no_record_once_its_right_is_gone(servers: dict[
     found = {}
     for name, server in servers.items():
         awaited = CreateTopicsRequest.CreatableTopic(name="awaited", num_partitions=1, replication_factor=1)
-        server.admin.ask(CreateTopicsRequest(topics=[awaited], timeout_ms=5_000), 5)
+        server.admin.ask(CreateTopicsRequest(topics=[awaited], timeout_ms=60_000), 5)
         server.set_rules([acl(Kind.TOPIC, "awaited", Operation.READ)])
         data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", b"secret", 1_000)]))
         topics = [ProduceRequest.TopicProduceData(name="awaited", partition_data=[data])]
-        produce = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics)
+        produce = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics)
 
         def produced(server: Server = server, produce: ProduceRequest = produce) -> bool:
             answer: Any = server.admin.ask(produce, 9)

@@ -61,7 +61,7 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
                 CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
                 for name in (TOPIC, HIDDEN)
             ]
-            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 5)
+            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
             server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
             assert server.shapes("admin", NEWER[:1]) == {"ConsumerGroupHeartbeat": 0}
         yield found

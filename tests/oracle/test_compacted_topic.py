@@ -65,7 +65,7 @@ class Node(NamedTuple):
         """The topic."""
         configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()]
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=configs)
-        answer = cast("CreateTopicsResponse", self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5))
+        answer = cast("CreateTopicsResponse", self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5))
         assert answer.topics[0].error_code == 0
 
     def produce(self, batches: list[bytes]) -> None:
@@ -74,7 +74,7 @@ class Node(NamedTuple):
             for data in batches:
                 partition = ProduceRequest.PartitionProduceData(index=0, records=data)
                 topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition])
-                request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+                request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic])
                 answer = cast("ProduceResponse", connection.ask(request, 7))
                 assert answer.responses[0].partition_responses[0].error_code == 0
 

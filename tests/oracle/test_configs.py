@@ -174,7 +174,7 @@ def create(port: int) -> None:
     configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in names.items()]
     topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1, configs=configs)
     with Connection(port) as connection:
-        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
         wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
 

@@ -96,13 +96,13 @@ class Server:
         """Two topics with records, a classic group with offsets, one with a member, and a group of three members."""
         for name, partitions in ((TOPIC, 3), (REGEX_TOPIC, 1)):
             wanted = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-            self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
             asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
             wait_until(partial(self.has_topic, asked), "topic", 10.0)
         records = batch([(b"key", b"value", 1_700_000_000_000)] * RECORDS)
         data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(3)]
         topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=data)]
-        self.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 9)
+        self.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics), 9)
         for group in ("readers", "simple"):
             self.commit(group, 0, 1)
         self.commit("odd", *ODD_OFFSETS)

@@ -138,14 +138,14 @@ def hand_over(kafka: ApacheKafka, batch: bytes) -> None:
     """Put a batch into Kafka's log of groups, and let it read that."""
     connection = Connection(kafka.port, "__admin_client")
     topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
-    connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+    connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
     data = ProduceRequest.TopicProduceData(
         name="__consumer_offsets", partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch)]
     )
 
     def is_there() -> bool:
         connection.ask(FindCoordinatorRequest(key="last", key_type=0), 3)
-        answer: Any = connection.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), 9)
+        answer: Any = connection.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
         return not answer.responses[0].partition_responses[0].error_code
 
     wait_until(is_there, "the records are written", WITHIN_S)

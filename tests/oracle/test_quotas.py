@@ -234,7 +234,7 @@ def create(port: int, name: str) -> None:
     """A topic with one partition, once its partition has a leader."""
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     with Connection(port) as connection:
-        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
 
@@ -256,7 +256,7 @@ def produce(connection: Connection, topic: str) -> ProduceResponse:
     """Produce one batch of 10,000 bytes."""
     data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", bytes(10_000), 1_000)]))
     request = ProduceRequest(
-        acks=-1, timeout_ms=5_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+        acks=-1, timeout_ms=60_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     )
     return cast("ProduceResponse", connection.ask(request, 9))
 
@@ -293,7 +293,7 @@ def test_both_hold_a_client_back_for_as_long(ports: tuple[int, int]) -> None:
                 CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
                 for name, count in names.items()
             ]
-            answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+            answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
             created = cast("CreateTopicsResponse", answer)
             codes = {each.name: each.error_code for each in created.topics}
             assert codes == {"m1": 0, "m2": ErrorCode.THROTTLING_QUOTA_EXCEEDED}

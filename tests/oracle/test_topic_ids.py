@@ -53,7 +53,7 @@ class Server:
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until it can be used."""
         wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-        self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+        self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
         self.ids[topic] = wait_until(partial(self._id_of, topic), f"topic {topic}", 10.0)
 
     def _id_of(self, topic: str) -> UUID | None:
@@ -209,7 +209,7 @@ def test_a_topic_that_was_deleted(servers: tuple[Server, Server]) -> None:
     for server in servers:
         server.create("gone", 1)
         server.committed([("gone", [0])], "gone")
-        server.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000), 5)
+        server.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=60_000), 5)
         old = server.ids.pop("gone")
 
         def is_unknown(server: Server = server, old: UUID = old) -> bool:
