@@ -72,6 +72,7 @@ class Forked(subprocess.Popen[Any]):
     def _execute_child(self, command: Sequence[str], *others: Any) -> None:
         names = list(inspect.signature(subprocess.Popen._execute_child).parameters)[2:]  # type: ignore[attr-defined]
         given = dict(zip(names, others, strict=True))
+        assert given["preexec_fn"] is None, "it would run in another process"
         module, *arguments = command[2:] if command[1] == "-m" else (COMMAND, *command[1:])
         asked = {
             "module": module,
