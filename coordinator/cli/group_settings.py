@@ -8,6 +8,7 @@ House rule: the server knows the settings, and says what is wrong with a value.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import Command, OutputForm
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import app
-from coordinator.client.group_settings import change_settings, settings_of
+from coordinator.client.group_settings import change_settings, names_of, settings_of
 
 __all__ = ["app"]
 
@@ -40,6 +41,8 @@ def settings_command(
     """Show the settings that a group has of its own, after the changes of --set and --unset."""
     changes = _changes(given or [], unset or [])
     with cluster(bootstrap_server, timeout, command_config) as client:
+        if unset:
+            _check_names(unset, names_of(client, group_id))
         if changes:
             change_settings(client, group_id, changes)
         found = settings_of(client, group_id)
@@ -49,6 +52,15 @@ def settings_command(
         print_table(("GROUP", "SETTING", "VALUE"), [(group_id, name, value) for name, value in found.items()])
     else:
         warn(f"group {group_id} has no settings of its own")
+
+
+def _check_names(unset: list[str], known: list[str]) -> None:
+    """Refuse to remove what no group has: the server would do it without a word, as Kafka does."""
+    for name in unset:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f", perhaps {close[0]}" if close else ""
+            fail(ExitCode.USAGE, f"--unset: a group has no setting {name!r}{hint}")
 
 
 def _changes(given: list[str], unset: list[str]) -> dict[str, str | None]:

@@ -30,6 +30,7 @@ from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
 from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
+from coordinator.observe.published import TOPIC
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 OWN_SETTINGS = ("tenure.http", "tenure.log.format", "tenure.metrics.groups.max")
@@ -91,6 +92,8 @@ def command(
                 fail(ExitCode.USAGE, f"--set {name}: an observer has no such setting, only {SETTINGS_TEXT}")
         if config.has_tls(HTTP):
             fail(ExitCode.USAGE, "tenure.http.ssl.*: an observer's HTTP has no TLS; put a proxy in front of it")
+        if events not in {"", TOPIC} and not Path(events).absolute().parent.is_dir():
+            fail(ExitCode.USAGE, f"--events: there is no folder {Path(events).parent}")
         if not wait:
             with cluster(bootstrap_server, timeout, security=security) as client:
                 client.nodes()

@@ -10,6 +10,7 @@ House rule: a password comes from a prompt or a file, never as an argument, beca
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -78,6 +79,13 @@ Mechanisms = Annotated[
 ]
 
 
+def _iterations(text: str | int) -> int:
+    """Turn the value of --iterations into an int; typer passes its default too."""
+    if re.fullmatch(r"[0-9]{1,9}", str(text)) is None or not ITERATIONS_MIN <= int(text) <= ITERATIONS_MAX:
+        raise typer.BadParameter(f"{text!r} is not a whole number from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    return int(text)
+
+
 @app.command("add", cls=Command)
 def add_command(
     name: Name,
@@ -93,8 +101,7 @@ def add_command(
         typer.Option(
             "--iterations",
             metavar="NUMBER",
-            min=ITERATIONS_MIN,
-            max=ITERATIONS_MAX,
+            parser=_iterations,
             help="How often the password is hashed, by clients too.",
         ),
     ] = ITERATIONS_MIN,

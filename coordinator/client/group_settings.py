@@ -25,13 +25,22 @@ SET, DELETE = 0, 1
 
 def settings_of(client: Client, group_id: str) -> dict[str, str]:
     """The settings that were set for this group, by name. Raises `Refused`."""
+    return {each.name: each.value or "" for each in _described(client, group_id) if each.config_source == OWN}
+
+
+def names_of(client: Client, group_id: str) -> list[str]:
+    """The names of all settings that this group may have, by the server. Raises `Refused`."""
+    return [each.name for each in _described(client, group_id)]
+
+
+def _described(client: Client, group_id: str) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=GROUP, resource_name=group_id, configuration_keys=None
     )
     response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=[resource]), at_least=1)
     (result,) = response.results
     _check(result.error_code, result.error_message, group_id)
-    return {each.name: each.value or "" for each in sorted(result.configs, key=_name) if each.config_source == OWN}
+    return sorted(result.configs, key=_name)
 
 
 def change_settings(client: Client, group_id: str, changes: Mapping[str, str | None]) -> None:

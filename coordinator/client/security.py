@@ -63,7 +63,8 @@ class Security:
         try:
             return self._context.wrap_socket(connected, server_hostname=host)
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
-            raise Unreachable("closed the connection in the TLS handshake, perhaps it speaks no TLS") from None
+            hint = f"perhaps it speaks no TLS, which security.protocol={self.protocol} asks for"
+            raise Unreachable(f"closed the connection in the TLS handshake, {hint}") from None
         except ssl.SSLError as error:
             raise _refusal(error) or error from None
 

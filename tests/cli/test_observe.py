@@ -21,6 +21,7 @@ from tests.support.tenure import tenure_command
         (("--http", "0.0.0.0:0"), "--http: "),
         (("--bootstrap-server", "kafka"), "--bootstrap-server: 'kafka' is not HOST:PORT"),
         (("--command-config", "absent.properties"), "--command-config: "),
+        (("--events", "absent/events.json"), "--events: there is no folder absent"),
         (("--set", "group.max.size=3"), "--set group.max.size: an observer has no such setting, only tenure.http.*, "),
         (("--set", "tenure.http.ssl.keystore.location=web.pem"), "tenure.http.ssl.*: "),
     ],

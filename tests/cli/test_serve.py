@@ -27,9 +27,10 @@ from tests.support import preloaded
 from tests.support.certificates import Certificates
 from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
+from tests.support.ports import refusing_port
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up
-from tests.support.tenure import READY_LINE, wait_until
+from tests.support.tenure import READY_LINE, tenure_command, wait_until
 
 COMMAND = [sys.executable, "-m", "coordinator.cli.main", "serve"]
 
@@ -334,3 +335,14 @@ def test_a_started_server_has_imported_only_what_it_needs(tmp_path: Path) -> Non
     unwanted = ("coordinator.server.requests.", "coordinator.server.http", "coordinator.testing")
     assert not [module for module in modules if module.startswith(unwanted)]
     assert "coordinator.server.supervisor" not in modules
+
+
+def test_a_node_without_its_etcd_says_where_it_looked(tmp_path: Path) -> None:
+    """One line names the option, the address and the reason."""
+    with refusing_port() as port:
+        where = f"127.0.0.1:{port}"
+        arguments = ["--store", f"etcd://{where}", "--set", "tenure.cluster=c", "--set", "node.id=1"]
+        command = [*tenure_command(), "serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), *arguments]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == f"tenure: --store: etcd at {where}: UNAVAILABLE: no connection, Connection refused ({where})\n"

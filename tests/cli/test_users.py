@@ -161,3 +161,11 @@ def test_wrong_usage(tmp_path: Path, password: str, arguments: tuple[str, ...], 
     assert done.code == ExitCode.USAGE
     assert re.search(problem, done.err)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("number", ["4095", "16385", "x", "-1", "1.5"])
+def test_iterations_have_limits(tmp_path: Path, number: str) -> None:
+    """The line has the value and the limits, and no user is added."""
+    ran = run_app(app, "add", "alice", "--data-dir", str(tmp_path), "--iterations", number)
+    assert ran.code == 2
+    assert f"'{number}' is not a whole number from 4096 to 16384" in re.sub(r"[│\s]+", " ", ran.err)

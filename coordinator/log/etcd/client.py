@@ -101,6 +101,7 @@ HINTS = {
     "Handshake read failed": ": does etcd speak TLS, as tenure.store.ssl.truststore.location says?",
 }
 """The settings that etcd's words, or gRPC's, are about."""
+UNREACHED = re.compile(r"Failed to connect to remote host: ([^;]+?)(?: \([^)]*\))?$")
 UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: ([\w ]+))?")
 TLS_PROBLEM = "TLS: "
 """How the reason of a call begins that was lost because one side refused the other one's certificate."""
@@ -468,6 +469,8 @@ def _text(error: Exception) -> str:
     if isinstance(error, grpc.RpcError):
         details = str(error.details() or "")
         hint = next((hint for words, hint in HINTS.items() if words in details), "")
+        if unreached := UNREACHED.search(details):  # gRPC's words have the address three times
+            details = f"no connection, {unreached[1]}"
         return _tls_text(details) or f"{error.code().name}: {details}{hint}"
     return repr(error)
 
