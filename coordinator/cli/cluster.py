@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
 from coordinator.cli.output import printable
@@ -76,6 +77,13 @@ class WaitLine:
             self._shown = ""
 
 
+LACKS_RIGHT = (
+    "; the user of this command lacks a right: the server's log has user, operation and resource (Denied), "
+    f"{pages.RIGHTS} has the rights"
+)
+"""What a command adds to such an error: no answer of Kafka's protocol says more than the resource."""
+
+
 def read_command_config(path: Path) -> Security:
     """How to connect as the file says; a wrong file ends the command. Ignored keys get a line."""
     from coordinator.client.properties import PropertiesError, read_file
@@ -115,7 +123,8 @@ def cluster(
             with closing(line):
                 yield client
         except (Refused, Unauthenticated) as error:
-            fail(ExitCode.REFUSED, printable(str(error)))
+            lacks_right = str(error).endswith("_AUTHORIZATION_FAILED")
+            fail(ExitCode.REFUSED, printable(str(error)) + (LACKS_RIGHT if lacks_right else ""))
         except PortClosed as error:
             fail(
                 ExitCode.UNREACHABLE,

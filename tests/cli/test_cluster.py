@@ -77,7 +77,11 @@ def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
     ("answer", "code", "why"),
     [
         (ListGroupsResponse(), 0, ""),
-        (ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), 4, "CLUSTER_AUTHORIZATION_FAILED"),
+        (
+            ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            4,
+            "CLUSTER_AUTHORIZATION_FAILED; the user of ",
+        ),
         (ListGroupsResponse(error_code=30_000), 4, "error 30000"),
         (SILENCE, 5, "did not answer in time"),
         (HANG_UP, 5, "closed the connection"),

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from coordinator.cli.main import COMMANDS, SECTIONS, main, make_app
@@ -25,6 +26,19 @@ def test_the_help_names_every_command() -> None:
     assert shown.exit_code == 0
     assert re.findall(r"^  ([a-z]+) +[A-Z].*\.$", shown.output, re.MULTILINE) == list(chain(*SECTIONS.values()))
     assert sorted(chain(*SECTIONS.values())) == sorted(["serve", *COMMANDS])
+
+
+def test_the_page_of_commands_has_each_one() -> None:
+    """A command, or the word that begins several, is in the first column of docs/run/commands.md; no other is there."""
+    names = {"serve"}
+    for first in COMMANDS:
+        command = get_command(make_app(first)).commands[first]  # type: ignore[attr-defined]
+        names |= {f"{first} {second}" for second in getattr(command, "commands", ())} or {first}
+    page = (Path(__file__).parents[2] / "docs/run/commands.md").read_text(encoding="utf-8")
+    cells = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("|"))
+    found = set(re.findall(r"tenure ([a-z]+(?: [a-z]+)?)", cells))
+    assert {name for name in names if not {name, name.split()[0]} & found} == set()
+    assert {name for name in found if not any(name in {each, each.split()[0]} for each in names)} == set()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
