@@ -77,11 +77,12 @@ class WaitLine:
             self._shown = ""
 
 
-LACKS_RIGHT = (
-    "; the user of this command lacks a right: the server's log has user, operation and resource (Denied), "
-    f"{pages.RIGHTS} has the rights"
-)
-"""What a command adds to such an error: no answer of Kafka's protocol says more than the resource."""
+HINTS = {
+    "_AUTHORIZATION_FAILED": "; the user of this command lacks a right: the server's log has user, operation and "
+    f"resource (Denied), {pages.RIGHTS} has the rights",
+    "COORDINATOR_NOT_AVAILABLE": "; `tenure doctor GROUP` finds out why",
+}
+"""What a command adds to an error that ends so: the answer itself says no more."""
 
 
 def read_command_config(path: Path) -> Security:
@@ -123,8 +124,9 @@ def cluster(
             with closing(line):
                 yield client
         except (Refused, Unauthenticated) as error:
-            lacks_right = str(error).endswith("_AUTHORIZATION_FAILED")
-            fail(ExitCode.REFUSED, printable(str(error)) + (LACKS_RIGHT if lacks_right else ""))
+            text = str(error)
+            hint = next((hint for ends, hint in HINTS.items() if text.endswith(ends)), "")
+            fail(ExitCode.REFUSED, printable(text) + hint)
         except PortClosed as error:
             fail(
                 ExitCode.UNREACHABLE,

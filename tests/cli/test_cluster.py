@@ -82,12 +82,13 @@ def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
             4,
             "CLUSTER_AUTHORIZATION_FAILED; the user of ",
         ),
+        (ListGroupsResponse(error_code=15), 4, "COORDINATOR_NOT_AVAILABLE; `tenure doctor GROUP` finds out why"),
         (ListGroupsResponse(error_code=30_000), 4, "error 30000"),
         (SILENCE, 5, "did not answer in time"),
         (HANG_UP, 5, "closed the connection"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", 5, "does not speak Kafka's protocol"),
     ],
-    ids=["answer", "refusal", "refusal of tomorrow", "silence", "hang-up", "not Kafka"],
+    ids=["answer", "refusal", "no coordinator", "refusal of tomorrow", "silence", "hang-up", "not Kafka"],
 )
 def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: str) -> None:
     """Each failure of a server has its exit code and its line."""
