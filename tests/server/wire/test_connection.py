@@ -155,6 +155,22 @@ async def test_requests_behind_a_waiting_join_wait_with_it() -> None:
         assert (await second.receive()).error_code == ErrorCode.NONE
 
 
+async def test_a_stopped_connection_handles_no_further_request() -> None:
+    """The request that waits still gets its answer. The one behind it is not handled."""
+    async with serving() as server:
+        first, second = await server.peer(), await server.peer()
+        member = await seat(first, "g", "a")
+        await second.send(join_request("g", instance="b"), 5)
+        await second.send(ApiVersionsRequest(), 0)
+        await server.until(lambda: any(each.waits and each.queued_bytes for each in server.connections()))
+        (connection,) = [each for each in server.connections() if each.waits]
+        connection.stop()
+        await first.send(join_request("g", member.member_id, instance="a"), 5)
+        assert (await second.receive()).error_code == ErrorCode.NONE
+        await server.barrier()
+        assert connection.queued_bytes > 0
+
+
 async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind() -> None:
     """Its member stays, the answer of its waiting JoinGroup is dropped, and the connection's memory is freed."""
     async with serving() as server:
