@@ -24,7 +24,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
 from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Client
-from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable
+from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def cluster(
         try:
             with closing(line):
                 yield client
+        except OtherKind as error:
+            fail(ExitCode.OTHER_KIND, str(error))
         except (Refused, Unauthenticated) as error:
             text = str(error)
             hint = next((hint for ends, hint in HINTS.items() if text.endswith(ends)), "")

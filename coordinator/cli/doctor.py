@@ -27,12 +27,11 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
-from coordinator.cli.groups import DESCRIBED
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.errors import error_name
-from coordinator.client.groups import Group, describe_groups, list_known_groups
+from coordinator.client.groups import DESCRIBED, Group, describe_groups, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.story.cluster_diagnosis import (

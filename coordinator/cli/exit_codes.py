@@ -27,6 +27,8 @@ class ExitCode(IntEnum):
     """The server answered with an error; the line names it."""
     UNREACHABLE = 5
     """The server didn't answer in time."""
+    OTHER_KIND = 6
+    """The group is of a kind that the command doesn't know, such as a share group; the line names it."""
 
 
 def warn(message: str) -> None:

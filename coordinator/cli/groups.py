@@ -25,8 +25,9 @@ from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
 from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused, error_name
+from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.groups import (
+    DESCRIBED,
     Group,
     delete_groups,
     describe_groups,
@@ -41,8 +42,6 @@ from schemas.errors import ErrorCode
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
 """The states of a group; the last two exist only with Kafka's newer consumer protocol (KIP-848)."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-DESCRIBED = frozenset({"", "classic", "consumer"})
-"""Types of groups that `describe` can describe; a server older than KIP-848 sends ""."""
 
 OFFSET_COLUMNS = (
     "GROUP",
@@ -163,6 +162,8 @@ def delete_command(
 
 def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     """The exit code and the line for an error about a whole group."""
+    if isinstance(refused, OtherKind):
+        return ExitCode.OTHER_KIND, str(refused)
     if refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
     if refused.error_code == ErrorCode.NON_EMPTY_GROUP:

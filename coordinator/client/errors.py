@@ -36,6 +36,14 @@ class Refused(ClientError):
         self.error_code = error_code
 
 
+class OtherKind(Refused):
+    """There is such a group, but of a kind that this project doesn't describe, such as Kafka 4's share groups."""
+
+    def __init__(self, group_id: str, kind: str, state: str) -> None:
+        super().__init__(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, group_id)
+        self.args = (f"group {group_id} is a {kind} group ({state}), and Tenure doesn't describe those",)
+
+
 def error_name(error_code: int) -> str:
     """Kafka's name of an error code, or its bare number if our table doesn't have it."""
     try:

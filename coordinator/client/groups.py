@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import COORDINATOR_MOVED
-from coordinator.client.errors import Refused
+from coordinator.client.errors import OtherKind, Refused
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import (
     Awaited,
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     )
 
 DEAD = "Dead"
+DESCRIBED = frozenset({"", "classic", "consumer"})
+"""Types of groups, in lower case, that can be described; a server older than KIP-848 sends ""."""
+OTHER_KINDS = ("share", "streams")
+"""Types of groups that only Apache Kafka has (KIP-932, KIP-1071). Each is described by a request of its own."""
 CLASSIC_MEMBER = 0
 """ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
 LEAVE_REASON = "removed by an admin"
@@ -231,19 +235,41 @@ def _lists(client: Client, states: Sequence[str]) -> Iterator[tuple[list[ListedG
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043).
 
-    DescribeGroups knows no group of the consumer protocol, so those that it doesn't know are asked for once more.
+    DescribeGroups knows no group of the consumer protocol, so those that it doesn't know are asked for once more. A
+    server answers GROUP_ID_NOT_FOUND for any group of another kind too: a group that neither request knows is OtherKind
+    if its coordinator lists it.
     """
     answers = describe_classic_groups(client, group_ids)
-    others = [group_id for group_id, answer in answers.items() if is_unknown(answer)]
-    if others:
+    for ask in (describe_consumer_groups, _name_other_kinds):
+        others = [group_id for group_id, answer in answers.items() if is_unknown(answer)]
         try:
-            found = describe_consumer_groups(client, others)
+            found = ask(client, others)
         except Refused as refused:
-            if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:  # that of a server older than the protocol
+            if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:  # that of a server older than this kind of group
                 raise
         else:
             answers |= {group_id: answer for group_id, answer in found.items() if not is_unknown(answer)}
     return answers
+
+
+def _name_other_kinds(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """OtherKind for each group that its coordinator lists as one of OTHER_KINDS, else GROUP_ID_NOT_FOUND."""
+    asked: list[str] = []
+
+    def request(names: list[str]) -> ListGroupsRequest:
+        asked[:] = names
+        return ListGroupsRequest(types_filter=list(OTHER_KINDS))
+
+    def results(response: ListGroupsResponse, _node: Node) -> Iterator[tuple[str, int, Group | Refused]]:
+        listed = {each.group_id: each for each in response.groups if each.group_type in OTHER_KINDS}
+        for name in asked:
+            found = listed.get(name)
+            if found is None:
+                yield name, response.error_code or ErrorCode.GROUP_ID_NOT_FOUND, Refused(0, name)
+            else:
+                yield name, ErrorCode.NONE, OtherKind(name, found.group_type, found.group_state)
+
+    return client.ask_coordinators(group_ids, request, results, at_least=5)
 
 
 def is_unknown(answer: object) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.groups import Group, ListedGroup, describe_groups, list_groups
+from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_groups, list_groups
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
@@ -114,8 +114,9 @@ class Live:
     def _list(self, client: Client) -> None:
         self.listed = {group.group_id: group for group in list_groups(client)}
         self._listed_s = self._clock()
-        self._turn = deque(each for each in self._turn if each in self.listed)
-        self._turn.extend(self.listed.keys() - set(self._turn))
+        described = {name for name, group in self.listed.items() if group.group_type.lower() in DESCRIBED}
+        self._turn = deque(each for each in self._turn if each in described)
+        self._turn.extend(described - set(self._turn))
         self.members = {group_id: count for group_id, count in self.members.items() if group_id in self.listed}
 
     def _rebalancing(self, client: Client) -> list[str]:
@@ -129,7 +130,7 @@ class Live:
                 self._filters = False
             else:
                 self.listed |= {group.group_id: group for group in found}
-                return [group.group_id for group in found]
+                return [group.group_id for group in found if group.group_type.lower() in DESCRIBED]
         return [group.group_id for group in self.listed.values() if group.state in REBALANCING]
 
     def _describe(self, client: Client, rebalancing: Iterable[str]) -> None:

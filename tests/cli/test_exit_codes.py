@@ -16,6 +16,7 @@ def test_exit_codes_are_what_scripts_know() -> None:
         "NOT_FOUND": 3,
         "REFUSED": 4,
         "UNREACHABLE": 5,
+        "OTHER_KIND": 6,
     }
 
 

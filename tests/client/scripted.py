@@ -35,7 +35,7 @@ class Scripted:
     """One node with id 7 on a port of its own. Each connection has a thread, which ends with it.
 
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
-    FindCoordinator and Metadata name this node, and ConsumerGroupDescribe knows no group.
+    FindCoordinator and Metadata name this node, and ConsumerGroupDescribe and ListGroups know no group.
     versions: by API name, the versions in the ApiVersions response; by default all that we know.
     context: makes TLS of each connection.
     """
@@ -169,6 +169,9 @@ class Scripted:
             for group_id in request.group_ids
         ]
         return response(groups=groups)
+
+    def _ListGroups(self, _request: Any) -> Any:  # noqa: N802
+        return response_class(API_KEYS["ListGroups"])()
 
 
 class Clock:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused
+from coordinator.client.errors import OtherKind, Refused
 from coordinator.client.groups import (
     LEAVE_REASON,
     Group,
@@ -15,6 +15,7 @@ from coordinator.client.groups import (
     delete_groups,
     describe_groups,
     group_json,
+    is_unknown,
     list_groups,
     list_known_groups,
     remove_members,
@@ -24,6 +25,7 @@ from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     LeaveGroupResponse,
+    ListGroupsRequest,
     ListGroupsResponse,
     MetadataResponse,
     OffsetFetchResponse,
@@ -161,6 +163,25 @@ def test_server_without_the_consumer_protocol_has_no_such_group(has_api: bool) -
         answer = describe_groups(client, ["g"])["g"]
     assert isinstance(answer, Refused)
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("kind", ["share", "streams"])
+def test_a_group_of_another_kind_is_named(kind: str) -> None:
+    """Requests that describe other groups don't find a share or streams group: its coordinator lists its kind."""
+
+    def listed(request: ListGroupsRequest) -> ListGroupsResponse:
+        group = ListGroupsResponse.ListedGroup(group_id="g", group_type=kind, group_state="Stable")
+        return ListGroupsResponse(groups=[group] if kind in request.types_filter else [])
+
+    absent = [Described(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND) for name in ("g", "none")]
+    answers: dict[str, list[Any]] = {"DescribeGroups": [DescribeGroupsResponse(groups=absent)], "ListGroups": [listed]}
+    with Scripted(answers) as server, Client(server.bootstrap, WITHIN_S) as client:
+        found = describe_groups(client, ["g", "none"])
+    named = found["g"]
+    assert isinstance(named, OtherKind)
+    assert str(named) == f"group g is a {kind} group (Stable), and Tenure doesn't describe those"
+    assert not is_unknown(named)
+    assert is_unknown(found["none"])
 
 
 def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:

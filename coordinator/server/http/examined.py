@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, error_name
-from coordinator.client.groups import Group, ListedGroup, describe_groups, list_known_groups
+from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_groups, list_known_groups
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import DROPPED, Finding, log_findings, worst_first
@@ -32,9 +32,6 @@ DESCRIBED_AT_ONCE = 100
 
 FINDINGS_MAX = 500
 """The most findings in an answer, the worst first."""
-
-DESCRIBED = frozenset({"", "classic", "consumer"})
-"""Types of groups that can be described; a server older than KIP-848 sends ""."""
 
 AT_REST = frozenset({"", "Stable", "Empty"})
 

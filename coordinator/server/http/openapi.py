@@ -580,6 +580,7 @@ REFUSED = {
     502: json_answer("the cluster refused", ref("Error")),
     504: json_answer("the cluster did not answer", ref("Error")),
 }
+OF_A_GROUP = {501: json_answer("a group of a kind that isn't described: share, streams", ref("Error")), **REFUSED}
 NO_EVENTS = {404: json_answer("the cluster keeps no events", ref("Error"))}
 
 STREAM = (
@@ -644,7 +645,7 @@ PATHS: dict[str, Schema] = {
         {
             200: json_answer("now, or some seconds ago", ref("Lag")),
             404: json_answer("no such group", ref("Error")),
-            **REFUSED,
+            **OF_A_GROUP,
         },
         [{"name": "group", "in": "query", "required": True, "schema": TEXT}],
     ),
@@ -670,7 +671,7 @@ PATHS: dict[str, Schema] = {
         {
             200: json_answer("the group as it is now", ref("Group")),
             404: json_answer("no such group", ref("Error")),
-            **REFUSED,
+            **OF_A_GROUP,
         },
         [GROUP_ID],
     ),
@@ -681,7 +682,7 @@ PATHS: dict[str, Schema] = {
             404: json_answer(
                 "neither the group nor an event of it exists, or the cluster keeps no events", ref("Error")
             ),
-            **REFUSED,
+            **OF_A_GROUP,
         },
         [GROUP_ID],
     ),

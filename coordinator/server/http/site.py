@@ -24,7 +24,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from coordinator.client.errors import Refused, Unauthenticated, Unreachable
+from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
@@ -395,6 +395,8 @@ class Site:
             drop_trace(problem)
             if isinstance(problem, Unreachable):
                 return error(504, str(problem))
+            if isinstance(problem, OtherKind):
+                return error(501, str(problem))
             absent = isinstance(problem, Refused) and problem.error_code == ErrorCode.GROUP_ID_NOT_FOUND
             return error(404 if absent else 502, "no such group" if absent else str(problem))
 

@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.groups import list_groups
-from coordinator.server.http.examined import DESCRIBED
+from coordinator.client.groups import DESCRIBED, list_groups
 from coordinator.server.http.overview import lags
 from protocol.errors import ProtocolError
 

@@ -1,0 +1,123 @@
+"""Share and streams groups of Apache Kafka 4.4: each command names the kind, and none says that there is no such group.
+
+House rule: a member joins by a request that kio encodes, because this project has no such requests.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.share_group_heartbeat.v1 import request as share
+from kio.schema.streams_group_heartbeat.v0 import request as streams
+from kio.serial import entity_writer
+
+from coordinator.cli.exit_codes import ExitCode
+from coordinator.cli.main import make_app
+from coordinator.client.client import Client
+from coordinator.client.topics import create_topic
+from tests.cli.conftest import Ran, at, run_app
+from tests.observe.test_observer import observing
+from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
+from tests.support.tenure import wait_until
+
+pytestmark = pytest.mark.oracle
+
+TOPIC = "orders"
+KINDS = ("share", "streams")
+STAYS = {f"group.{kind}.{name}session.timeout.ms": "3600000" for kind in KINDS for name in ("max.", "")}
+
+
+def joined(kind: str) -> Any:
+    """A first heartbeat of the group `kind`."""
+    if kind == "share":
+        member: dict[str, Any] = {"group_id": kind, "member_id": str(uuid4()), "member_epoch": 0}
+        return share.ShareGroupHeartbeatRequest(**member, subscribed_topic_names=(TOPIC,))
+    part = streams.Subtopology(
+        subtopology_id="0",
+        source_topics=(TOPIC,),
+        state_changelog_topics=(),
+        repartition_source_topics=(),
+        copartition_groups=(),
+    )
+    return streams.StreamsGroupHeartbeatRequest(
+        group_id=kind,
+        member_id=str(uuid4()),
+        member_epoch=0,
+        endpoint_information_epoch=0,
+        rebalance_timeout=timedelta(minutes=1),
+        topology=streams.Topology(epoch=0, subtopologies=(part,)),
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+        process_id="p",
+        client_tags=(),
+        task_offsets=(),
+        task_end_offsets=(),
+    )
+
+
+def is_member(connection: Connection, request: Any) -> bool:
+    """Send a heartbeat; whether its sender is a member."""
+    body = io.BytesIO()
+    header = RequestHeader(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=1,
+        client_id="member",
+    )
+    entity_writer(RequestHeader)(body, header)
+    entity_writer(type(request))(body, request)
+    connection.send_bytes(struct.pack(">i", body.tell()) + body.getvalue())
+    # Correlation id, no tags, throttle time, error code.
+    return struct.unpack_from(">ixih", connection.receive_frame())[2] == 0
+
+
+@pytest.mark.usefixtures("kafka_is_here")
+def test_each_command_names_the_kind(tmp_path: Path) -> None:
+    """The commands about one group end with exit code 6 and HTTP answers 501; lists of all groups leave it out."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(ApacheKafka(STAYS, version=VERSION_44))
+        with Client(kafka.bootstrap, WITHIN_S) as client:
+            create_topic(client, TOPIC, 1)
+        for kind in KINDS:
+            connection = stack.enter_context(Connection(kafka.port))
+            wait_until(partial(is_member, connection, joined(kind)), "a member", WITHIN_S)
+
+        def run(*words: str) -> Ran:
+            return run_app(make_app(words[0]), *words, *at(kafka.bootstrap))
+
+        assert {row["GROUP"]: row["TYPE"] for row in run("groups", "list").rows} == {kind: kind for kind in KINDS}
+        for kind in KINDS:
+            for words in (
+                ("groups", "describe", kind),
+                ("groups", "describe", kind, "--state"),
+                ("groups", "ready", kind),
+                ("groups", "wait", kind, "--members", "1"),
+                ("members", "remove", "--group", kind, "--instance-id", "a"),
+                ("members", "remove", "--group", kind, "--all-absent"),
+                ("explain", kind),
+                ("doctor", kind),
+            ):
+                ran = run(*words)
+                assert (words, ran.code, ran.out) == (words, ExitCode.OTHER_KIND, "")
+                assert f"group {kind} is a {kind} group (" in ran.err
+            refused = run("groups", "delete", kind)
+            assert (refused.code, "still has members" in refused.err) == (ExitCode.REFUSED, True)
+        assert run("groups", "describe", "--all", "--members").code == ExitCode.DONE
+        assert run("doctor", "--all").code == ExitCode.DONE
+        assert run("explain", "none").code == ExitCode.NOT_FOUND
+        observer = stack.enter_context(observing(kafka.bootstrap, tmp_path))
+        for kind in KINDS:
+            for path in (f"/groups/{kind}", f"/groups/{kind}/events", f"/lag?group={kind}"):
+                assert (path, observer.status(path)) == (path, 501)
