@@ -10,14 +10,12 @@ import struct
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from kio.schema.request_header.v2.header import RequestHeader
-from kio.schema.share_group_heartbeat.v1 import request as share
-from kio.schema.streams_group_heartbeat.v0 import request as streams
 from kio.serial import entity_writer
 
 from coordinator.cli.exit_codes import ExitCode
@@ -32,6 +30,11 @@ from tests.support.raw import Connection
 from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.oracle
+
+# kio has types of its own for numbers and names.
+share: Any = import_module("kio.schema.share_group_heartbeat.v1.request")
+streams: Any = import_module("kio.schema.streams_group_heartbeat.v0.request")
+RequestHeader: Any = import_module("kio.schema.request_header.v2.header").RequestHeader
 
 TOPIC = "orders"
 KINDS = ("share", "streams")
@@ -80,7 +83,7 @@ def is_member(connection: Connection, request: Any) -> bool:
     entity_writer(type(request))(body, request)
     connection.send_bytes(struct.pack(">i", body.tell()) + body.getvalue())
     # Correlation id, no tags, throttle time, error code.
-    return struct.unpack_from(">ixih", connection.receive_frame())[2] == 0
+    return bool(struct.unpack_from(">ixih", connection.receive_frame())[2] == 0)
 
 
 @pytest.mark.usefixtures("kafka_is_here")
