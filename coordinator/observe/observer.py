@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     from coordinator.story.inference.knowledge import Told
 
 BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
-"""The events in memory: 100 MB at most, and as old as those that a server keeps (tenure.events.retention.ms)."""
+"""The events in memory, as old as those that a server keeps (tenure.events.retention.ms).
+
+Some 120 MB for causes and ends of rebalances of three members each, 240 MB for ten members.
+"""
 
 STOP_WITHIN_S = 2.0
 """How long a stop waits for events that are being written, and for each thread."""
