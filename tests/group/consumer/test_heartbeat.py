@@ -102,12 +102,18 @@ def test_rejoin_counts_as_having_given_up() -> None:
     ],
 )
 def test_former_epoch_is_fine_after_a_lost_answer(epoch: int, owned: dict[str, list[int]] | None, error: int) -> None:
-    """The member's former epoch passes if it says what it owns, and that is part of what it was given."""
+    """The member's former epoch passes if it says what it owns, and that is part of what it was given.
+
+    A refusal says whether the epoch is greater or smaller than the member's.
+    """
     play = Play()
     play.join("a")
     play.beat("a", 2, topics=["t", "u"])
     assert play.group.members["a"].epoch == 3
-    assert play.beat("a", epoch, owned).error_code == error
+    answer = play.beat("a", epoch, owned)
+    assert answer.error_code == error
+    if error != ErrorCode.NONE:
+        assert f"{'greater' if epoch > 3 else 'smaller'} member epoch ({epoch})" in answer.error_message
 
 
 def test_error_answers_have_no_member() -> None:

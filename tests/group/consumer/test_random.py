@@ -348,6 +348,8 @@ def settle(play: Play, clients: Sequence[Client | ClassicClient]) -> list[int]:
                 break
     assert play.state() == "Stable"
     assert set(play.group.members) == {client.member_id for client in clients}
+    for table in ("sessions", "targets", "deadlines", "syncing", "unsettled", "changed_topics", "waits_since"):
+        assert set(getattr(play.group, table)) <= set(play.group.members), f"{table} has a member that is gone"
     return sorted(partition for owned in play.held().values() for partition in owned.get("t1", []))
 
 
