@@ -133,7 +133,11 @@ dist: .venv/.dev ## build the wheel and the sdist into dist/, try them in new en
 	$(BIN)/pytest -m dist tests/requirements $(ARGS)
 
 .PHONY: bench
-bench: .venv/.dev ## measure beside a bare echo and Apache Kafka; without ARGS, benchmarks/results/requests.md gets the table
+bench: .venv/.dev ## requests, restarts and growth in turns with kfake, Apache Kafka, an echo and a bare write: 15 minutes; draws docs/images/bench.svg
+	$(BIN)/python -m benchmarks.turns $(or $(ARGS),--page benchmarks/results/turns.md --image docs/images/bench.svg)
+
+.PHONY: bench-requests
+bench-requests: .venv/.dev ## each work by itself, beside a bare echo and Apache Kafka; without ARGS, benchmarks/results/requests.md gets the table
 	$(BIN)/python -m benchmarks $(or $(ARGS),--page benchmarks/results/requests.md)
 
 .PHONY: bench-security

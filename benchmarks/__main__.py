@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import platform
 import re
 import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from time import gmtime, strftime
 from typing import Annotated, Any
 
 import typer
@@ -141,12 +138,7 @@ def measurable(names: list[str]) -> None:
 def about(cases: list[Case], repeat: int) -> str:
     """Return a sentence about place and time of the measurement."""
     fewer = "".join(f" ({case.name}: {case.repeat_max})" for case in cases if case.repeat_max < repeat)
-    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    processor = model[1] if model else platform.machine()
-    return (
-        f"{strftime('%Y-%m-%d', gmtime())}, {os.cpu_count()} cores of {processor}, Linux {platform.release()}, "
-        f"Python {platform.python_version()}; median of {repeat}{fewer}, in brackets the least and the most."
-    )
+    return f"{report.place()}; median of {repeat}{fewer}, in brackets the least and the most."
 
 
 @app.command()

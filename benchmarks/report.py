@@ -8,9 +8,14 @@ House rule: values are rounded only for display.
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import sys
 from collections import Counter
+from pathlib import Path
 from statistics import median
+from time import gmtime, strftime
 from typing import NamedTuple
 
 from rich import box
@@ -185,6 +190,16 @@ def markdown(found: list[Line], servers: list[str]) -> str:
     """Return the table as Markdown for a page."""
     heads, *rows = table(found, servers)
     return "".join(f"| {' | '.join(row)} |\n" for row in [heads, ["---"] * len(heads), *rows])
+
+
+def place() -> str:
+    """Return when and where something was measured."""
+    model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    processor = model[1] if model else platform.machine()
+    return (
+        f"{strftime('%Y-%m-%d', gmtime())}, {os.cpu_count()} cores of {processor}, Linux {platform.release()}, "
+        f"Python {platform.python_version()}"
+    )
 
 
 def rewritten(page: str, about: str, table: str) -> str:

@@ -25,6 +25,7 @@ from benchmarks import entry
 from benchmarks.meter import children, listens
 from benchmarks.questions import prepare, until_joined
 from tests.support.apache import VERSION, ApacheKafka
+from tests.support.ports import reserved_port
 
 ROOT = Path(__file__).parent.parent
 STOPPED_WITHIN_S = 15.0
@@ -182,6 +183,28 @@ def _ready(process: subprocess.Popen[str]) -> str:
     """Return the line with which a server reports that it is ready."""
     assert process.stdout is not None
     return process.stdout.readline()
+
+
+@contextmanager
+def kfake(cpus: set[int], *, synced: bool) -> Iterator[Running]:
+    """Run the broker of franz-go, in memory or with a sync of each write. Needs Go; the first use builds it."""
+    prepare()
+    program = ROOT / "build" / "kfake"
+    go = shutil.which("go")
+    if go is None:
+        raise FileNotFoundError("no Go here")
+    program.parent.mkdir(exist_ok=True)
+    subprocess.run([go, "build", "-o", program, "."], cwd=Path(__file__).parent / "kfake", check=True)
+    with tempfile.TemporaryDirectory(prefix="kfake-") as folder, reserved_port() as held:
+        port = held.getsockname()[1]
+        with pinned(cpus):
+            process = subprocess.Popen([program, str(port), *([folder] if synced else [])], stdout=subprocess.PIPE)
+        try:
+            until_joined(port, lambda: process.poll() is not None)
+            yield Running("kfake", port, process.pid, folder if synced else None)
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 @contextmanager
