@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import timelines
 from coordinator.story.folding import whole
 
 if TYPE_CHECKING:
     from coordinator.client.offsets_log import GroupReader
-    from coordinator.story.events import RebalanceEvent
+    from coordinator.story.entries import Timeline
 
 
 def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:
@@ -28,24 +28,13 @@ def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | No
     """
     wanted = list(group_ids)
     if last is None:
-        return _timelines(wanted, reader.read())
-    timelines = _timelines(wanted, ())
+        return timelines(wanted, reader.read())
+    found = timelines(wanted, ())
     for events, since_ms in reader.read_back():
-        timelines = _timelines(wanted, events)
-        if all(_are_whole(timeline, last, since_ms) for timeline in timelines.values()):
+        found = timelines(wanted, events)
+        if all(_are_whole(timeline, last, since_ms) for timeline in found.values()):
             break
-    return timelines
-
-
-def _timelines(group_ids: list[str], events: Iterable[RebalanceEvent]) -> dict[str, Timeline]:
-    timelines = {group_id: Timeline(group_id) for group_id in group_ids}
-    for event in events:
-        if event.group is None:
-            for timeline in timelines.values():
-                timeline.add(event)
-        elif event.group in timelines:
-            timelines[event.group].add(event)
-    return timelines
+    return found
 
 
 def _are_whole(timeline: Timeline, last: int, since_ms: int) -> bool:

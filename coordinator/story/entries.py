@@ -224,6 +224,18 @@ class Timeline:
                 entry["outcome"] = "joined"
 
 
+def timelines(names: Iterable[str], events: Iterable[RebalanceEvent]) -> dict[str, Timeline]:
+    """The timelines of these groups, by group. Events of no group, such as gaps, belong to each of them."""
+    made = {name: Timeline(name) for name in names}
+    for event in events:
+        if event.group is None:
+            for timeline in made.values():
+                timeline.add(event)
+        elif event.group in made:
+            made[event.group].add(event)
+    return made
+
+
 def _said(event: RebalanceEvent) -> Entry:
     """The fields of an event that its entry has too."""
     return {name: value for name, value in fields_of(event).items() if name not in COMMON}

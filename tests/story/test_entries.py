@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Timeline, timelines
 from tests.support.told import cause as cause_of
 from tests.support.told import told
 
@@ -278,3 +278,14 @@ def test_an_end_of_a_hold_without_its_beginning() -> None:
     """The entry has no names of its beginning."""
     (only,) = Timeline("g").add_all([hold_ended(5, "a")]).entries
     assert (only["at_ms"], only["missing"], only["until_wall_ms"], only["outcome"]) == (5, None, None, "timed_out")
+
+
+def test_each_timeline_of_several_groups_has_its_own_events_and_all_gaps() -> None:
+    """Events that were dropped may be of any group; a group that nobody asked for has no timeline."""
+    found = timelines(
+        ["g", "h"], [event("events_dropped", 1), event("group_deleted", 2), told("group_deleted", group="i")]
+    )
+    assert {name: [entry["type"] for entry in each.entries] for name, each in found.items()} == {
+        "g": ["gap", "deleted"],
+        "h": ["gap"],
+    }

@@ -17,7 +17,7 @@ from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_gr
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import DROPPED, Finding, log_findings, worst_first
-from coordinator.story.entries import Entry, Timeline
+from coordinator.story.entries import timelines
 from coordinator.story.group_diagnosis import group_findings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
     known, problems = list_known_groups(client)
     listed = [group for group in known if group.group_type.lower() in DESCRIBED]
     names = _worth_a_look(listed, events)[:EXAMINED_MAX]
-    entries = timelines(names, events)
+    entries = {name: timeline.entries for name, timeline in timelines(names, events).items()}
     groups, silent = _described(client, names)
     counts = partition_counts(client, topics_of(groups.values()))
     found = [
@@ -70,18 +70,6 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
 def topics_of(groups: Iterable[Group]) -> set[str]:
     """The topics that members of these groups subscribe to."""
     return {topic for group in groups for member in group.members for topic in member.subscription or ()}
-
-
-def timelines(names: Sequence[str], events: Sequence[RebalanceEvent]) -> dict[str, list[Entry]]:
-    """The entries of these groups, by group. Events of no group, such as gaps, belong to each of them."""
-    made = {name: Timeline(name) for name in names}
-    for event in events:
-        if event.group is None:
-            for timeline in made.values():
-                timeline.add(event)
-        elif event.group in made:
-            made[event.group].add(event)
-    return {name: timeline.entries for name, timeline in made.items()}
 
 
 def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent]) -> list[str]:
