@@ -31,7 +31,7 @@ from coordinator.cli.options import OutputForm, Since, names_or_all, whole_numbe
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.errors import error_name
-from coordinator.client.groups import DESCRIBED, Group, describe_groups, list_known_groups
+from coordinator.client.groups import DESCRIBED, Group, describe_groups, list_known_groups, topics_of
 from coordinator.client.newest import read_timelines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.story.cluster_diagnosis import (
@@ -134,8 +134,7 @@ def _examine(
     is_unknown = group_id is not None and group_id not in groups
     if is_unknown and all(each["type"] == "gap" for name in wanted for each in entries[name]):
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
-    members = [member for group in groups.values() if group is not None for member in group.members]
-    counts = partition_counts(client, {topic for member in members for topic in member.subscription or ()})
+    counts = partition_counts(client, topics_of(group for group in groups.values() if group is not None))
     now_ms = time.time_ns() // 1_000_000
     found = [
         finding

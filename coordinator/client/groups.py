@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         OffsetFetchResponse,
     )
 
+DESCRIBED = frozenset({"", "classic", "consumer"})
+"""Types of groups that can be described; a server older than KIP-848 sends ""."""
 DEAD = "Dead"
 DESCRIBED = frozenset({"", "classic", "consumer"})
 """Types of groups, in lower case, that can be described; a server older than KIP-848 sends ""."""
@@ -192,6 +194,11 @@ def _seat_json(member: Member) -> dict[str, Any]:
         "subscribed_regex": seat.regex,
         "member_type": "classic" if seat.is_classic else "consumer",
     }
+
+
+def topics_of(groups: Iterable[Group]) -> set[str]:
+    """The topics that members of these groups subscribe to."""
+    return {topic for group in groups for member in group.members for topic in member.subscription or ()}
 
 
 def list_groups(client: Client, states: Sequence[str] = ()) -> list[ListedGroup]:

@@ -8,12 +8,12 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, error_name
-from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_groups, list_known_groups
+from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_groups, list_known_groups, topics_of
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import DROPPED, Finding, log_findings, worst_first
@@ -65,11 +65,6 @@ def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> d
         "findings": [finding._asdict() for finding in told[:FINDINGS_MAX]],
         "further_findings": max(len(told) - FINDINGS_MAX, 0),
     }
-
-
-def topics_of(groups: Iterable[Group]) -> set[str]:
-    """The topics that members of these groups subscribe to."""
-    return {topic for group in groups for member in group.members for topic in member.subscription or ()}
 
 
 def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent]) -> list[str]:

@@ -25,13 +25,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
-from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json
+from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json, topics_of
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.server.cycles import drop_trace
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import InPieces, pieces_of
-from coordinator.server.http.examined import examined, topics_of
+from coordinator.server.http.examined import examined
 from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.kept import Kept
