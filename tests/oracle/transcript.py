@@ -61,6 +61,8 @@ USUAL = {"session_timeout_ms": STAYS_MS, "rebalance_timeout_ms": STAYS_MS, "prot
 """Usual values of a script's requests: a transcript doesn't show them."""
 
 ERROR_CODE = "error_code"
+"""It is shown even if it is NONE, unless old versions of the response don't have it."""
+NEW_ERROR_CODES = {"MetadataResponse.error_code"}
 GIVEN_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
 """A member id that a coordinator of the consumer protocol gave: 16 random bytes."""
 MEMBER_ID = re.compile(r"^(?P<prefix>.*)-(?P<random>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$")
@@ -159,7 +161,8 @@ class _Comparing:
             # What a version doesn't have holds the default: it isn't shown, and neither is a default that was sent.
             left_out = name in LEFT_OUT or f"{path}.{name}" in LEFT_OUT
             usual = not is_answer and USUAL.get(name) == value
-            if not left_out and not usual and (name == ERROR_CODE or value != getattr(default, name)):
+            always = name == ERROR_CODE and f"{path}.{name}" not in NEW_ERROR_CODES
+            if not left_out and not usual and (always or value != getattr(default, name)):
                 fields[name] = self._value(value, name, f"{path}.{name}", is_answer=is_answer)
         if message.unknown_tagged_fields:
             fields["unknown_tagged_fields"] = str(message.unknown_tagged_fields)
