@@ -38,6 +38,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from io import FileIO
+    from uuid import UUID
 
     from coordinator.client.client import Client
     from coordinator.observe.follower import Reached
@@ -154,7 +155,7 @@ class TopicTarget:
     def __init__(self, where: Reached, timeout: float) -> None:
         self.name = f"topic {EVENTS_TOPIC}"
         self._client: Client = where.client(timeout)
-        self._leader: Node | None = None
+        self._found: tuple[Node, UUID] | None = None
 
     def newest(self) -> list[RebalanceEvent]:
         """As Target."""
@@ -168,27 +169,26 @@ class TopicTarget:
     def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
         records = [Record((event.group or "").encode(), event_json(event), event.at_ms) for event in events]
-        if self._leader is None:
-            self._leader = self._find()
+        leader, topic_id = self._found or self._find()
         data = ProduceRequest.PartitionProduceData(index=0, records=encode_batch(records, 0, 0))
         request = ProduceRequest(
             acks=-1,
             timeout_ms=int(self._client.timeout * 1000),
-            topic_data=[ProduceRequest.TopicProduceData(name=EVENTS_TOPIC, partition_data=[data])],
+            topic_data=[ProduceRequest.TopicProduceData(name=EVENTS_TOPIC, topic_id=topic_id, partition_data=[data])],
         )
-        leader, self._leader = self._leader, None
+        self._found = None
         response: ProduceResponse = self._client.request(request, leader, at_least=SINCE_BATCHES)
         answer = only(each for topic in response.responses for each in topic.partition_responses)
         if answer.error_code:
             raise Refused(answer.error_code, f"topic {EVENTS_TOPIC!r}")
-        self._leader = leader
+        self._found = leader, topic_id
 
     def close(self) -> None:
         """As Target."""
         self._client.close()
 
-    def _find(self) -> Node:
-        """The leader of partition 0; a topic that isn't there is created."""
+    def _find(self) -> tuple[Node, UUID]:
+        """The leader of partition 0 and the topic's id; a topic that isn't there is created."""
         asked = MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
         code: int = ErrorCode.LEADER_NOT_AVAILABLE
@@ -198,7 +198,7 @@ class TopicTarget:
             leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
             for broker in response.brokers:
                 if broker.node_id == leader and not topic.error_code:
-                    return Node(leader, Address(broker.host, broker.port))
+                    return Node(leader, Address(broker.host, broker.port)), topic.topic_id
             code = topic.error_code or code
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not look:
                 self._create()

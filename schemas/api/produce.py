@@ -28,7 +28,7 @@ acks                int16                   0+
 timeout_ms          int32                   0+
 topic_data          []TopicProduceData      0+
     name            string                  0-12  ignorable
-    topic_id        uuid                    13+
+    topic_id        uuid                    13+   ignorable
     partition_data  []PartitionProduceData  0+
         index       int32                   0+
         records     records                 0+  null
@@ -37,7 +37,7 @@ topic_data          []TopicProduceData      0+
 RESPONSE = """
 responses                              []TopicProduceResponse       0+
     name                               string                       0-12  ignorable
-    topic_id                           uuid                         13+
+    topic_id                           uuid                         13+  ignorable
     partition_responses                []PartitionProduceResponse   0+
         index                          int32                        0+
         error_code                     int16                        0+
