@@ -73,13 +73,14 @@ class FeedEvent(NamedTuple):
 
 
 class Subscriber:
-    """Gets events; see `Feed.subscribe`.
+    """Gets events; see `Feed.subscribe`. Each takes them in a turn of its own: an event wakes all subscribers at once.
 
     begins: the id before its first event. is_gapped: events may be missing between its last event, which it had before
     it subscribed, and the next. is_closed: it gets no more events.
     """
 
-    def __init__(self, begins: str, behind: list[FeedEvent], *, is_gapped: bool) -> None:
+    def __init__(self, turns: Turns, begins: str, behind: list[FeedEvent], *, is_gapped: bool) -> None:
+        self._turns = turns
         self.begins = begins
         self.is_gapped = is_gapped
         self._waiting = deque(behind)
@@ -111,6 +112,7 @@ class Subscriber:
                     await self._waits
             except TimeoutError:
                 return []
+        await self._turns.next()
         if self.is_closed:
             return []
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), TAKEN_AT_ONCE))]
@@ -232,7 +234,7 @@ class Feed:
         behind: list[FeedEvent] = []
         if had != self._reached:
             behind = [each for each in self._events if each.placed.offset >= had.get(each.placed.partition, 0)]
-        subscriber = Subscriber(self._id(had), behind, is_gapped=is_gapped)
+        subscriber = Subscriber(self._turns, self._id(had), behind, is_gapped=is_gapped)
         self._subscribers.add(subscriber)
         return subscriber
 

@@ -35,6 +35,7 @@ class Web:
         assert server._site is not None
         self.guard = server._site._guard
         self.kept = server._site._kept
+        self.listeners = server._site._feed._subscribers
         self._log = log
         self.port = int(self.lines("http_listening")[0]["url"].rstrip("/").rpartition(":")[2])
 

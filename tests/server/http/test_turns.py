@@ -12,19 +12,27 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.http import openapi, site
+from coordinator.client.events import Placed
+from coordinator.server.http import feed, openapi, site
+from coordinator.server.http.feed import News, TopicSource
 from coordinator.server.http.guard import GuardedProtocol
 from coordinator.server.http.kept import Kept
 from coordinator.server.http.turns import Turns
 from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
 from coordinator.server.telemetry.metrics import exposition
+from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
 from tests.server.http.test_guard import serving
 from tests.support.patience import WITHIN_S
+from tests.support.told import told
 
 CLIENTS = 40
 REQUESTS = 20
 """Of each client, one behind the other."""
+
+LISTENERS = 100
+
+EVENTS = 100
 
 CALLS_PER_MS = 1_000
 """Calls of functions that take a millisecond of the server's clock."""
@@ -103,6 +111,44 @@ async def test_many_requests_at_once_make_no_turn_long(tmp_path: Path, path: str
         finally:
             work.end()
         assert {each[:9] for each in answered} == {b"HTTP/1.1 "}
+        assert sum(work.turns) > TURN_CALLS_MAX, "else the bound says nothing"
+        assert max(work.turns) < TURN_CALLS_MAX
+        for client in clients:
+            client.close()
+
+
+async def test_events_for_a_hundred_listeners_that_read_nothing_make_no_turn_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each event is encoded once for all of them, and what they get is spread over many turns."""
+    brought: list[News] = []
+    encoded: list[int] = []
+
+    def follow(_self: TopicSource, news: News, _stopping: threading.Event) -> None:
+        news.begin("0" * 32, {0: 0}, [])
+        brought.append(news)
+
+    def encode(event: RebalanceEvent) -> bytes:
+        encoded.append(event.at_ms)
+        return event_json(event)
+
+    monkeypatch.setattr(TopicSource, "follow", follow)
+    monkeypatch.setattr(feed, "event_json", encode)
+    events = [Placed(0, number, told("rebalance_started", at_ms=number, generation=number)) for number in range(EVENTS)]
+    work = Work()
+    async with serving(tmp_path, "tenure.events.enable=false", clock=WorkClock(work)) as web:
+        clients = [web.connect(buffer_bytes=4_096) for _ in range(LISTENERS)]
+        for client in clients:
+            client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await web.until(lambda: len(web.listeners) == LISTENERS and all(each._waits for each in web.listeners))
+        work.begin()
+        try:
+            brought[0].put(events)
+            await web.until(lambda: len(encoded) == EVENTS and not any(each._waiting for each in web.listeners))
+            await web.until(lambda: not web.guard.turns._waiting)
+        finally:
+            work.end()
+        assert encoded == list(range(EVENTS))
         assert sum(work.turns) > TURN_CALLS_MAX, "else the bound says nothing"
         assert max(work.turns) < TURN_CALLS_MAX
         for client in clients:
