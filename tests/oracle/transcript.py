@@ -60,6 +60,9 @@ STAYS_MS = 1_800_000
 USUAL = {"session_timeout_ms": STAYS_MS, "rebalance_timeout_ms": STAYS_MS, "protocol_type": "consumer"}
 """Usual values of a script's requests: a transcript doesn't show them."""
 
+SAME_WORDS = "SubscribedTopicRegex `"
+"""Texts that begin so are Kafka's in both servers, and so are those of DescribeGroups. Other texts may differ."""
+
 ERROR_CODE = "error_code"
 """It is shown even if it is NONE, unless old versions of the response don't have it."""
 NEW_ERROR_CODES = {"MetadataResponse.error_code"}
@@ -175,7 +178,7 @@ class _Comparing:
             case int():
                 return self._number(value, name)
             case str():
-                return self._text(value, name)
+                return self._text(value, name, path)
             case bytes():
                 return repr(value)
             case UUID():
@@ -198,11 +201,13 @@ class _Comparing:
             return "a session"
         return value
 
-    def _text(self, value: str, name: str) -> str:
+    def _text(self, value: str, name: str, path: str) -> str:
         if value == self.group or value.startswith(f"{self.group}."):
             return value.replace(self.group, "G", 1)
         if name == "cluster_id":
             return "its cluster"
+        if value.startswith(SAME_WORDS) or path == "DescribeGroupsResponse.groups.error_message":
+            return value.replace(self.group, "G")
         if name in {"error_message", "batch_index_error_message"} and value not in {"", "NONE"}:
             return "in its words"
         if name in {"log_dir", "path"}:

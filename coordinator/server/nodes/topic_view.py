@@ -40,6 +40,7 @@ WORDS = {
     "no argument for repetition operator": "missing argument to repetition operator",
     "invalid repetition size": "invalid repeat count",
     "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator: (?<": "invalid named capture",
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
     "invalid escape sequence": "invalid escape sequence",

@@ -38,6 +38,7 @@ def test_these_can_be_read(regex: str) -> None:
         ("a**", "invalid nested repetition operator"),
         ("(?=a)", "invalid or unsupported Perl syntax"),
         ("(?P<n", "invalid named capture"),
+        ("(?<!a)b", "invalid named capture"),
         (r"\Z", "invalid escape sequence"),
         ("[z-a]", "invalid character class range"),
         ("a\\", "trailing backslash at end of expression"),
