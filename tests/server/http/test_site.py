@@ -6,6 +6,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,16 @@ from coordinator.client.connection import Address
 from coordinator.config import load
 from coordinator.server.app import Server
 from coordinator.server.telemetry.metrics import Metrics
-from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
+from protocol.messages import (
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
 from schemas.errors import ErrorCode
+from tests.client.scripted import Scripted
 from tests.server.harness import memory
 from tests.support.patience import WITHIN_S
 
@@ -148,6 +157,23 @@ async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')
     assert await asked.get(f"groups/{'x' * 33_000}") == (404, '{"error":"no such group"}')
     assert (await asked.get("nothing"))[0] == 404
+
+
+async def test_a_group_of_another_kind_is_named(asked: Asked) -> None:
+    """For a group that only Apache Kafka can have the status is 501, and the answer names its kind."""
+    absent = DescribeGroupsResponse.DescribedGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    share = ListGroupsResponse.ListedGroup(group_id="g", group_type="share", group_state="Stable")
+    answers = {
+        "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
+        "ListGroups": [ListGroupsResponse(groups=[share])],
+    }
+    assert asked.server._site is not None
+    with Scripted(answers) as kafka:
+        asked.server._site._ask = partial(Client, kafka.bootstrap, WITHIN_S)
+        for path in ("groups/g", "lag?group=g"):
+            status, text = await asked.get(path)
+            assert (path, status) == (path, 501)
+            assert "group g is a share group (Stable)" in text
 
 
 async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
