@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
+from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import remove_members
@@ -21,7 +23,7 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
-from tests.client.scripted import Scripted
+from tests.client.scripted import Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import Tenure
@@ -332,6 +334,15 @@ def test_group_that_goes_while_all_are_described() -> None:
     with Scripted(answers) as server:
         ran = run_app(app, "describe", "--all", "--output", "json", *at(server.bootstrap))
     assert (ran.code, ran.json, ran.err) == (0, [], "")
+
+
+@pytest.mark.parametrize("words", [("describe", "g"), ("wait", "g", "--members", "1")])
+def test_a_group_of_another_kind_has_an_exit_code(words: tuple[str, ...]) -> None:
+    """The line names the kind of a group that only Apache Kafka can have."""
+    with Scripted(of_another_kind("share")) as server:
+        ran = run_app(make_app("groups"), "groups", *words, *at(server.bootstrap))
+    assert (ran.code, ran.out) == (ExitCode.OTHER_KIND, "")
+    assert "group g is a share group (Stable)" in ran.err
 
 
 def test_all_describes_groups_of_consumers_only() -> None:

@@ -19,7 +19,16 @@ from typing import Any, Self
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_request, decode_request_header, encode_response
-from protocol.messages import API_KEYS, api_schema, request_class, response_class
+from protocol.messages import (
+    API_KEYS,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    api_schema,
+    request_class,
+    response_class,
+)
 from schemas.errors import ErrorCode
 
 HANG_UP = "hang up"
@@ -172,6 +181,25 @@ class Scripted:
 
     def _ListGroups(self, _request: Any) -> Any:  # noqa: N802
         return response_class(API_KEYS["ListGroups"])()
+
+
+def of_another_kind(kind: str) -> dict[str, list[Answer]]:
+    """The answers of a server that has the share or streams group "g", and ignores which types are wanted."""
+
+    def described(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        absent = DescribeGroupsResponse.DescribedGroup
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+        return DescribeGroupsResponse(groups=[absent(group_id=name, error_code=code) for name in request.groups])
+
+    def listed(request: ListGroupsRequest) -> ListGroupsResponse:
+        one = ListGroupsResponse.ListedGroup
+        groups = [one(group_id="none", group_type="classic")]
+        if kind in request.types_filter:
+            groups.append(one(group_id="g", group_type=kind, group_state="Stable"))
+        return ListGroupsResponse(groups=groups)
+
+    loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return {"DescribeGroups": [described], "ListGroups": [loading, listed]}
 
 
 class Clock:

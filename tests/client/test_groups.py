@@ -25,13 +25,12 @@ from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     LeaveGroupResponse,
-    ListGroupsRequest,
     ListGroupsResponse,
     MetadataResponse,
     OffsetFetchResponse,
 )
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
+from tests.client.scripted import Clock, Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -149,16 +148,15 @@ def test_group_of_the_consumer_protocol_is_described() -> None:
     assert answer.members[1].subscription == frozenset({"t"})
 
 
-@pytest.mark.parametrize("has_api", [False, True])
-def test_server_without_the_consumer_protocol_has_no_such_group(has_api: bool) -> None:
-    """An older server lacks the request; one that has the protocol switched off says UNSUPPORTED_VERSION."""
+@pytest.mark.parametrize("versions", [{}, {"ConsumerGroupDescribe": (0, -1)}, {"ListGroups": (0, 4)}])
+def test_server_without_the_consumer_protocol_has_no_such_group(versions: dict[str, tuple[int, int]]) -> None:
+    """An older server lacks the requests; one that has the protocol switched off says UNSUPPORTED_VERSION."""
     absent = Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     off = ConsumerGroupDescribeResponse.DescribedGroup(group_id="g", error_code=ErrorCode.UNSUPPORTED_VERSION)
     answers: dict[str, list[Any]] = {
         "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
         "ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[off])],
     }
-    versions = {} if has_api else {"ConsumerGroupDescribe": (0, -1)}
     with Scripted(answers, versions) as server, Client(server.bootstrap, WITHIN_S) as client:
         answer = describe_groups(client, ["g"])["g"]
     assert isinstance(answer, Refused)
@@ -168,14 +166,11 @@ def test_server_without_the_consumer_protocol_has_no_such_group(has_api: bool) -
 @pytest.mark.parametrize("kind", ["share", "streams"])
 def test_a_group_of_another_kind_is_named(kind: str) -> None:
     """Requests that describe other groups don't find a share or streams group: its coordinator lists its kind."""
-
-    def listed(request: ListGroupsRequest) -> ListGroupsResponse:
-        group = ListGroupsResponse.ListedGroup(group_id="g", group_type=kind, group_state="Stable")
-        return ListGroupsResponse(groups=[group] if kind in request.types_filter else [])
-
-    absent = [Described(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND) for name in ("g", "none")]
-    answers: dict[str, list[Any]] = {"DescribeGroups": [DescribeGroupsResponse(groups=absent)], "ListGroups": [listed]}
-    with Scripted(answers) as server, Client(server.bootstrap, WITHIN_S) as client:
+    clock = Clock()
+    with (
+        Scripted(of_another_kind(kind)) as server,
+        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
+    ):
         found = describe_groups(client, ["g", "none"])
     named = found["g"]
     assert isinstance(named, OtherKind)

@@ -83,6 +83,25 @@ def test_news_come_first_and_quiet_groups_in_turn(written: Written, monkeypatch:
     assert looking.live.states == {("classic", "PreparingRebalance"): 1, ("classic", "Stable"): 4}
 
 
+def test_groups_of_other_kinds_are_listed_and_not_described(written: Written) -> None:
+    """They would cost each look a request that doesn't know them, whether they are at rest or not."""
+
+    def all_listed(request: Any) -> ListGroupsResponse:
+        answer = listed(request)
+        for state in set(request.states_filter or ["Stable", *GROUPS.values()]):
+            one = ListGroupsResponse.ListedGroup(group_id=f"share-{state}", group_state=state, group_type="share")
+            answer.groups.append(one)
+        return answer
+
+    with Scripted({"ListGroups": [all_listed], "DescribeGroups": [described]}) as server:
+        looking = Looking(server, written)
+        looks = [looking.look() for _ in range(2)]
+        looking.close()
+        assert {name for one in server.asked("DescribeGroups") for name in one.groups} == GROUPS.keys()
+    assert set(looks[0]) == GROUPS.keys()
+    assert looking.live.states["share", "Stable"] == 1
+
+
 def test_quiet_groups_leave_half_of_the_budget(written: Written) -> None:
     """With little left, only groups in a rebalance are described."""
     with Scripted({"ListGroups": [listed], "DescribeGroups": [described]}) as server:

@@ -19,16 +19,9 @@ from coordinator.client.connection import Address
 from coordinator.config import load
 from coordinator.server.app import Server
 from coordinator.server.telemetry.metrics import Metrics
-from protocol.messages import (
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    ListGroupsResponse,
-    SyncGroupRequest,
-)
+from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
+from tests.client.scripted import Scripted, of_another_kind
 from tests.server.harness import memory
 from tests.support.patience import WITHIN_S
 
@@ -161,14 +154,8 @@ async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
 
 async def test_a_group_of_another_kind_is_named(asked: Asked) -> None:
     """For a group that only Apache Kafka can have the status is 501, and the answer names its kind."""
-    absent = DescribeGroupsResponse.DescribedGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-    share = ListGroupsResponse.ListedGroup(group_id="g", group_type="share", group_state="Stable")
-    answers = {
-        "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
-        "ListGroups": [ListGroupsResponse(groups=[share])],
-    }
     assert asked.server._site is not None
-    with Scripted(answers) as kafka:
+    with Scripted(of_another_kind("share")) as kafka:
         asked.server._site._ask = partial(Client, kafka.bootstrap, WITHIN_S)
         for path in ("groups/g", "lag?group=g"):
             status, text = await asked.get(path)
