@@ -86,7 +86,7 @@ OutputForm = Annotated[
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group or member, "
-    "4 the server refuses, 5 no server answers in time."
+    "4 the server refuses, 5 no server answers in time, 6 a share or streams group."
 )
 
 EXAMPLES = {
