@@ -1,10 +1,11 @@
 """glibc's heap: which memory it keeps for the next requests, and when it gives the rest back to the system.
 
-A large answer consists of many small pieces. When it is over, each piece is free, but something that stays lies between
-them, and glibc gives back only the heap's end. So the pages of hundreds of megabytes would stay.
+A large answer consists of many small pieces. After the answer each piece is free, but other objects between the pieces
+stay in use, and glibc gives back only the heap's end. So the process would keep hundreds of megabytes of free pages.
 
-Once a minute a thread asks how much of the heap is free. If it is much, the thread has glibc give back every free page.
-It keeps no lock of Python's meanwhile, but the heap's: the loop goes on until it wants a piece of an unusual size.
+Once a minute a thread asks how much of the heap is free. If much is free, the thread lets glibc give back every free
+page. Meanwhile it holds the heap's lock but no lock of Python's: the loop runs until it needs a piece of an
+unusual size.
 
 House rule: other C libraries than glibc are left alone.
 """

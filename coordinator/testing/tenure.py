@@ -16,7 +16,7 @@ Several nodes (coordinator.testing.nodes) are one cluster in this process, witho
 
 Settings have Kafka's names and defaults, but for DEFAULTS; the environment changes none. `reset` makes it as new.
 
-The server's time is the test's (`advance`, `freeze`; coordinator.testing.clock), and so is its luck (`faults`).
+The test controls the server's time (`advance`, `freeze`; coordinator.testing.clock) and its faults (`faults`).
 
 House rule: a test that ends leaves no thread, no socket and no file.
 """

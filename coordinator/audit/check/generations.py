@@ -19,8 +19,8 @@ from coordinator.story.schema import UNKNOWN
 class Clock:
     """A time that never goes back, made of the timestamps of several coordinators with different clocks.
 
-    If the clock of a new owner is behind, time stands still for one record and then goes on with the new clock. A
-    measured duration is too short by that one step at most.
+    If the clock of a new owner is behind, time stands still for one record and then follows the new clock. A measured
+    duration is too short by that one step at most.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ instance ids go and never return? coordinator.story.diagnosis defines a conflict
 
 The log doesn't say whether a member left or expired: a record simply lacks it.
 
-House rule: at most GONE_MAX instance ids that are gone are remembered.
+House rule: the checks remember at most GONE_MAX instance ids that are gone.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class _Instance:
     """An instance id.
 
     first_step: number of the first record that has it. gone_ms, gone_step: time and number of the record that lacks it.
-    gone_with_all: that record has no member at all. gap_reported: whether there is a finding.
-    back: its last returns. loop: the loop that goes on.
+    gone_with_all: that record has no member at all. gap_reported: whether a finding reports the gap.
+    back: its last returns. loop: the loop under way.
     """
 
     first_step: int

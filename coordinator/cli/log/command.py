@@ -47,7 +47,7 @@ def log() -> None:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """End the command on an error of the system, and when nobody reads its output: then as SIGPIPE would end it."""
+    """End the command on an error of the system. If nobody reads its output, end it as SIGPIPE would."""
     try:
         yield
         sys.stdout.flush()

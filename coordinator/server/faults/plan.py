@@ -5,9 +5,9 @@
     JoinGroup,SyncGroup group=workers times=3 -> delay 500
     * client_id=worker-1 times=* -> blackhole
 
-A line has the APIs (`*`: all of them), the conditions, and the action. A request has to meet all conditions. `nth` says
-which of these requests is the first with the fault, `times` how many get it (default 1, `*`: all of them). Values are
-quoted as in a shell. A line that starts with # is a remark.
+A line has the APIs (`*`: all of them), the conditions, and the action. A request has to meet all conditions. `nth` is
+the number of the first matching request that gets the fault. `times` is the number of requests that get it (default 1,
+`*`: all of them). Values are quoted as in a shell. A line that starts with # is a remark.
 
     error CODE          answered with this error; the coordinator never sees the request
     loading             answered as by a coordinator that reads its log
@@ -84,9 +84,9 @@ ARGUMENTS = {Action.ERROR: "the name of an error", Action.DELAY: "milliseconds"}
 class Fault:
     """One fault: conditions, action, and how often it happened.
 
-    apis: names of APIs, empty for all. group, member_id: the request names it. instance_id: it names it,
-    or a member that has it. client_id, version: of the
-    request. nth: the first of the matching requests that gets it, from 1. times: how many get it, None for all.
+    apis: names of APIs, empty for all. group, member_id: the request names it. instance_id: the request names it, or
+    names a member that has it. client_id, version: of the request.
+    nth: the first of the matching requests that gets the fault, from 1. times: how many get it, None for all.
     argument: of the action; an error's number, or milliseconds.
     seen, fired: how many requests matched, and how many got it.
     """
