@@ -247,6 +247,13 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
     assert first.is_closed, "it took none"
     assert waiting is not None
     between = await waiting
+
+    def turn() -> None:
+        while turns:
+            turns.pop(0)()
+        asyncio.get_running_loop().call_soon(turn)
+
+    turn()  # from here on the loop turns by itself
     behind, ids, _ = await events_after(feed, between.begins)
     got: list[int] = []
     while some := await between.next(0.0):
