@@ -155,7 +155,10 @@ class Timeline:
 
     def _rebalance_ended(self, event: events.RebalanceEnded) -> None:
         entry, self._open = self._open, None
-        if entry is None or not is_end_of(entry["generation_before"], event):
+        if entry is not None and not is_end_of(entry["generation_before"], event):
+            entry["outcome"] = "unknown"
+            entry = None
+        if entry is None:
             entry = self._enter("rebalance", event, at_ms=event.began_ms, is_stuck=False, causes_at_ms=[])
         told = list(zip(entry["causes"], entry["causes_at_ms"], strict=False))[1:]
         entry |= _said(event)

@@ -109,9 +109,9 @@ def test_a_beginning_whose_end_is_missing_is_told_as_that() -> None:
 
 
 def test_an_end_of_another_rebalance_does_not_end_this_one_as_its_own() -> None:
-    """An end names the generation at which its rebalance began."""
+    """An end names the generation at which its rebalance began. A group has one at a time, so no other is under way."""
     timeline = Timeline("g").add_all([started(10, cause("a")), ended(40, 30, cause("b"), before=7)])
-    assert [(entry["at_ms"], entry["outcome"]) for entry in timeline.entries] == [(10, None), (30, "completed")]
+    assert [(entry["at_ms"], entry["outcome"]) for entry in timeline.entries] == [(10, "unknown"), (30, "completed")]
 
 
 def test_other_groups_are_passed_over() -> None:
