@@ -82,7 +82,7 @@ HINTS = {
     f"resource (Denied), {pages.RIGHTS} has the rights",
     "COORDINATOR_NOT_AVAILABLE": "; `tenure doctor GROUP` finds out why",
 }
-"""What a command adds to an error that ends so: the answer itself says no more."""
+"""End of an error's name -> words that a command adds, because the answer has the name alone."""
 
 
 def read_command_config(path: Path) -> Security:

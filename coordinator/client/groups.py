@@ -46,8 +46,6 @@ if TYPE_CHECKING:
         OffsetFetchResponse,
     )
 
-DESCRIBED = frozenset({"", "classic", "consumer"})
-"""Types of groups that can be described; a server older than KIP-848 sends ""."""
 DEAD = "Dead"
 DESCRIBED = frozenset({"", "classic", "consumer"})
 """Types of groups, in lower case, that can be described; a server older than KIP-848 sends ""."""

@@ -36,7 +36,7 @@ appends go on, because the store itself refuses those of a former owner. If it w
 true again.
 
 **Several logs.** An engine serves one log. Its name and a number identify a partition, also in the names of folders and
-lock files. A batch is a list of records; one of a producer, or a marker, is a `Batch`.
+lock files.
 
 **Lists.** The engine keeps the lists that are passed to `append` or `page`. The caller must not change them afterwards.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Need(NamedTuple):
-    """What settings need to have an effect.
+    """A condition under which settings have an effect.
 
     names: theirs; one that ends in a dot stands for all that begin with it. is_met: whether they have an effect, at
     these listeners. words: why they have none, and what to do.

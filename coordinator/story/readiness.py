@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import DescribedGroup, Member, seated
-from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences, names_text, restart_ms
+from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text, restart_ms
 from coordinator.story.group_diagnosis import since_deleted
 from coordinator.story.words import duration_text, time_text
 
@@ -157,9 +157,9 @@ def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
         names = [
             (member.group_instance_id or member.member_id)
             + ("" if member.silent_ms is None else f" (silent for {duration_text(member.silent_ms)})")
-            for member in away
+            for member in away[:NAMED_MAX]
         ]
-        yield f"{names_text(names)} {'is' if len(away) == 1 else 'are'} away"
+        yield f"{names_text(names, len(away))} {'is' if len(away) == 1 else 'are'} away"
 
 
 def _missing(group: DescribedGroup) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.story.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
-from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, causes_of, names_text
+from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of, names_text
 from coordinator.story.words import duration_text, time_text
 
 if TYPE_CHECKING:
@@ -44,12 +44,13 @@ def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now
     if expects is None or not expects.missing:
         return
     since_ms = _missing_since(entries)
-    shown = sorted(expects.missing, key=lambda name: (since_ms.get(name, now_ms), name))
+    shown = sorted(expects.missing, key=lambda name: (since_ms.get(name, now_ms), name))[:NAMED_MAX]
     names = names_text(
         [
             f"{name} (for {duration_text(max(now_ms - since_ms[name], 0))})" if name in since_ms else name
             for name in shown
-        ]
+        ],
+        len(expects.missing),
     )
     is_fresh = all(now_ms - since_ms.get(name, 0) < GONE_MIN_MS for name in expects.missing)
     held = ""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """What a coordinator takes from the runtime."""
+    """The attributes of the runtime that a new coordinator gets."""
 
     config: Config
     topics: Topics
@@ -32,7 +32,7 @@ class Host(Protocol):
 
 
 class Reader(Protocol):
-    """Turns the records of a partition into what its coordinator loads.
+    """Turns the records of a partition into the groups that its coordinator loads.
 
     skipped: how many records it left out, by their kind.
     """
@@ -43,7 +43,7 @@ class Reader(Protocol):
         """Take the next records. Raises ProtocolError."""
 
     def groups_in_steps(self) -> Iterator[Any]:
-        """What was read, each with a `group_id`; None where the caller may pause."""
+        """Yield the groups that the records make, each with a `group_id`; None where the caller may pause."""
 
     def size_of(self, group: Any) -> int:
         """How many parts of it were decoded since the last pause."""

@@ -181,7 +181,7 @@ class Partition:
         # The ended lapses of the ownership, as of when the waits for members began.
         self._lapses = 0
         # Requests that the coordinator has and that have no answer yet, in order.
-        self._unanswered: dict[Reply, Any] = {}
+        self._unanswered: dict[Reply, ClientEvent] = {}
         self.outbox: list[list[Record]] = []
         self.commits: list[RepeatedCommit] = []
         self._make_coordinator()
@@ -227,7 +227,7 @@ class Partition:
             self._host.expect(self)
         self.commits.append(commit)
 
-    def submit(self, group_id: str | None, event: Any) -> None:
+    def submit(self, group_id: str | None, event: ClientEvent) -> None:
         """Hand a request to the coordinator. `event.request` is a Reply. group_id: None for all groups."""
         if self.commits and event.flags.follows_commits:
             self.take_commits()  # they came earlier
@@ -260,7 +260,7 @@ class Partition:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
             self.answer(event.request, self._host.kind.refuse(event, code))
 
-    def _refusal_in_a_cluster(self, group_id: str | None, event: Any) -> ErrorCode | None:
+    def _refusal_in_a_cluster(self, group_id: str | None, event: ClientEvent) -> ErrorCode | None:
         """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
         if isinstance(event, EraseOffsets):
             return None  # the group is deleted: memory has these offsets no more, so they must leave the log too

@@ -262,8 +262,9 @@ async def test_groups_of_all_partitions_are_listed() -> None:
         ]
         answer = await peer.ask(ListGroupsRequest(states_filter=["stable"]), 4)
         assert [group.group_id for group in answer.groups] == ["stable"]
-        answer = await peer.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
-        assert (answer.error_code, answer.groups) == (ErrorCode.NONE, [])
+        for types in (["consumer"], ["share", "streams"]):
+            answer = await peer.ask(ListGroupsRequest(types_filter=types), 5)
+            assert (answer.error_code, answer.groups) == (ErrorCode.NONE, [])
 
 
 async def test_each_group_is_deleted_by_itself_and_once() -> None:
