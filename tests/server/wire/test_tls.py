@@ -205,8 +205,8 @@ async def test_sasl_says_who_a_client_is_where_there_is_both(certificates: Certi
         await server.advance(server.server._config.connection_failed_authentication_delay_ms)
         assert await hasty.is_closed()
         peer = await greeted(server, context)
-        assert [each.principal for each in server.connections()] == ["User:ANONYMOUS"]
         assert (await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)).error_code == ErrorCode.NONE
+        assert [each.principal for each in server.connections()] == ["User:ANONYMOUS"]
         answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0bob\0secret"), 2)
         assert answer.error_code == ErrorCode.NONE
         assert [each.principal for each in server.connections()] == ["User:bob"]
@@ -308,6 +308,7 @@ async def test_nothing_is_written_behind_a_goodbye(certificates: Certificates) -
     """A second close does nothing, and what is written afterwards goes nowhere."""
     async with serving_tls(certificates) as server:
         peer = await greeted(server, client_context(certificates.ca))
+        await peer.ask(ApiVersionsRequest(), 0)
         (connection,) = server.connections()
         transport = connection._transport
         assert isinstance(transport, TlsTransport)
