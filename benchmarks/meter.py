@@ -109,6 +109,19 @@ def appended_bytes(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).glob("__consumer_offsets-*/*.log"))
 
 
+def settled_bytes(folder: str, quiet_s: float = 0.5) -> int:
+    """Return the bytes in the segments of a log once they have been the same for `quiet_s`.
+
+    A log may write its segments later than it answers: Tenure's does, up to 50 ms, for its journal has the records.
+    """
+    size, since = appended_bytes(folder), time.perf_counter()
+    while time.perf_counter() < since + quiet_s:
+        time.sleep(quiet_s / 10)
+        if (now := appended_bytes(folder)) != size:
+            size, since = now, time.perf_counter()
+    return size
+
+
 class Sample(NamedTuple):
     """The use up to one moment: seconds, and bytes in the log."""
 

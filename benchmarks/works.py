@@ -33,7 +33,7 @@ from benchmarks.consumers import STEADY, ConsumerGroup
 from benchmarks.driver import Driver, Link, Script, clock
 from benchmarks.entry import PLAINTEXT, Entry, log_in
 from benchmarks.members import Group, Member, UnexpectedAnswer, accept
-from benchmarks.meter import Meter, cpu_s, surroundings
+from benchmarks.meter import Meter, cpu_s, settled_bytes, surroundings
 from benchmarks.questions import coordinator
 from benchmarks.records import Partition, batch_of
 from schemas.errors import ErrorCode
@@ -481,19 +481,22 @@ def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int =
                 yield from group.restart(group.members[number % circle])
                 took.append(clock() - began)
 
-        began = bench.meter.sample()
         counted = min(BEFORE_COMPACTION, restarts)
+        folder = bench.meter.folder
+        log_bytes = -settled_bytes(folder) if folder else 0
         driver.start(driver.links[0], roll(range(counted)))
         driver.run()
-        log_bytes = bench.meter.since(began).log_bytes
+        log_bytes += settled_bytes(folder) if folder else 0
+        took.clear()
+        began = bench.meter.sample()
         for number in range(at_once):
-            driver.start(driver.links[number], roll(range(counted + number, restarts, at_once)))
+            driver.start(driver.links[number], roll(range(counted + number, counted + restarts, at_once)))
         driver.run()
         used = bench.meter.since(began)
     appended: Figures = {}
-    if bench.meter.folder is not None and log_bytes > 0:  # not if older segments were compacted meanwhile
+    if folder and log_bytes > 0:  # not if older segments were compacted meanwhile
         appended["log_bytes_per_restart"] = log_bytes / counted
-        appended["bare_sync_us"] = bare_sync_s(bench.meter.folder, round(log_bytes / counted)) * US
+        appended["bare_sync_us"] = bare_sync_s(folder, round(log_bytes / counted)) * US
     return {
         "cpu_us_per_restart": used.server_s / restarts * US,
         **appended,
