@@ -24,6 +24,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.support.apache import ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -176,7 +177,9 @@ def create(port: int) -> None:
     with Connection(port) as connection:
         connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
-        wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
+        wait_until(
+            lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", WITHIN_S
+        )
 
 
 def test_no_client_can_shut_everybody_out(ports: tuple[int, int]) -> None:

@@ -109,6 +109,11 @@ def waits(connection: Connection, speaker: Connection) -> bool:
     return connection.is_silent()
 
 
+def a_new_one_waits(server: Server, speaker: Connection) -> bool:
+    """Whether a new connection to A waits. Kafka's broker learns of a change after its controller has answered."""
+    return waits(server.connect("A"), speaker)
+
+
 def is_served(connection: Connection) -> bool:
     """Whether the request that a connection has sent is answered."""
     answer: Any = connection.receive()
@@ -143,7 +148,7 @@ def test_above_the_number_of_a_listener_connections_wait(servers: tuple[Server, 
         assert change(other, name, "3") == 0
         assert is_served(fourth)
         assert change(other, name, None) == 0
-        assert waits(server.connect("A"), other)
+        wait_until(partial(a_new_one_waits, server, other), "the old number", WITHIN_S)
 
 
 def test_a_listeners_limits_are_changed_and_shown(servers: tuple[Server, Server]) -> None:
@@ -157,7 +162,8 @@ def test_a_listeners_limits_are_changed_and_shown(servers: tuple[Server, Server]
                     seen.append(change(admin, f"listener.name.b.{limit}", value, node=node, validate_only=True))
         for node, name, value in CHANGES:
             assert change(admin, name, value, node=node) == 0
-        wait_until(partial(has_values, admin), "the last change", WITHIN_S)
+        _, name, value = CHANGES[-1]
+        wait_until(partial(has_value, admin, name, value), "the last change", WITHIN_S)
         values.append([each for node in ("1", "") for each in shown(admin, node)])
         for node, name, _ in CHANGES:
             assert change(admin, name, None, node=node) == 0
@@ -179,9 +185,8 @@ CHANGES = (
 )
 
 
-def has_values(connection: Connection) -> bool:
-    """Whether the last of CHANGES is in effect."""
-    _, name, value = CHANGES[-1]
+def has_value(connection: Connection, name: str, value: str) -> bool:
+    """Whether a changed limit of the node is in effect."""
     return any(each[:2] == (name, value) for each in shown(connection, "1"))
 
 
@@ -216,6 +221,7 @@ def test_when_max_connections_falls_connections_close_and_the_listener_of_broker
         for each in clients:
             assert is_served(each)
         assert change(admin, "max.connections", str(MOST)) == 0
+        wait_until(partial(has_value, admin, "max.connections", str(MOST)), "the lower number", WITHIN_S)
         for _ in range(MOST - 1):
             server.admin()
         for each in clients:

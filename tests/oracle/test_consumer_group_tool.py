@@ -32,6 +32,7 @@ from tests.interop.java.tools import Done, Tools
 from tests.server.harness import assignment, subscription
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -98,7 +99,7 @@ class Server:
             wanted = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
             self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
             asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-            wait_until(partial(self.has_topic, asked), "topic", 10.0)
+            wait_until(partial(self.has_topic, asked), "topic", WITHIN_S)
         records = batch([(b"key", b"value", 1_700_000_000_000)] * RECORDS)
         data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(3)]
         topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=data)]
@@ -115,7 +116,7 @@ class Server:
         ):
             self.members.append(Member(self.port, group_id, member_id, fields))
         self.join_classic("mixed")
-        wait_until(self.is_settled, "the members are settled", 20.0)
+        wait_until(self.is_settled, "the members are settled", WITHIN_S)
 
     def has_topic(self, asked: MetadataRequest) -> bool:
         """Whether the topic has a leader."""

@@ -29,6 +29,7 @@ from protocol.messages import (
 )
 from tests.interop.java.tools import Tools
 from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -169,7 +170,7 @@ def test_settings_change_one_by_one(servers: Servers) -> None:
             codes = [altered(port, name, *changes) for port in servers]
             assert codes[0] == codes[1], changes
             for port in servers:
-                wait_until(partial(has, port, name, expected), f"{changes}", 10.0)
+                wait_until(partial(has, port, name, expected), f"{changes}", WITHIN_S)
             assert described(servers.tenure, name) == described(servers.kafka, name)
 
 
@@ -260,7 +261,7 @@ def test_all_settings_are_replaced(servers: Servers) -> None:
         expected, found = (replaced(port, "replaced", configs) for port in servers)
         assert (found, expected == 0) == (expected, taken is not None)
         if taken is not None:
-            wait_until(partial(has, servers.kafka, "replaced", taken), "settings", 10.0)
+            wait_until(partial(has, servers.kafka, "replaced", taken), "settings", WITHIN_S)
         assert described(servers.tenure, "replaced") == described(servers.kafka, "replaced")
     expected, found = (replaced(port, "", {HEARTBEAT: "9000"}) for port in servers)
     assert (found, expected != 0) == (expected, True)
@@ -307,7 +308,7 @@ def test_a_member_hears_of_them(servers: Servers) -> None:
             assert joined.heartbeat_interval_ms == 5_000
             for change, interval_ms in (((HEARTBEAT, SET, "7000"), 7_000), ((HEARTBEAT, DELETE, None), 5_000)):
                 assert altered(port, "working", change) == 0
-                wait_until(partial(hears, interval_ms, joined.member_epoch), "the interval", 10.0)
+                wait_until(partial(hears, interval_ms, joined.member_epoch), "the interval", WITHIN_S)
 
 
 def listed(port: int, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:
@@ -322,13 +323,13 @@ def test_resources_with_settings(servers: Servers) -> None:
     """Groups that have some, and all brokers; unknown types are refused as a whole."""
     for name in ("listed", "also listed"):
         assert [altered(port, name, (SESSION, SET, "50000")) for port in servers] == [0, 0]
-        wait_until(partial(has, servers.kafka, name, {SESSION: "50000"}), "settings", 10.0)
+        wait_until(partial(has, servers.kafka, name, {SESSION: "50000"}), "settings", WITHIN_S)
     for version, types in ((1, [GROUP]), (1, [4, 8]), (1, [GROUP, 16]), (1, [77]), (1, [GROUP, 0]), (0, [])):
         expected, found = (listed(port, version, *types) for port in servers)
         assert found == expected
     for name in ("listed", "also listed"):
         assert [altered(port, name, (SESSION, DELETE, None)) for port in servers] == [0, 0]
-        wait_until(partial(has, servers.kafka, name, {}), "settings", 10.0)
+        wait_until(partial(has, servers.kafka, name, {}), "settings", WITHIN_S)
 
 
 def test_kafkas_own_tool(servers: Servers) -> None:

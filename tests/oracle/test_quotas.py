@@ -36,6 +36,7 @@ from schemas.errors import ErrorCode
 from tests.interop.java.tools import Tools
 from tests.support.apache import JVM_FLAGS, ApacheKafka, jars
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -195,9 +196,9 @@ def test_codes_and_descriptions(ports: tuple[int, int]) -> None:
 def settled(port: int) -> None:
     """Wait until Kafka's broker shows what its controller has written."""
     alter(port, ([(USER, "last")], {RATE: 1.0}))
-    wait_until(lambda: describe(port, (USER, 0, "last"))[1], "the last alteration", 10.0)
+    wait_until(lambda: describe(port, (USER, 0, "last"))[1], "the last alteration", WITHIN_S)
     alter(port, ([(USER, "last")], {RATE: None}))
-    wait_until(lambda: not describe(port, (USER, 0, "last"))[1], "its removal", 10.0)
+    wait_until(lambda: not describe(port, (USER, 0, "last"))[1], "its removal", WITHIN_S)
 
 
 def configs(tools: Tools, port: int, *arguments: str) -> list[str]:
@@ -236,7 +237,9 @@ def create(port: int, name: str) -> None:
     with Connection(port) as connection:
         connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-        wait_until(lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", 10.0)
+        wait_until(
+            lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", WITHIN_S
+        )
 
 
 def in_effect(port: int, named: Named, **values: float | None) -> None:
@@ -249,7 +252,7 @@ def in_effect(port: int, named: Named, **values: float | None) -> None:
         found = {key: value for _, values_of in entities for key, value in values_of.items()}
         return all(found.get(key) == value for key, value in values.items())
 
-    wait_until(shown, "quotas in effect", 10.0)
+    wait_until(shown, "quotas in effect", WITHIN_S)
 
 
 def produce(connection: Connection, topic: str) -> ProduceResponse:
@@ -317,7 +320,7 @@ def test_a_client_learns_of_its_wait(ports: tuple[int, int]) -> None:
             producer.poll(0.05)
             return bool(waits)
 
-        wait_until(told, "a throttle callback", 30.0)
+        wait_until(told, "a throttle callback", WITHIN_S)
         assert max(waits) > 0
         producer.purge()
         producer.flush(1)

@@ -334,7 +334,7 @@ def test_credentials_are_changed_and_described_as_in_kafka(servers: tuple[Apache
     for name, request in ALTERATIONS.items():
         (ours,) = talk(port_of(tenure, "OPEN"), [request])
         assert ours, name
-        wait_until(lambda: talk(port_of(kafka, "OPEN"), [request]) == [ours], name, 10)  # noqa: B023
+        wait_until(lambda: talk(port_of(kafka, "OPEN"), [request]) == [ours], name, WITHIN_S)  # noqa: B023
 
 
 @pytest.mark.parametrize("mechanism", [1, 2])

@@ -27,6 +27,7 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
 
@@ -54,7 +55,7 @@ class Server:
         """Create a topic and wait until it can be used."""
         wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
-        self.ids[topic] = wait_until(partial(self._id_of, topic), f"topic {topic}", 10.0)
+        self.ids[topic] = wait_until(partial(self._id_of, topic), f"topic {topic}", WITHIN_S)
 
     def _id_of(self, topic: str) -> UUID | None:
         asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
@@ -216,7 +217,7 @@ def test_a_topic_that_was_deleted(servers: tuple[Server, Server]) -> None:
             server.ids["old"] = old
             return server.committed([("old", [0])], "gone") == [("old", [(0, 100)])]
 
-        wait_until(is_unknown, "the deletion", 10.0)
+        wait_until(is_unknown, "the deletion", WITHIN_S)
         answers: list[Any] = [server.fetched([("gone", [("old", [0])])])]
         server.create("gone", 1)
         answers += [server.committed([("old", [0]), ("gone", [0])], "gone")]
