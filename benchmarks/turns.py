@@ -173,15 +173,18 @@ class Side:
 
     def _commit(self, members: list[tuple[Group, Member]], until: float) -> Script:
         pack_offset, done = struct.Struct(">q").pack, frames.commit_done(1)
-        parts = []
-        for group, member in members:
-            template = frames.commit(group.group_id, 1, static=True)
-            start, rest = template.halves(frames.generation(member.generation), *member.identity(), frames.OFFSET)
-            parts.append((start, *rest.partition(frames.OFFSET)))
+        parts: dict[int, tuple[bytes, bytes, bytes]] = {}
         began, number = 0.0, 0
         while began < until:
             began, number = clock(), number + 1
-            start, before, _, behind = parts[number % len(parts)]
+            place = number % len(members)
+            if place not in parts:  # made one by one: those of all groups would outlast the turn
+                group, member = members[place]
+                template = frames.commit(group.group_id, 1, static=True)
+                start, rest = template.halves(frames.generation(member.generation), *member.identity(), frames.OFFSET)
+                before, _, behind = rest.partition(frames.OFFSET)
+                parts[place] = start, before, behind
+            start, before, behind = parts[place]
             answer = yield start + frames.pack_id(number) + before + pack_offset(next(self._offsets)) + behind
             check(answer, frames.pack_id(number), done)
             self._done += 1
