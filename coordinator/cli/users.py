@@ -28,7 +28,7 @@ from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
 from coordinator.log.engine import EngineError
-from coordinator.log.meta import FILE_NAME
+from coordinator.log.files import META_NAME
 from coordinator.log.segments.disk import reason
 from coordinator.log.store import check_folder, lock_folder, read_folder
 from coordinator.log.topics.list import CREDENTIALS, TOPICS_NAME, Topic
@@ -240,7 +240,7 @@ def _texts(data_dir: str | None, file: Path | None, *, makes_folder: bool = Fals
         config = _config(data_dir, file)
         check_folder(config)
         folder = Path(config.log_dirs)
-        if not any((folder / name).exists() for name in (FILE_NAME, TOPICS_NAME)):
+        if not any((folder / name).exists() for name in (META_NAME, TOPICS_NAME)):
             if not makes_folder:
                 fail(ExitCode.USAGE, f"log.dirs: {folder} is no data folder of a server; {asking}")
             warn(f"{folder} is a new data folder")

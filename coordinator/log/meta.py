@@ -26,7 +26,7 @@ from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX, ConfigError, parse_properties
 from coordinator.log.engine import Damaged
-from coordinator.log.files import read_regular
+from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
@@ -34,13 +34,12 @@ from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 if TYPE_CHECKING:
     from coordinator.config import Config
 
-FILE_NAME = "meta.properties"
 PARTITIONS = "tenure.offsets.topic.num.partitions"
 MARKER = ".made-by-control"
 EMPTY_HAS = frozenset({".lock", "lost+found"})
 """Names in an empty folder: the caller's lock, and a folder of the file system."""
 
-_KNOWN_NAMES = frozenset({FILE_NAME, f"{FILE_NAME}.new", f"{TOPICS_NAME}.new", "lost+found"})
+_KNOWN_NAMES = frozenset({META_NAME, f"{META_NAME}.new", f"{TOPICS_NAME}.new", "lost+found"})
 """Names that an unclaimed folder may contain. The file system creates the last one, at the root of a disk."""
 
 
@@ -62,7 +61,7 @@ def refuse_foreign(data_dir: Path) -> None:
         names = sorted(path.name for path in data_dir.iterdir())
     except FileNotFoundError:
         return
-    held = _read(data_dir / FILE_NAME)
+    held = _read(data_dir / META_NAME)
     if (held is not None and PARTITIONS in held) or any(map(_is_mark, names)):
         return
     if held is not None and "cluster.id" in held and any(map(_is_partition, names)):
@@ -80,7 +79,7 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     Raises ConfigError if the folder belongs to another server, Damaged if its meta.properties is invalid, and OSError
     if a file can't be read or written.
     """
-    path = data_dir / FILE_NAME
+    path = data_dir / META_NAME
     held = _read_own(path)
     _mark(data_dir, config)
     if held is not None and "cluster.id" not in held and PARTITIONS not in held:
@@ -117,7 +116,7 @@ def noted_partition_count(data_dir: Path) -> int | None:
 
     Raises OSError, also if no server can have as many.
     """
-    path = data_dir / FILE_NAME
+    path = data_dir / META_NAME
     noted = (_read(path) or {}).get(PARTITIONS, "")
     if not noted.isdecimal():
         return None
@@ -128,12 +127,12 @@ def noted_partition_count(data_dir: Path) -> int | None:
 
 def noted_cluster_id(data_dir: Path) -> str:
     """The cluster id of the folder, "" if no file says it. Raises OSError."""
-    return (_read(data_dir / FILE_NAME) or {}).get("cluster.id", "")
+    return (_read(data_dir / META_NAME) or {}).get("cluster.id", "")
 
 
 def note_partition_count(data_dir: Path, count: int, cluster_id: str = "") -> None:
     """Note that many partitions, and a cluster id, in a folder that no server has claimed yet. Raises OSError."""
-    _write(data_dir / FILE_NAME, {PARTITIONS: str(count)} | ({"cluster.id": cluster_id} if cluster_id else {}))
+    _write(data_dir / META_NAME, {PARTITIONS: str(count)} | ({"cluster.id": cluster_id} if cluster_id else {}))
 
 
 def _read(path: Path) -> dict[str, str] | None:

@@ -18,6 +18,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
+from coordinator.log.files import open_regular
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -100,7 +102,7 @@ class BrokerLog:
 
     def _open(self) -> None:
         # Unbuffered: a buffer would keep bytes of a file that is cut meanwhile.
-        self._file = self._path.open("rb", buffering=0)
+        self._file = os.fdopen(open_regular(self._path), "rb", buffering=0)
         assert self._file is not None
         there = os.fstat(self._file.fileno())
         left, self._left = self._left, None

@@ -29,6 +29,7 @@ from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
+from coordinator.log.files import open_regular
 from coordinator.story.events import EventsDropped, event_json, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
@@ -116,7 +117,7 @@ class FileTarget:
     def newest(self) -> list[RebalanceEvent]:
         """As Target."""
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(open_regular(self._path), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - TAIL_BYTES, 0))
                 lines = file.read().split(b"\n")
@@ -127,7 +128,9 @@ class FileTarget:
     def write(self, events: Sequence[RebalanceEvent]) -> None:
         """As Target."""
         data = b"".join(event_json(event) + b"\n" for event in events)
-        with self._path.open("a+b", buffering=0) as file:
+        with os.fdopen(
+            open_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666), "a+b", buffering=0
+        ) as file:
             size = file.seek(0, os.SEEK_END)
             if size:
                 file.seek(size - 1)

@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.config import ConfigError, parse_properties
 from coordinator.log.engine import Damaged
+from coordinator.log.files import META_NAME
 from coordinator.log.meta import (
-    FILE_NAME,
     MARKER,
     claim_folder,
     empty_folder,
@@ -28,9 +28,9 @@ def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
     """A first start makes the cluster id and a second start finds it; the file has Kafka's names."""
     cluster_id, lost, is_new = claim_folder(tmp_path, config_of(), uuid4)
     assert (lost, is_new) == ([], True)
-    content = (tmp_path / FILE_NAME).read_bytes()
+    content = (tmp_path / META_NAME).read_bytes()
     assert claim_folder(tmp_path, config_of(), uuid4).cluster_id == cluster_id
-    assert (tmp_path / FILE_NAME).read_bytes() == content
+    assert (tmp_path / META_NAME).read_bytes() == content
     held = parse_properties(content.decode())
     assert held["version"] == "1"
     assert held["node.id"] == "1"
@@ -40,9 +40,9 @@ def test_the_cluster_id_is_made_once_and_stays(tmp_path: Path) -> None:
 
 def test_what_kafka_wrote_is_kept(tmp_path: Path) -> None:
     """A server keeps the ids of a folder that was a broker's, and the other lines of the file."""
-    (tmp_path / FILE_NAME).write_text("#\n#Sat\nversion=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\nother=x\n")
+    (tmp_path / META_NAME).write_text("#\n#Sat\nversion=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\nother=x\n")
     assert claim_folder(tmp_path, config_of(), uuid4) == ("abc", [], False)
-    held = parse_properties((tmp_path / FILE_NAME).read_text())
+    held = parse_properties((tmp_path / META_NAME).read_text())
     assert (held["directory.id"], held["other"]) == ("def", "x")
 
 
@@ -57,10 +57,10 @@ def test_a_folder_of_another_server_is_refused(tmp_path: Path, setting: str) -> 
 @pytest.mark.parametrize("content", ["", "garbage", "version=1\nnode.id=1\n"])
 def test_a_file_that_does_not_say_whose_folder_it_is_is_refused(tmp_path: Path, content: str) -> None:
     """A server refuses a file without a cluster id and names it; it makes no new id and doesn't touch the file."""
-    (tmp_path / FILE_NAME).write_text(content)
-    with pytest.raises(Damaged, match=FILE_NAME):
+    (tmp_path / META_NAME).write_text(content)
+    with pytest.raises(Damaged, match=META_NAME):
         claim_folder(tmp_path, config_of(), uuid4)
-    assert (tmp_path / FILE_NAME).read_text() == content
+    assert (tmp_path / META_NAME).read_text() == content
 
 
 def test_lost_files_are_named(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_lost_files_are_named(tmp_path: Path) -> None:
     assert claim_folder(tmp_path, config_of(), uuid4).lost == [tmp_path / TOPICS_NAME]
     TopicsFile(tmp_path).save([])
     assert claim_folder(tmp_path, config_of(), uuid4).lost == []
-    (tmp_path / FILE_NAME).unlink()
-    assert claim_folder(tmp_path, config_of(), uuid4).lost == [tmp_path / FILE_NAME]
+    (tmp_path / META_NAME).unlink()
+    assert claim_folder(tmp_path, config_of(), uuid4).lost == [tmp_path / META_NAME]
 
 
 def test_partitions_that_would_not_be_served_are_refused(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ BROKERS = "version=1\ncluster.id=abc\nnode.id=1\ndirectory.id=def\n"
 
 def test_a_brokers_folder_is_refused(tmp_path: Path) -> None:
     """A server refuses a broker's folder, names the command that takes its groups over, and makes nothing in it."""
-    (tmp_path / FILE_NAME).write_text(BROKERS)
+    (tmp_path / META_NAME).write_text(BROKERS)
     partition_folder(tmp_path, 0).mkdir()
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
@@ -97,7 +97,7 @@ def test_a_brokers_folder_is_refused(tmp_path: Path) -> None:
     ):
         refuse_foreign(tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
-    assert (tmp_path / FILE_NAME).read_text() == BROKERS
+    assert (tmp_path / META_NAME).read_text() == BROKERS
 
 
 @pytest.mark.parametrize("name", ["kafka-clients.jar", "orders-0", "recovery-point-offset-checkpoint", "lock-7"])
@@ -117,14 +117,14 @@ def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
     for name in (".gitkeep", ".lock", "lost+found"):
         (tmp_path / name).touch()
         refuse_foreign(tmp_path)
-    (tmp_path / FILE_NAME).write_text(BROKERS)
+    (tmp_path / META_NAME).write_text(BROKERS)
     refuse_foreign(tmp_path)
     claim_folder(tmp_path, config_of(), uuid4)
     (tmp_path / "notes.txt").touch()
     partition_folder(tmp_path, 0).mkdir()
     refuse_foreign(tmp_path)
     for mark in (".lock-7", TOPICS_NAME):
-        (tmp_path / FILE_NAME).unlink(missing_ok=True)
+        (tmp_path / META_NAME).unlink(missing_ok=True)
         with pytest.raises(ConfigError, match="'notes"):
             refuse_foreign(tmp_path)
         (tmp_path / mark).touch()
@@ -135,7 +135,7 @@ def test_folders_that_may_be_claimed(tmp_path: Path) -> None:
 CONTROL = config_of("tenure.control=127.0.0.1:0")
 
 
-@pytest.mark.parametrize("name", [FILE_NAME, TOPICS_NAME, ".lock-0", "orders-0", "__consumer_offsets-0", ".hidden"])
+@pytest.mark.parametrize("name", [META_NAME, TOPICS_NAME, ".lock-0", "orders-0", "__consumer_offsets-0", ".hidden"])
 def test_a_control_takes_no_folder_of_another_server(tmp_path: Path, name: str) -> None:
     """A server with control refuses a folder that has anything of another server, and changes nothing in it."""
     (tmp_path / name).write_text("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -31,6 +32,18 @@ def test_each_line_comes_once_when_it_is_whole(tmp_path: Path) -> None:
         assert log.lines() == []
         append(path, "ee\n")
         assert log.lines() == ["three"]
+
+
+def test_a_fifo_of_its_name_is_a_problem(tmp_path: Path) -> None:
+    """Nobody waits for a writer, and the file that takes the fifo's place is read."""
+    path = tmp_path / "server.log"
+    os.mkfifo(path)
+    with closing(BrokerLog(path)) as log:
+        assert log.lines() == []
+        assert log.problem == f"{path}: a fifo, where a file belongs"
+        path.unlink()
+        append(path, "one\n")
+        assert (log.lines(), log.problem) == (["one"], "")
 
 
 def test_a_rotated_file_is_read_to_its_end(tmp_path: Path) -> None:

@@ -53,17 +53,24 @@ def test_a_restart_writes_no_event_again(tmp_path: Path, written: Written) -> No
     assert written.events == []
 
 
+@pytest.mark.parametrize("odd", ["no folder", "fifo"])
 def test_a_file_that_cannot_be_written_is_said_once(
-    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch, odd: str
 ) -> None:
     """The events wait until the file can be written; a line says that it can't, and one that it can again."""
     monkeypatch.setattr(published, "PAUSE_S", 0.01)
     path = tmp_path / "folder" / "events.jsonl"
+    if odd == "fifo":
+        path.parent.mkdir()
+        os.mkfifo(path)
     writing = Published(FileTarget(path), written.lines)
     writing.start()
     writing.put([event(1)])
     wait_until(lambda: len(written.events) == 1, "a line", WITHIN_S)
-    path.parent.mkdir()
+    if odd == "fifo":
+        path.unlink()
+    else:
+        path.parent.mkdir()
     wait_until(lambda: len(written.events) == 2, "another line", WITHIN_S)
     writing.stop(WITHIN_S)
     assert written.events == ["events_not_written", "events_written"]

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
+from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk, read_data, write_all
 from coordinator.log.segments.journal import Extent, Journals, fitting, segment_gone
@@ -95,7 +96,7 @@ class NoBatch(NamedTuple):
 def find_logs(path: Path) -> list[Log]:
     """The logs at `path`, by partition; in a folder also those of which only journals have batches.
 
-    Raises OSError, FileNotFoundError too where there is no log.
+    Raises OSError, FileNotFoundError too where there is no log, and NotRegular for an owner's name that is no file.
     """
     if path.is_file():
         return [Log(_partition_of(path.absolute().parent), path.parent, path)]
@@ -103,6 +104,8 @@ def find_logs(path: Path) -> list[Log]:
     partition = _partition_of(path.absolute())
     if partition is not None:
         return [Log(partition, path)]
+    if path / META_NAME in inside:
+        read_regular(path / META_NAME)
     logs = _logs_among(inside)
     try:
         lacking = {partition_folder(path, each) for each in _journals(path).partitions()}.difference(inside)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.log.command import app
-from coordinator.log.meta import FILE_NAME
+from coordinator.log.files import META_NAME
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT
 
@@ -37,7 +37,7 @@ READ_BY = {
     ".lock": {"verify", "dump", "import"},
     ".journal-1.0": {"verify", "dump", "import"},
     ".journal-left-1.0": {"verify", "dump", "import"},
-    FILE_NAME: {"verify"},
+    META_NAME: {"verify", "dump", "import"},
     "__consumer_offsets-1/leader-epoch-checkpoint": {"import"},
     "orders-0/partition.metadata": {"import"},
 }
@@ -81,7 +81,7 @@ def test_odd_file_is_refused_in_one_line(data_dir: Path, tmp_path: Path, name: s
 def test_impossible_number_of_partitions_is_refused(data_dir: Path) -> None:
     """A number of partitions that no server can have is one line, also if it has thousands of digits."""
     for number in ("0", "10001", "9" * 5_000):
-        (data_dir / FILE_NAME).write_text(f"tenure.offsets.topic.num.partitions={number}\n")
+        (data_dir / META_NAME).write_text(f"tenure.offsets.topic.num.partitions={number}\n")
         ran = run_app(app, "verify", str(data_dir))
         assert (ran.code, len(ran.err.splitlines())) == (2, 1)
         assert "tenure.offsets.topic.num.partitions is not 1 to 10000" in ran.err

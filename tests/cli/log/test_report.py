@@ -8,7 +8,8 @@ import pytest
 
 from coordinator.cli.log import report
 from coordinator.cli.log.command import app
-from coordinator.log.meta import FILE_NAME, note_partition_count
+from coordinator.log.files import META_NAME
+from coordinator.log.meta import note_partition_count
 from protocol.records.batch import encode_batch
 from tests.audit.scenes import group_on
 from tests.cli.conftest import run_app
@@ -71,7 +72,7 @@ def test_a_file_that_is_no_segment_ends_with_2(data_dir: Path) -> None:
     segment = next((data_dir / "__consumer_offsets-0").glob("*.log"))
     assert run_app(app, "verify", str(segment.rename(segment.with_suffix(".saved")))).code == 0
     note_partition_count(data_dir, 4)
-    path = data_dir / FILE_NAME
+    path = data_dir / META_NAME
     assert run_app(app, "verify", str(path)) == (2, "", f"tenure: No segment of a log: {path}\n")
     damaged = data_dir / "__consumer_offsets-1" / f"{0:020}.log"
     damaged.write_bytes(b"\0" * 100)
