@@ -455,11 +455,11 @@ class GroupConfig:
         ),
     )
     group_coordinator_append_linger_ms: int = field(
-        default=5,
+        default=-1,
         metadata=_spec(
             "group.coordinator.append.linger.ms",
             "Accepted for Kafka's sake: records wait for others while the disk is busy, whatever this says.",
-            low=0,
+            low=-1,
         ),
     )
     group_consumer_assignors: tuple[str, ...] = field(

@@ -10,7 +10,7 @@
 
 Key and value start with their version in two bytes, which is not part of these tables. A value of null is a tombstone.
 Timeouts are in milliseconds, timestamps in milliseconds since 1970.
-Source: the JSON files of these names in Kafka 4.3 (group-coordinator).
+Source: the JSON files of these names in Kafka 4.4 (group-coordinator).
 """
 
 from __future__ import annotations

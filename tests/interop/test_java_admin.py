@@ -29,7 +29,7 @@ OWN_DEFAULT = {"offsets.topic.segment.bytes", "queued.max.request.bytes", "socke
 """Settings with another default than Kafka's: see docs/start/differences.md."""
 
 NEWER = {"group.consumer.assignors", "group.coordinator.append.linger.ms", "group.coordinator.rebalance.protocols"}
-"""Settings of the consumer protocol whose defaults are those of Kafka 4.3."""
+"""Settings of the consumer protocol whose defaults are those of Kafka 4.4."""
 
 Said = dict[str, Any]
 

@@ -39,8 +39,8 @@ DIFFERENT = {
     "advertised.listeners": "each server's own address; Tenure's can't be changed while it runs",
     "broker.id": "Tenure's default is 1, Kafka has none",
     "controller.listener.names": "Tenure has no controller of its own",
-    "group.consumer.assignors": "Kafka 3.9 has the names of classes, Kafka 4.3 and Tenure those that clients send",
-    "group.coordinator.append.linger.ms": "Kafka 3.9 waits 10 ms, Kafka 4.3 5",
+    "group.consumer.assignors": "Kafka 3.9 has the names of classes, Kafka 4.4 and Tenure those that clients send",
+    "group.coordinator.append.linger.ms": "Kafka 3.9 waits 10 ms, Kafka 4.4 as its load asks for",
     "group.coordinator.rebalance.protocols": "Kafka 3.9 has the classic one alone",
     "listener.security.protocol.map": "Tenure's default has the listeners that there are, and can't be changed",
     "listeners": "each server's own address; Tenure's can't be changed while it runs",
@@ -81,7 +81,7 @@ NEWER = {
     "group.consumer.min.assignment.interval.ms",
     "group.consumer.regex.refresh.interval.ms",
 }
-"""Settings that Kafka 4.3 has and 3.9 doesn't."""
+"""Settings that Kafka 4.4 has and 3.9 doesn't."""
 
 NOT_SHOWN = {
     r"(sasl|ssl|password\.encoder|delegation|security|principal|connections\.max\.reauth)\..*": (

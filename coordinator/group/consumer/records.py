@@ -1,4 +1,4 @@
-"""The records of groups of the consumer protocol (Kafka 4.3: GroupCoordinatorRecordHelpers).
+"""The records of groups of the consumer protocol (Kafka 4.4: GroupCoordinatorRecordHelpers).
 
 A member has three records: its subscription (key version 5), its target (7), and what it has (8). A group has its epoch
 (3), the epoch of its target (6), and one record for each resolved regular expression (16).

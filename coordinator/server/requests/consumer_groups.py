@@ -1,6 +1,6 @@
 """Requests of the consumer protocol (KIP-848): each becomes one event, or one for each group that it names.
 
-House rule: no state. Source: Kafka's KafkaApis, release 4.3.
+House rule: no state. Source: Kafka's KafkaApis, release 4.4.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ RIGHTS is for people and for tests: docs/secure/acls.md shows it, and a test com
 for. A handler asks by `may`, before it looks at anything that the client might not know of.
 
 House rule: who may not describe something doesn't learn whether it exists. Source: Kafka's KafkaApis, AuthHelper,
-ControllerApis and AclApis, release 3.9; of groups' settings 4.3.
+ControllerApis and AclApis, release 3.9; of groups' settings 4.4.
 """
 
 from __future__ import annotations
