@@ -45,11 +45,13 @@ demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 test: .venv/.audit ## install and pass the tests that each change needs, real clients included
 	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
 	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
+	@$(MAKE) chromium || echo 'make test: the tests of pages are left out, for the reason above' >&2
 	$(PYTEST) $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
 
 .PHONY: test-long
 test-long: .venv/.audit ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
 	@$(MAKE) etcd || echo 'make test-long: the tests on etcd are left out, for the reason above' >&2
+	@$(MAKE) chromium || echo 'make test-long: the tests of pages are left out, for the reason above' >&2
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
 
 .PHONY: test-cluster
@@ -72,30 +74,31 @@ test-oracle: .venv/.spark ## the same requests to Apache Kafka and to Tenure (JD
 test-interop: .venv/.audit ## every client there is a toolchain for, on Tenure and Apache Kafka; docs/start/clients.md gets the table
 	$(BIN)/python -m tests.interop.table $(ARGS)
 
+# $(call unpack,PROGRAM,FILE,PACKAGES,FURTHER) unpacks Debian's packages into build/PROGRAM, unless PROGRAM is installed
+# or FILE was unpacked. FURTHER may ask apt-get for names of packages; "$$@" are the options for its lists.
+define unpack
+@if command -v $(1) >/dev/null || test -x build/$(1)/$(2); then exit 0; fi; \
+hint='make $@: install $(1) (Debian: apt-get install $(3))'; \
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$$hint" >&2; exit 1; }; \
+rm -rf build/$(1) && mkdir -p build/$(1)/apt/lists/partial build/$(1)/apt/archives/partial && cd build/$(1) || exit 1; \
+fetch() { apt-get -qq "$$@" download $(3) $(4); }; \
+own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
+{ fetch || { apt-get -qq $$own update && fetch $$own; }; } >apt/log 2>&1 || { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
+for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
+endef
+
 .PHONY: etcd
 etcd: ## an etcd for tests where none is installed: Debian's, unpacked into build/etcd
-	@if command -v etcd >/dev/null || test -x build/etcd/usr/bin/etcd; then exit 0; fi; \
-	hint='make etcd: install etcd (Debian: apt-get install etcd-server etcd-client)'; \
-	command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$$hint" >&2; exit 1; }; \
-	rm -rf build/etcd && mkdir -p build/etcd/apt/lists/partial build/etcd/apt/archives/partial && cd build/etcd || exit 1; \
-	own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
-	{ apt-get -qq download etcd-server etcd-client || \
-		{ apt-get -qq $$own update && apt-get -qq $$own download etcd-server etcd-client; }; } >apt/log 2>&1 \
-		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
-	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
+	$(call unpack,etcd,usr/bin/etcd,etcd-server etcd-client)
 
 .PHONY: prometheus
 prometheus: ## a Prometheus for tests where none is installed: Debian's, unpacked into build/prometheus
-	@if command -v prometheus >/dev/null || test -x build/prometheus/usr/bin/prometheus; then exit 0; fi; \
-	hint='make prometheus: install Prometheus (Debian: apt-get install prometheus)'; \
-	command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "$$hint" >&2; exit 1; }; \
-	rm -rf build/prometheus && mkdir -p build/prometheus/apt/lists/partial build/prometheus/apt/archives/partial && \
-		cd build/prometheus || exit 1; \
-	own="-o Dir::State::Lists=$$PWD/apt/lists -o Dir::Cache=$$PWD/apt"; \
-	{ apt-get -qq download prometheus || \
-		{ apt-get -qq $$own update && apt-get -qq $$own download prometheus; }; } >apt/log 2>&1 \
-		|| { tail -n 3 apt/log >&2; echo "$$hint" >&2; exit 1; }; \
-	for package in *.deb; do dpkg -x "$$package" . || exit 1; done; rm -rf apt *.deb
+	$(call unpack,prometheus,usr/bin/prometheus,prometheus)
+
+.PHONY: chromium
+chromium: ## a Chromium for tests where none is installed: Debian's with the libraries that it lacks, unpacked into build/chromium
+	$(call unpack,chromium,usr/lib/chromium/chromium-headless-shell,chromium-headless-shell chromium-common,\
+		$$(apt-get -qq "$$@" --simulate --no-install-recommends install chromium-headless-shell | sed -n 's/^Inst \([^ ]*\).*/\1/p'))
 
 .PHONY: check-dashboard
 check-dashboard: ## check the dashboard by the schemas that Grafana publishes (Go; the first time a minute)

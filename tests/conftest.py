@@ -10,8 +10,12 @@ House rule: a fixture is in its suite's own conftest.py unless two suites need i
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +23,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import prometheus
 from tests.support.at_once import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
+from tests.support.browser import MISSING as NO_BROWSER
 from tests.support.browser import Browser, find_browser
 from tests.support.etcd import MISSING, program
 from tests.support.length import PROFILE
@@ -26,6 +31,9 @@ from tests.support.patience import WITHIN_S
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
+
+PATH = os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
+"""With the programs of `.venv`, such as mkdocs, which only `make docs` installs."""
 
 settings.register_profile("short", deadline=None, max_examples=15, derandomize=True, print_blob=True)
 settings.register_profile("long", settings.get_profile("short"), max_examples=75)
@@ -73,7 +81,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the tests of etcd or Prometheus where there is none: `make test` fetches both by apt-get."""
+    """Leave out a test whose programs aren't here: `make test` fetches etcd and Prometheus by apt-get."""
+    for marker in item.iter_markers("programs"):
+        if absent := [program for program in marker.args if shutil.which(program, path=PATH) is None]:
+            pytest.skip(f"needs {' and '.join(absent)}, not found here")
     if item.get_closest_marker("etcd") is not None and program() is None:
         pytest.skip(MISSING)
     if item.get_closest_marker("prometheus") is not None and prometheus.program() is None:
@@ -100,7 +111,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def started_browser() -> Iterator[Browser]:
     """Yield a headless Chromium; a test is left out with a line where there is none."""
     if find_browser() is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+        pytest.skip(NO_BROWSER)
     with Browser() as made:
         yield made
 

@@ -90,3 +90,15 @@ def run_build(command: Sequence[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def install_locked(source: Path, folder: Path) -> bool:
+    """Install the npm packages that a lock in `source` names into `folder`; return whether they weren't there yet."""
+    stamp, lock = folder / "installed", (source / "package-lock.json").read_bytes()
+    if stamp.exists() and stamp.read_bytes() == lock:
+        return False
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(source / name, folder)
+    run_build(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    stamp.write_bytes(lock)
+    return True

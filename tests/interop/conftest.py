@@ -9,7 +9,6 @@ Nothing else is tuned but the initial rebalance delay, which lets a fleet's firs
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
 
@@ -88,9 +87,6 @@ def fleet(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Fleet]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Write server and client into the report of the run, where table.py reads them; require a test's programs."""
-    for marker in item.iter_markers("programs"):
-        if absent := [program for program in marker.args if shutil.which(program) is None]:
-            pytest.skip(f"needs {' and '.join(absent)}, not found here")
+    """Write server and client into the report of the run, where table.py reads them."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     item.user_properties += [(name, parameters[name]) for name in ("broker", "client") if name in parameters]

@@ -22,7 +22,10 @@ from typing import Any, Self
 
 from tests.support.patience import WITHIN_S
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
+UNPACKED = Path(__file__).resolve().parents[2] / "build" / "chromium" / "usr" / "lib"
+"""Where `make chromium` puts Debian's program, and the libraries that the machine lacks."""
+MISSING = "no Chromium is here (run `make chromium`, or install it; Debian: apt-get install chromium)"
 _ARGUMENTS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
@@ -33,12 +36,13 @@ _SIGNS = {"/": 191, "-": 189, "+": 187}
 
 
 def find_browser() -> str | None:
-    """Return the path of a Chromium; None if none is installed."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+    """Return the path of a Chromium; None if none is here."""
+    unpacked = shutil.which(UNPACKED / "chromium" / "chromium-headless-shell")
+    return next((path for name in NAMES if (path := shutil.which(name))), unpacked)
 
 
 class Browser:
-    """One browser window. Raises FileNotFoundError if no browser is installed.
+    """One browser window. Raises FileNotFoundError if no browser is here.
 
     requests: addresses that pages asked for. errors: lines on the console, and loads that a policy refused.
     """
@@ -46,7 +50,7 @@ class Browser:
     def __init__(self) -> None:
         program = find_browser()
         if program is None:
-            raise FileNotFoundError("no Chromium is installed (Debian: apt-get install chromium)")
+            raise FileNotFoundError(MISSING)
         self.requests: list[str] = []
         self.errors: list[str] = []
         self._numbers = itertools.count(1)
@@ -57,6 +61,7 @@ class Browser:
             ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_ARGUMENTS,
              f"--user-data-dir={self._folder.name}", "about:blank"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+            env=os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, UNPACKED.glob("*-linux-gnu")))},
         )  # fmt: skip
         self._session: str | None = None
         self._rest = b""

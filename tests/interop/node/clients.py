@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.interop.client import CLASSIC_ONLY, Ability, Client, build_folder, run_build
+from tests.interop.client import CLASSIC_ONLY, Ability, Client, build_folder, install_locked
 
 FOLDER = Path(__file__).parent
 PROGRAMS = ("node", "npm")
@@ -21,13 +21,7 @@ ROUND_ROBIN = "its only assignor is round robin"
 def installed() -> Path:
     """A folder with the workers and, as locked, the packages that they import."""
     with build_folder("node") as folder:
-        lock = (FOLDER / "package-lock.json").read_bytes()
-        stamp = folder / "installed"
-        if not stamp.exists() or stamp.read_bytes() != lock:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(FOLDER / name, folder)
-            run_build(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
-            stamp.write_bytes(lock)
+        install_locked(FOLDER, folder)
         for source in FOLDER.glob("*.js"):
             target = folder / source.name
             if not target.exists() or target.read_bytes() != source.read_bytes():  # another run may read it just now

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from coordinator.story.words import time_text
 from schemas.errors import ErrorCode
+from tests.support.axe import violations
 from tests.support.browser import Browser
 from tests.support.heartbeats import Beating
 from tests.support.heartbeats import settle as beating
@@ -290,6 +291,16 @@ def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser:
     shown(browser, url, "rolled")
     assert browser.errors == []
     assert all(each.startswith((url, "data:,", "about:")) for each in browser.requests)
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.programs("npm")
+@pytest.mark.parametrize("group", ["", "rolled", "twins"])
+def test_the_page_has_no_violation(browser: Browser, url: str, group: str) -> None:
+    """axe-core finds nothing in the list and in groups, at three widths, light and dark."""
+    shown(browser, url, group)
+    assert violations(browser) == []
 
 
 @pytest.mark.browser
