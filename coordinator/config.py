@@ -855,6 +855,23 @@ class Config:
             low=14,
         ),
     )
+    transaction_state_log_num_partitions: int = field(
+        default=50,
+        metadata=_spec(
+            "transaction.state.log.num.partitions",
+            "Partitions of __transaction_state. Never change it once there are transactional ids.",
+            low=1,
+            high=TOPIC_PARTITIONS_MAX,
+        ),
+    )
+    transaction_max_timeout_ms: int = field(
+        default=900_000,
+        metadata=_spec("transaction.max.timeout.ms", "The longest timeout a producer may ask for.", low=1),
+    )
+    transactional_id_expiration_ms: int = field(
+        default=604_800_000,
+        metadata=_spec("transactional.id.expiration.ms", "After so long the server forgets a transactional id.", low=1),
+    )
     log_segment_bytes: int = field(
         default=1_073_741_824,
         metadata=_spec(

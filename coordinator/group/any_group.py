@@ -42,6 +42,23 @@ class Prepared(NamedTuple):
     fits: bool
 
 
+class Pending(NamedTuple):
+    """An offset that a transaction will commit.
+
+    place: grows with the place in the log. committed: None if a later commit counts, or none was known.
+    """
+
+    place: int
+    committed: CommittedOffset | None
+
+
+PendingOffsets = dict[tuple[str, int], Pending]
+"""The pending offsets of one producer, by topic partition."""
+
+NO_PENDING: dict[int, PendingOffsets] = {}
+"""Those of a group without any; nobody changes it."""
+
+
 class AnyGroup:
     """A group.
 
@@ -49,7 +66,7 @@ class AnyGroup:
     protocol_type: None until a first member joined.
     generation: of a group of the consumer protocol, its epoch.
     state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
-    offsets: topic -> partition -> committed offset.
+    offsets: topic -> partition -> committed offset. pending_offsets: producer id -> offsets of its open transaction.
     members: by member id. static_members: instance id -> member id.
     subscribed_topics: of a group of consumers; None if unknown.
     """
@@ -60,6 +77,7 @@ class AnyGroup:
         "generation",
         "group_id",
         "offsets",
+        "pending_offsets",
         "protocol_type",
         "state",
         "state_since_ms",
@@ -73,6 +91,7 @@ class AnyGroup:
     state: State
     state_since_ms: int | None
     offsets: dict[str, dict[int, CommittedOffset]]
+    pending_offsets: dict[int, PendingOffsets]
     members: Mapping[str, Any]
     static_members: dict[str, str]
     subscribed_topics: frozenset[str] | None

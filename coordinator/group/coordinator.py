@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from coordinator.group import describe, leaving, notes, offsets
+from coordinator.group import describe, leaving, notes, offsets, pending, transactions
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
@@ -38,6 +38,7 @@ from coordinator.group.consumer.rules import CONSUMER
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
+    CommitInTransaction,
     CommitOffsets,
     CommitPrepared,
     ConsumerHeartbeat,
@@ -45,6 +46,7 @@ from coordinator.group.events import (
     DeleteOffsets,
     DescribeConsumerGroup,
     DescribeGroup,
+    EndTransaction,
     EraseOffsets,
     Event,
     FetchOffsets,
@@ -107,6 +109,9 @@ class Coordinator:
         self.groups: dict[str, Any] = {}
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = {}
+        # The place of the last commit in a transaction, and by producer id, the groups that it has pending offsets in.
+        self._place = 0
+        self._groups_of: dict[int, set[str]] = {}
 
     def handle(self, event: Event, now: Now) -> Effects:
         """Handle one event. The event's group must live on this partition."""
@@ -150,12 +155,18 @@ class Coordinator:
             group = self.groups.get(group_id)
             if group is None:
                 continue
-            if group.state is EMPTY and not group.offsets:
+            if group.state is EMPTY and not group.offsets and not group.pending_offsets:
                 found[group_id] = []
                 size += 1
-            for topic in list(group.offsets):
+            held = dict.fromkeys(group.offsets)
+            if topics is not None:
+                held |= dict.fromkeys(topic for topic, _ in pending.keys_of(group))
+            for topic in held:
                 wanted = topics is None or topic in topics
-                left = iter(list(group.offsets.get(topic, ())) if wanted else ())
+                found_here = dict.fromkeys(group.offsets.get(topic, ()) if wanted else ())
+                if wanted and topics is not None:
+                    found_here |= dict.fromkeys(each for name, each in pending.keys_of(group) if name == topic)
+                left = iter(found_here)
                 while taken := [(topic, partition) for partition in islice(left, offsets.REMOVED_AT_ONCE - size)]:
                     found.setdefault(group_id, []).extend(taken)
                     size += len(taken)
@@ -288,14 +299,14 @@ class Coordinator:
             self._change_kind(turn, group, new)
         else:
             upgrade.give_way(turn, group)
-            new.offsets = group.offsets
+            new.offsets, new.pending_offsets = group.offsets, group.pending_offsets
             self.groups[new.group_id] = new
         turn.effects.extend(begun.effects)
 
     def _change_kind(self, turn: Turn, group: AnyGroup, new: AnyGroup) -> AnyGroup:
         """Put a group of another kind in the place of an empty one; it keeps the offsets (KIP-848)."""
         RULES[group.kind].bury(turn, group)
-        new.offsets = group.offsets
+        new.offsets, new.pending_offsets = group.offsets, group.pending_offsets
         self.groups[group.group_id] = new
         return new
 
@@ -355,6 +366,30 @@ class Coordinator:
         else:
             rule(turn, group, event, RULES[group.kind].admit)
 
+    def _commit_in_transaction(self, turn: Turn, event: CommitInTransaction) -> None:
+        body = event.body
+        group = self.groups.get(body.group_id)
+        if group is None and body.generation_id < 0:
+            group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
+            turn.note(notes.OffsetsCreatedGroup(body.group_id, 0))
+        self._place += 1
+        if transactions.commit(turn, group, event, self._place):
+            self._groups_of.setdefault(body.producer_id, set()).add(body.group_id)
+
+    def _end_transaction(self, turn: Turn, event: EndTransaction) -> None:
+        turn.effects.records = transactions.marker(
+            event.producer_id,
+            event.epoch,
+            is_commit=event.is_commit,
+            coordinator_epoch=event.coordinator_epoch,
+            wall_ms=turn.now.wall_ms,
+        )
+        for group_id in self._groups_of.pop(event.producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:
+                pending.settle(group, event.producer_id, is_commit=event.is_commit)
+        turn.answer(event.request, ErrorCode.NONE)
+
     def _fetch(self, turn: Turn, event: FetchOffsets) -> None:
         # A group that doesn't exist has no committed offsets; Kafka answers the same.
         group = self.groups.get(event.group_id) or Group(event.group_id, None)
@@ -412,9 +447,9 @@ class Coordinator:
         for group_id, topic_partitions in event.topic_partitions.items():
             group = self.groups.get(group_id)
             if group is not None:
-                held = group.offsets
-                removed = [each for each in topic_partitions if each[0] in held and each[1] in held[each[0]]]
+                removed = [each for each in topic_partitions if offsets.holds(group, *each)]
                 if event.if_expired:
+                    removed = [(topic, each) for topic, each in removed if each in group.offsets.get(topic, {})]
                     removed = offsets.expired(turn, group, removed)
                 offsets.remove(turn, group, removed, expired=event.if_expired)
                 self._delete_if_unused(turn, group)
@@ -426,6 +461,9 @@ class Coordinator:
             state, members = group.state.value, group.size
             turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
             RULES[group.kind].load(turn, group)
+            for producer_id, held in group.pending_offsets.items():
+                self._groups_of.setdefault(producer_id, set()).add(group.group_id)
+                self._place = max([self._place, *(each.place for each in held.values())])
         if not event.is_last:
             return
         for group_id in event.before:
@@ -475,7 +513,7 @@ class Coordinator:
 
     def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
-        if group.state is EMPTY and not group.offsets and not group.is_awaited:
+        if group.state is EMPTY and not group.offsets and not group.pending_offsets and not group.is_awaited:
             RULES[group.kind].bury(turn, group)
             turn.note(notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)
@@ -497,6 +535,8 @@ class Coordinator:
         TargetMade: _target_made,
         CommitOffsets: _commit,
         CommitPrepared: _commit_prepared,
+        CommitInTransaction: _commit_in_transaction,
+        EndTransaction: _end_transaction,
         FetchOffsets: _fetch,
         DeleteOffsets: _delete_offsets,
         DescribeGroup: _describe,

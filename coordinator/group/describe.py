@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group import notes, offsets
+from coordinator.group import notes, offsets, pending
 from coordinator.group.events import Remainder
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from protocol.consumer import NO_PARTITIONS
@@ -193,6 +193,7 @@ def delete(
         error = ErrorCode.NONE
         held = ((topic, index) for topic, partitions in group.offsets.items() for index in partitions)
         removed = list(islice(held, offsets.REMOVED_AT_ONCE))
+        removed += [key for key in pending.keys_of(group) if key[1] not in group.offsets.get(key[0], {})]
         offsets.remove(turn, group, removed, client)
         bury(turn, group)
         turn.note(notes.GroupDeleted(group.group_id, group.generation, len(removed), client=client))

@@ -36,6 +36,8 @@ class TimerKind(HashedById):
     """The members that sync (KAFKA-12890)."""
     ARRIVALS = "arrivals"
     """The joins that are held for expected members."""
+    TRANSACTION = "transaction"
+    """The end of a transaction: a timer of the transaction coordinator."""
 
 
 # Short names: see `speed`.

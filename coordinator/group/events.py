@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         OffsetDeleteRequest,
         OffsetFetchRequest,
         SyncGroupRequest,
+        TxnOffsetCommitRequest,
     )
 
 
@@ -173,6 +174,35 @@ class CommitPrepared(ClientEvent):
     body: OffsetCommitRequest
     prepared: Prepared
     version: int = 9
+
+
+@dataclass(slots=True)
+class CommitInTransaction(ClientEvent):
+    """TxnOffsetCommit v0-5 of an open transaction, with topic partitions that exist only.
+
+    The answer is a `TxnOffsetCommitResponse`.
+    """
+
+    flags = Flags(writes=True, makes_group=True, follows_commits=True)
+    request: Hashable
+    client: Client
+    body: TxnOffsetCommitRequest
+
+
+@dataclass(slots=True)
+class EndTransaction(ClientEvent):
+    """A marker for the partition: it settles all pending offsets of a producer. The answer is an `ErrorCode`.
+
+    coordinator_epoch: of the transaction coordinator.
+    """
+
+    flags = Flags(writes=True, makes_group=False, follows_commits=True)
+    request: Hashable
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    client: Client = NOBODY
 
 
 @dataclass(slots=True)
@@ -370,6 +400,8 @@ RequestEvent = (
     | DescribeConsumerGroup
     | CommitOffsets
     | CommitPrepared
+    | CommitInTransaction
+    | EndTransaction
     | FetchOffsets
     | DeleteOffsets
     | DescribeGroup

@@ -15,7 +15,7 @@ from itertools import compress, repeat
 from operator import eq, itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from coordinator.group.any_group import AnyGroup
+from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.client import ANONYMOUS
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
@@ -255,6 +255,7 @@ class Group(AnyGroup):
         self.preferences: dict[tuple[str, ...], int] = {}
         self.support: dict[str, int] = {}
         self.offsets = {}
+        self.pending_offsets = NO_PENDING
         self.subscribed_topics = None
         self.initial_delay: InitialDelay | None = None
         self.new_member_added = False

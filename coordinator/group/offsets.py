@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
-from coordinator.group import notes, records
+from coordinator.group import notes, pending, records
 from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
 from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
@@ -163,6 +163,8 @@ def store(turn: Turn, group: AnyGroup, prepared: Prepared) -> ErrorCode:
     stored = group.offsets
     for (topic, partition), committed in prepared.offsets.items():
         stored.setdefault(topic, {})[partition] = committed
+    if group.pending_offsets:
+        pending.supersede(group, prepared.offsets)
     turn.effects.records += prepared.records
     return NONE
 
@@ -228,6 +230,8 @@ def commit_repeated(
                 stored[topic] = {}
             stored[topic][partition] = new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
             window.records.append(record(offset, wall_ms))
+        if group.pending_offsets:
+            pending.supersede(group, [(target.topic, target.partition) for target in targets])
     return window
 
 
@@ -338,8 +342,8 @@ def fetch(
 ) -> None:
     """Handle one group of an OffsetFetch. error_of: the rule of the group's kind that says who may ask.
 
-    The runtime holds this answer until the offsets in it are durable. So no offset is ever unstable here; KIP-447 is
-    about transactions.
+    The runtime holds this answer until the offsets in it are durable. One that a transaction will change is unstable
+    (KIP-447).
     """
     error = error_of(group, event.member_id, event.member_epoch)
     if error is not NONE:
@@ -355,6 +359,8 @@ def fetch(
     for topic, partitions in wanted:
         # A partition that is asked for again is the same struct: its metadata is encoded once.
         found = {partition: fetched(group, topic, partition) for partition in partitions}
+        if group.pending_offsets and event.require_stable:
+            found |= {each: unstable(each) for each in found if pending.is_pending(group, topic, each)}
         answer.topics.append(
             OffsetFetchResponse.OffsetFetchResponseTopics(name=topic, partitions=[found[each] for each in partitions])
         )
@@ -376,6 +382,22 @@ def fetched(group: AnyGroup, topic: str, partition: int) -> OffsetFetchResponse.
     )
 
 
+def unstable(partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
+    """The answer about a topic partition that an open transaction has committed."""
+    return OffsetFetchResponse.OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )
+
+
+def holds(group: AnyGroup, topic: str, partition: int) -> bool:
+    """Whether a group has an offset of a topic partition, committed or pending."""
+    return partition in group.offsets.get(topic, {}) or pending.is_pending(group, topic, partition)
+
+
 def delete(turn: Turn, group: AnyGroup, event: DeleteOffsets) -> None:
     """Handle an OffsetDelete (KIP-496).
 
@@ -393,7 +415,7 @@ def delete(turn: Turn, group: AnyGroup, event: DeleteOffsets) -> None:
         allowed = empty or not group.is_subscribed(topic.name)
         indexes = [partition.partition_index for partition in topic.partitions]
         if allowed:
-            removed += [(topic.name, index) for index in indexes if index in group.offsets.get(topic.name, {})]
+            removed += [(topic.name, index) for index in indexes if holds(group, topic.name, index)]
         error = ErrorCode.NONE if allowed else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         topics.append(
             OffsetDeleteResponse.OffsetDeleteResponseTopic(
@@ -416,14 +438,15 @@ def remove(
     *,
     expired: bool = False,
 ) -> None:
-    """Remove committed offsets, each with a tombstone. client: the one that asked for it."""
+    """Remove offsets, committed and pending ones, each with a tombstone. client: the one that asked for it."""
     if not topic_partitions:
         return
+    pending.forget(group, topic_partitions)
     for topic, partition in topic_partitions:
-        partitions = group.offsets[topic]
-        del partitions[partition]
+        partitions = group.offsets.get(topic, {})
+        partitions.pop(partition, None)
         if not partitions:
-            del group.offsets[topic]
+            group.offsets.pop(topic, None)
         turn.append(records.offset_tombstone(group.group_id, topic, partition, turn.now.wall_ms))
     turn.note(notes.OffsetsRemoved(group.group_id, group.generation, tuple(topic_partitions), expired, client))
 
@@ -459,7 +482,9 @@ def expired(turn: Turn, group: AnyGroup, topic_partitions: list[tuple[str, int]]
     return [
         (topic, partition)
         for topic, partition in topic_partitions
-        if topic not in spared and is_expired(turn, group.offsets[topic][partition], since_ms)
+        if topic not in spared
+        and not pending.is_pending(group, topic, partition)
+        and is_expired(turn, group.offsets[topic][partition], since_ms)
     ]
 
 

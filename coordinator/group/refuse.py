@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from coordinator.group.events import (
+    CommitInTransaction,
     CommitOffsets,
     CommitPrepared,
     ConsumerHeartbeat,
@@ -16,6 +17,7 @@ from coordinator.group.events import (
     DeleteOffsets,
     DescribeConsumerGroup,
     DescribeGroup,
+    EndTransaction,
     EraseOffsets,
     FetchOffsets,
     Heartbeat,
@@ -26,6 +28,7 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from coordinator.group.offsets import commit_answer
+from coordinator.group.transactions import answer
 from coordinator.group.turn import join_error, sync_error
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
@@ -62,7 +65,9 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return LeaveGroupResponse(error_code=error, members=[])
         case CommitOffsets():
             return commit_answer(event.body, error)
-        case CommitPrepared():
+        case CommitInTransaction():
+            return answer(event.body, error)
+        case CommitPrepared() | EndTransaction():
             return error
         case FetchOffsets():
             return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=event.group_id, topics=[], error_code=error)

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.group import records
-from coordinator.group.any_group import AnyGroup, CommittedOffset
+from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, Pending, PendingOffsets
 from coordinator.group.consumer.records import Reader
 from coordinator.group.group import Group
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataKey, OffsetCommitKey, decode
-from protocol.records.batch import Record
+from protocol.records.batch import Batch, Record
 
 INT16 = struct.Struct(">h")
 """The version that each key begins with."""
@@ -30,9 +30,17 @@ class Replay:
     def __init__(self) -> None:
         self._last: dict[bytes, dict[bytes, bytes]] = {}
         self.skipped: dict[int, int] = {}
+        self._pending: dict[str, dict[int, PendingOffsets]] = {}
+        self._places = 0
 
     def add(self, page: Iterable[Record]) -> None:
-        """Take the next records. Raises ProtocolError for a key too short for a version."""
+        """Take the next records. Raises ProtocolError for a key too short for a version.
+
+        A `Batch` has records of a transaction that is open at the end of the log, in the order of their places.
+        """
+        if isinstance(page, Batch):
+            self._add_pending(page)
+            return
         for key, value, _ in page:
             if key[:2] not in _KNOWN_KEYS:
                 if len(key) < INT16.size:
@@ -47,6 +55,13 @@ class Replay:
                 elif group_id in self._last:
                     self._last[group_id].pop(key, None)
 
+    def _add_pending(self, batch: Batch) -> None:
+        for record in batch:
+            if record.key[:2] in _OFFSET_KEYS:
+                self._places += 1
+                group_id, key, held = _read_pending(self._places, record)
+                self._pending.setdefault(group_id, {}).setdefault(batch.producer_id, {})[key] = held
+
     def groups(self) -> Iterator[AnyGroup]:
         """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes it can't decode."""
         return (group for group in self.groups_in_steps() if group is not None)
@@ -60,7 +75,14 @@ class Replay:
         for group_id in list(self._last):
             values = self._last.pop(group_id)
             if values:
-                yield from _decode_group_records(values)
+                yield from map(self._with_pending, _decode_group_records(values))
+        for group_name in list(self._pending):
+            yield self._with_pending(Group(group_name, None))
+
+    def _with_pending(self, group: AnyGroup | None) -> AnyGroup | None:
+        if group is not None and self._pending:
+            group.pending_offsets = self._pending.pop(group.group_id, NO_PENDING)
+        return group
 
     def size_of(self, group: AnyGroup) -> int:
         """How many parts of a group `groups_in_steps` has decoded since it yielded last."""
@@ -86,6 +108,16 @@ def _decode_group_records(values: dict[bytes, bytes]) -> Iterator[AnyGroup | Non
     group = found.group or (yield from found.consumer.group()) or Group(found.group_id, None)
     group.offsets = found.offsets
     yield group
+
+
+def _read_pending(place: int, record: Record) -> tuple[str, tuple[str, int], Pending]:
+    """The group id and topic partition of a record in an open transaction, and what is pending. Raises ProtocolError.
+
+    A tombstone is no commit: it leaves nothing to commit.
+    """
+    name = decode(OffsetCommitKey, record.key, INT16.unpack_from(record.key)[0], INT16.size)
+    committed = None if record.value is None else records.decode_offset(record.value)
+    return name.group, (name.topic, name.partition), Pending(place, committed)
 
 
 class _Found:
@@ -122,3 +154,4 @@ _READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
 }
 """The reader of a record, by the version of its key. `Replay.skipped` counts other records (KIP-915)."""
 _KNOWN_KEYS = frozenset(map(INT16.pack, _READERS))
+_OFFSET_KEYS = frozenset(map(INT16.pack, (0, records.OFFSET_KEY_VERSION)))

@@ -145,6 +145,8 @@ class Engine(Protocol):
 
         The pages contain at least the last record of each key, unless that record is a tombstone. They may contain
         older records of the key too, in front of it.
+        Records of an aborted transaction aren't there. Those of a transaction that is open come last, each page of them
+        a `Batch` with the producer's id.
         A store that keeps only the last record of each key may bring the keys in their own order, and without times.
         done: None when all records were read and are durable, and the engine takes appends; otherwise Damaged,
         Unavailable or Fenced, and the caller drops the pages that it got. One ownership may be loaded several times.

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 
 from coordinator.log.cluster import Share
 from coordinator.log.engine import NOBODY, Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
-from protocol.records.batch import Record
+from coordinator.log.segments.transactions import Transactions, marker_type
+from protocol.records.batch import CONTROL, Batch, Record
 
 if TYPE_CHECKING:
     from coordinator.log.cluster import NodeAddresses
@@ -106,14 +107,15 @@ class MemoryLog:
     """The partitions that the engines of several nodes share. Only one thread uses them all.
 
     owners: the id of the node that each partition belongs to; `move` changes it. records: of each partition, oldest
-    first. epochs: each partition's last one. owned: the valid ownerships. engines: those that run, by node id.
-    nodes: those that are registered.
+    first, without those of open and aborted transactions. transactions: the open ones. epochs: each partition's last
+    one. owned: the valid ownerships. engines: those that run, by node id. nodes: those that are registered.
     """
 
     def __init__(self, owners: Sequence[int]) -> None:
         self.owners = list(owners)
         self.records: dict[int, list[Record]] = {partition: [] for partition in range(len(owners))}
         self.epochs = dict.fromkeys(self.records, -1)
+        self.transactions = {partition: Transactions() for partition in self.records}
         self.owned: dict[int, _Owned] = {}
         self.engines: dict[int, MemoryEngine] = {}
         self.nodes: dict[int, NodeAddresses] = {}
@@ -174,6 +176,17 @@ class MemoryEngine:
         self.on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._held: deque[Callable[[], None]] = deque()
         self._failure: Unavailable | None = None
+        # Behind the last record of a transaction: its place, among those of all partitions.
+        self._offset = 0
+        self._others: dict[str, MemoryEngine] = {}
+
+    def other(self, log: str, partition_count: int) -> MemoryEngine:
+        """The engine of another log of this node; it lives as long as this one."""
+        return self._others.setdefault(log, MemoryEngine(partition_count, self.node_id))
+
+    def has(self, log: str) -> bool:
+        """Whether the node has another log of that name."""
+        return log in self._others
 
     def fail_next(self, error: Unavailable) -> None:
         """Let the write of the next batch fail with `error`."""
@@ -222,6 +235,8 @@ class MemoryEngine:
             return
         if self.records[own.partition]:
             page(list(self.records[own.partition]))
+        for batch in self._log.transactions[own.partition].open():
+            page(batch)
         own.closed_because = ""
         done(None)
 
@@ -259,8 +274,23 @@ class MemoryEngine:
             if error is not None:
                 done(number, error)
                 return
-            self.records[own.partition] += records
+            self._take(own.partition, records)
         done(len(batches), None)
+
+    def _take(self, partition: int, records: list[Record]) -> None:
+        """Keep a batch; what is in a transaction waits for its marker."""
+        transactions = self._log.transactions[partition]
+        if not isinstance(records, Batch):
+            transactions.supersede({record.key: None for record in records}.keys())
+            self.records[partition] += records
+        elif records.attributes & CONTROL:
+            marker = marker_type(records[0].key)
+            assert marker is not None
+            self.records[partition] += transactions.end(records.producer_id, marker)
+        else:
+            self._offset += len(records)
+            offsets = range(self._offset - len(records), self._offset)
+            transactions.add(records.producer_id, offsets, records)
 
     def _refusal(self, own: _Owned) -> Fenced | Unavailable | None:
         """The error for a batch that this engine doesn't write, None if it does."""

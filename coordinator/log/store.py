@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
@@ -28,6 +29,7 @@ from coordinator.log.advice import explain
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import NOBODY, EngineError, Unavailable
+from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
@@ -57,6 +59,16 @@ Owners = Callable[[int], int]
 """The id of the node that owns a partition of `__consumer_offsets`; the owner may change later."""
 
 
+class OtherLog(NamedTuple):
+    """Another log of a store, beside the groups'. exists: whether it was ever used.
+
+    engine: makes the engine of that log, which has so many partitions.
+    """
+
+    exists: Callable[[str], bool]
+    engine: Callable[[str, int], Engine]
+
+
 class Notice(NamedTuple):
     """A fact about the data folder for an operator: a name, and fields."""
 
@@ -72,7 +84,8 @@ class Store(NamedTuple):
     notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
     close: waits for the disk, and closes everything. cluster: None if no other node shares the store. entries: what all
     nodes of a cluster share, in place of `topics` and `save_topics`. write_out: called before `folder` is read for
-    records of the groups' log; None: the folder has no such records.
+    records of the groups' log; None: the folder has no such records. other: None if the store has no log but the
+    groups' and the topics'.
     """
 
     engine: Engine
@@ -87,6 +100,7 @@ class Store(NamedTuple):
     cluster: Cluster | None = None
     entries: SharedEntries | None = None
     write_out: WriteOut | None = None
+    other: OtherLog | None = None
 
 
 class OpenStore(Protocol):
@@ -197,7 +211,31 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         _cleaned_by(engine),
         close,
         write_out=engine.write_out,
+        other=_other_in_folder(config, report, counts),
     )
+
+
+def _other_in_folder(config: Config, report: Report, counts: Counts) -> OtherLog:
+    """Another log in the data folder, whose lock this process has."""
+    data_dir = Path(config.log_dirs)
+
+    def exists(log: str) -> bool:
+        return any(data_dir.glob(f"{log}-*"))
+
+    def engine(log: str, partition_count: int) -> Engine:
+        cleaning = _cleaning(config)
+        return EmbeddedEngine(
+            data_dir,
+            partition_count,
+            config.node_id,
+            cleaning=cleaning,
+            lock_folder=False,
+            report=partial(report, log=log),
+            counts=counts,
+            log=log,
+        )
+
+    return OtherLog(exists, engine)
 
 
 def open_share(
@@ -332,7 +370,19 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
     declared, _ = declare({}, config.topic_list(), fresh_id)
     topics = {topic.name: topic for topic in declared}
     cluster_id = kafka_id(fresh_id())
-    return Store(engine, cluster_id, lambda _: config.node_id, topics, _at_once, None, [], lambda _: None, engine.close)
+    other = OtherLog(engine.has, engine.other) if isinstance(engine, MemoryEngine) else None
+    return Store(
+        engine,
+        cluster_id,
+        lambda _: config.node_id,
+        topics,
+        _at_once,
+        None,
+        [],
+        lambda _: None,
+        engine.close,
+        other=other,
+    )
 
 
 def share_memory(

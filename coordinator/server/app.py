@@ -53,6 +53,7 @@ from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
+from coordinator.server.transactions import Transactions
 from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Call, Services, at_once, ring
 from coordinator.server.wire.listener import Connections, bind
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.effects import Resolution
     from coordinator.log.cluster import Cluster
+    from coordinator.log.engine import Engine
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.certificates import Certificates
@@ -192,6 +195,7 @@ class Server:
         self._api: Api
         self._discovered: Discovery
         self.data: TopicData | None = None
+        self._transactions: Transactions | None = None
         self.addresses: list[tuple[str, int]] = []
         self.ports: list[int] = []
         self.loaded = asyncio.Event()
@@ -235,17 +239,13 @@ class Server:
             raise
         for name, fields in store.notices:
             report(self._lines, name, **fields)
-        self.runtime = Runtime(
-            config,
-            store.engine,
-            clock,
-            self._lines,
-            NoteLines(self._lines, measures.take, self._keep_notes),
-            self._loop.call_soon,
-            self._loop.call_soon_threadsafe,
-            pace,
-            self._loaded,
-        )
+        notes = NoteLines(self._lines, measures.take, self._keep_notes)
+        soon, wake = self._loop.call_soon, self._loop.call_soon_threadsafe
+        self.runtime = Runtime(config, store.engine, clock, self._lines, notes, soon, wake, pace, self._loaded)
+
+        def runtime_of(engine: Engine, kind: LogKind) -> Runtime:
+            return Runtime(config, engine, clock, self._lines, notes, soon, wake, pace, lambda: None, kind)
+
         if store.cluster is not None:
             self.events.in_cluster = True
             self.runtime.lease = store.cluster.valid
@@ -253,7 +253,8 @@ class Server:
             self.runtime.verify = store.cluster.ask_whether_newest if config.offset_fetch_verify == "quorum" else None
         try:
             self.runtime.start()
-            services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures)
+            services = self._services(store, clock, Alarm(clients_clock, ring), pace, measures, runtime_of)
+            services.transactions.start()
             self._api = Api(services)
             self._topics.on_entry = partial(self._entry_changed, services, store)
             self._show_topics(services, clock)
@@ -331,7 +332,15 @@ class Server:
         if self._on_notes is not None:
             self._on_notes(noted)
 
-    def _services(self, store: Store, clock: Clock, waits: Alarm[Call], pace: Pace, measures: Measures) -> Services:
+    def _services(
+        self,
+        store: Store,
+        clock: Clock,
+        waits: Alarm[Call],
+        pace: Pace,
+        measures: Measures,
+        runtime_of: Callable[[Engine, LogKind], Runtime],
+    ) -> Services:
         """The services of handlers: nodes, topics, the topics' records."""
         discovery = self._discovery(store)
         hop, counts = self._loop.call_soon_threadsafe, measures.logs["topics"]
@@ -355,7 +364,8 @@ class Server:
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)
         own = self._config, self._config, clock, self._fresh_id, self.runtime
         access = access_of(self._config, AuthorizerLines(self._lines, clock))
-        return Services(*own, discovery, waits, data, measures, pace, throttle, access)
+        self._transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock)
+        return Services(*own, discovery, waits, data, measures, pace, throttle, access, self._transactions)
 
     def _entry_changed(self, services: Services, store: Store, entry: Topic) -> Iterable[None]:
         """Put into effect what clients changed, at once or in steps: see nodes.topics.ENTRIES."""
@@ -449,7 +459,8 @@ class Server:
         config = self._config
         if self._files_max is None:
             return INT32_MAX
-        kept = FILES_PER_PARTITION * config.offsets_topic_num_partitions + FILES_KEPT
+        partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
+        kept = FILES_PER_PARTITION * partitions + FILES_KEPT
         if config.http:
             kept += config.http_max_connections
         left = self._files_max - kept
@@ -550,7 +561,8 @@ class Server:
 
     def _take_report(self, name: str, fields: dict[str, object]) -> None:
         # The runtime writes the lines of all other reports: it knows what it does about each.
-        log = f"{OFFSETS_TOPIC}-{fields['partition']}" if "partition" in fields else "The log"
+        of_log = fields.pop("log", OFFSETS_TOPIC)
+        log = f"{of_log}-{fields['partition']}" if "partition" in fields else "The log"
         report(self._lines, name, log, **fields)
         if name == "engine_failed":
             self.failed.set()
@@ -578,10 +590,16 @@ class Server:
         if self._faults is not None:
             self._faults.detach()
         self.runtime.wind_down()
+        if self._transactions is not None:
+            self._transactions.wind_down()
         appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S
         self.runtime.when_idle(appended.set)
         await at_most(appended, until - self._loop.time())
+        if self._transactions is not None:
+            ended = asyncio.Event()
+            self._transactions.when_idle(ended.set)
+            await at_most(ended, until - self._loop.time())
         self._topics.when_idle(saved.set)
         if not await at_most(saved, until - self._loop.time()):
             self._hangs("topics.json")
@@ -627,6 +645,8 @@ class Server:
         self._close_sockets()
         if self.data is not None:
             await self._close_log("topics", self.data.close)
+        if self._transactions is not None:
+            await self._close_log("transactions", self._transactions.close)
         if self._store is not None:
             await self._close_log("groups", self._store.close)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 NAME = "TxnOffsetCommit"
 API_KEY = 28
-VERSIONS = (0, 4)
+VERSIONS = (0, 5)
 FLEXIBLE = 3
 
 CHANGES = {
@@ -15,6 +15,7 @@ CHANGES = {
         "ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID (KIP-447)."
     ),
     4: "New answer TRANSACTION_ABORTABLE (KIP-890).",
+    5: "The request adds the group to the transaction, AddOffsetsToTxn isn't needed (KIP-890).",
 }
 
 REQUEST = """

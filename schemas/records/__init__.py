@@ -27,6 +27,8 @@ RECORDS = {
     "ConsumerGroupCurrentMemberAssignmentValue": "consumer_group",
     "ConsumerGroupRegularExpressionKey": "consumer_group",
     "ConsumerGroupRegularExpressionValue": "consumer_group",
+    "TransactionLogKey": "transaction_log",
+    "TransactionLogValue": "transaction_log",
     "ConsumerProtocolSubscription": "consumer_protocol",
     "ConsumerProtocolAssignment": "consumer_protocol",
 }

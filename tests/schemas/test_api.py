@@ -58,7 +58,12 @@ VERSIONS = {
     "SaslAuthenticate": (0, 2),
     "SaslHandshake": (0, 1),
     "SyncGroup": (0, 5),
-    "TxnOffsetCommit": (0, 4),
+    "TxnOffsetCommit": (0, 5),
+    "AddPartitionsToTxn": (0, 5),
+    "AddOffsetsToTxn": (0, 4),
+    "EndTxn": (0, 5),
+    "DescribeTransactions": (0, 0),
+    "ListTransactions": (0, 2),
 }
 """The served APIs and versions. This copy is here on purpose: clients choose versions by these numbers."""
 

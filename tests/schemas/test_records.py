@@ -34,6 +34,8 @@ VERSIONS = {
     "GroupMetadataValue": (0, 4),
     "OffsetCommitKey": (0, 1),
     "OffsetCommitValue": (0, 4),
+    "TransactionLogKey": (0, 0),
+    "TransactionLogValue": (0, 1),
 }
 """The records and versions that can be read. This copy is here on purpose: old logs on disk have these versions."""
 

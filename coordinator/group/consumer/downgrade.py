@@ -100,7 +100,7 @@ def classic_group(turn: Turn, group: ConsumerGroup, generation: int, without: Co
     classic = Group(group.group_id, turn.now.wall_ms)
     classic.protocol_type = CONSUMER
     classic.generation = generation
-    classic.offsets = group.offsets
+    classic.offsets, classic.pending_offsets = group.offsets, group.pending_offsets
     for member in group.members.values():
         if member.member_id not in without:
             classic.add(classic_member(member))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from coordinator.group.any_group import AnyGroup
+from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.causes import Change
 from coordinator.group.course import Course, Phase, Waited
 from coordinator.group.group import NAME, NEVER
@@ -259,6 +259,7 @@ class ConsumerGroup(AnyGroup):
         self.state: State = EMPTY
         self.state_since_ms = None
         self.offsets = {}
+        self.pending_offsets = NO_PENDING
         self.subscribed_topics = frozenset()
         self.members: dict[str, ConsumerMember] = {}
         self.sessions: dict[str, Session] = {}

@@ -156,6 +156,8 @@ class PartitionLog:
     def read(self) -> Generator[list[Record]]:
         """Yield pages of records, oldest first; after the last page all of them are durable and the log is open.
 
+        Records of open transactions come last, each as a `Batch` with its producer's id.
+
         Raises Damaged, or OSError: the log stays closed then, and the caller notes the reason (`close`).
         """
         self.close("it is being loaded")
@@ -168,6 +170,7 @@ class PartitionLog:
         for page in reader.pages():
             self.progress = reader.progress
             yield page
+        yield from reader.transactions.open()
         self.open_transactions = reader.transactions.open_count
         self.waiting_commits = reader.transactions.waiting_count
         if not self._may_have_appended and reader.epoch >= self.epoch:

@@ -23,6 +23,7 @@ from coordinator.log.segments.disk import Disk, data_size
 from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, CorruptBatch, Header, check_crc, peek_header
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 CHUNK_SIZE = 256 * 1024
 """Bytes of one read. A load decodes them in a few ms, and appends of other partitions wait that long."""

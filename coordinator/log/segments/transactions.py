@@ -16,14 +16,17 @@ House rule: the memory holds the last record per key of each open transaction, a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable, Iterator, KeysView
 from typing import NamedTuple
 
-from protocol.records.batch import Record
+from protocol.records.batch import Batch, Record
 
 COMMIT = 1
 """The type in the key of a marker that commits its transaction (Kafka: ControlRecordType); the type of an abort is 0.
 """
+
+NO_EPOCH = -1
+"""In place of a producer's epoch: what waits is kept by its id alone."""
 
 _ABORT = 0
 _marker_key = struct.Struct(">hh")
@@ -73,6 +76,12 @@ class Transactions:
         """Drop waiting records with these keys: later records outside of transactions have the same keys."""
         for key in keys & self._waiting.keys():
             del self._waiting[key]
+
+    def open(self) -> Iterator[Batch]:
+        """What waits, in the order of the log: a batch for each record, with its producer's id."""
+        waiting = [(each, producer_id) for ids in self._waiting.values() for producer_id, each in ids.items()]
+        for (_, record), producer_id in sorted(waiting, key=lambda held: held[0].offset):
+            yield Batch([record], producer_id, NO_EPOCH)
 
     def end(self, producer_id: int, marker: int) -> list[Record]:
         """End the transaction of `producer_id` by the type of its marker; return the records to apply."""

@@ -12,13 +12,14 @@ House rule: nothing here writes. Source: Kafka's LogSegment and UnifiedLog.read,
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Segment, list_segments, read_frames
+from coordinator.log.segments.transactions import COMMIT
 from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, peek_header
 from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
@@ -46,10 +47,22 @@ class Rejected(Exception):
 
 
 class Ends(NamedTuple):
-    """Where a log starts and ends: all of it is durable, so its end is its high watermark."""
+    """Where a log starts and ends: all of it is durable, so its end is its high watermark.
+
+    stable: the last stable offset, where the oldest open transaction begins; the end without one.
+    """
 
     start: int
     end: int
+    stable: int
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its first record, and its marker."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
 
 
 class Part:
@@ -102,22 +115,41 @@ class View:
     """The log in some segments.
 
     start: the first offset that may be read. end: the one behind the last.
+    open: producer id -> first offset of its open transaction, oldest first. aborted: in the order of their markers.
     """
 
     def __init__(self, disk: Disk) -> None:
         self.start = 0
         self.end = 0
         self.parts: list[Part] = []
+        self.open: dict[int, int] = {}
+        self.aborted: list[Aborted] = []
         self._disk = disk
 
     def ends(self) -> Ends:
-        """Start and end."""
-        return Ends(self.start, self.end)
+        """Start, end, and the last stable offset."""
+        return Ends(self.start, self.end, next(iter(self.open.values()), self.end))
 
-    def available(self, offset: int, size_max: int) -> int:
-        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError."""
+    def take_transaction(self, header: Header, base_offset: int, marker: int | None) -> None:
+        """A batch of a transaction is in the log. marker: the type of a control batch's, None for records."""
+        if not header.is_control:
+            self.open.setdefault(header.producer_id, base_offset)
+            return
+        first_offset = self.open.pop(header.producer_id, None)
+        if first_offset is not None and marker != COMMIT:
+            self.aborted.append(Aborted(header.producer_id, first_offset, base_offset))
+
+    def aborted_since(self, offset: int) -> list[Aborted]:
+        """The aborted transactions whose marker isn't before `offset`."""
+        return self.aborted[bisect_left(self.aborted, offset, key=lambda each: each.marker_offset) :]
+
+    def available(self, offset: int, size_max: int, before: int | None = None) -> int:
+        """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError.
+
+        before: as in `read_from`; bytes behind it count, but only if there are some before it.
+        """
         self._check_offset(offset)
-        if offset == self.end or size_max <= 0:
+        if offset >= (self.end if before is None else before) or size_max <= 0:
             return 0
         total = 0
         for part in reversed(self.parts):
@@ -134,14 +166,17 @@ class View:
             return min(total + part.size - self._position_of(offset, part, at), size_max)
         return min(total, size_max)
 
-    def read_from(self, offset: int, size_max: int, *, whole: bool) -> bytes:
+    def read_from(self, offset: int, size_max: int, *, whole: bool, before: int | None = None) -> bytes:
         """Up to `size_max` bytes of one segment, from the batch with `offset` on; the last batch may be cut off.
+
+        before: an offset at which a batch begins; no batch from there on is read.
 
         The first is not: it comes whole however large, if it has to be `whole`, or else nothing comes. Nothing at the
         end of the log. Raises Rejected, OSError.
         """
         self._check_offset(offset)
-        if offset == self.end:
+        before = self.end if before is None else before
+        if offset >= before:
             return b""
         number = bisect_right(self.parts, offset, key=lambda part: part.segment.base_offset) - 1
         for part in self.parts[max(number, 0) :]:
@@ -151,9 +186,10 @@ class View:
                 for position, header in self._headers(descriptor, part, at):
                     if header.next_offset > offset:
                         size = max(size_max, header.size) if whole else size_max
-                        if size < header.size:
+                        if size < header.size or header.base_offset >= before:
                             return b""
-                        return self._disk.read(descriptor, min(size, part.size - position), position)
+                        end = part.size if part.end <= before else self._position_of(before, part, at)
+                        return self._disk.read(descriptor, min(size, end - position), position)
             finally:
                 self._disk.close(descriptor)
         return b""

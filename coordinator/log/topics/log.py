@@ -38,14 +38,16 @@ from coordinator.log.segments.partition import PartitionLog, check_room
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.tail import Cut, Tails
+from coordinator.log.segments.transactions import marker_type
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
 from coordinator.log.topics.partition import Limits
 from coordinator.log.topics.produced import check_produced
 from coordinator.log.topics.producers import DuplicateBatch, Producers
-from protocol.records.batch import CorruptBatch, Header
+from protocol.records.batch import Batch, CorruptBatch, Header, encode_batch, peek_header
 from protocol.records.rewrite import placed
+from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
@@ -128,17 +130,19 @@ class TopicLog(PartitionLog):
                     if not (is_next or self._may_follow(header)) or header.next_offset > end:
                         reason = f"offset {header.base_offset}, expected {self._next_offset}"
                         raise Damaged(str(segment.path), frame.position, reason)
-                    self._take(part, frame.position, header.base_offset, header)
+                    self._take(part, frame.position, header.base_offset, header, frame.data, frame.at)
             except CorruptBatch as error:
                 tails.cut_off(segment, descriptor, size, error, self._could_follow, is_newest=is_newest)
         finally:
             self._disk.close(descriptor)
         return part
 
-    def _take(self, part: Part, position: int, base_offset: int, header: Header) -> None:
-        """Note a batch that is in the log."""
+    def _take(self, part: Part, position: int, base_offset: int, header: Header, data: bytes, at: int = 0) -> None:
+        """Note a batch that is in the log; its bytes begin at `at` of `data`."""
         part.add(position, base_offset, header)
         self.producers.take(header, base_offset)
+        if header.is_transactional:
+            self.view.take_transaction(header, base_offset, _marker(data, at, header) if header.is_control else None)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
 
     def _could_follow(self, header: Header) -> bool:
@@ -168,11 +172,18 @@ class TopicLog(PartitionLog):
             with suppress(OSError):  # all appended batches are durable
                 self._disk.close(descriptor)
 
+    def append_marker(self, marker: Batch, limits: Limits) -> Written | OSError:
+        """Write the marker that ends a producer's transaction; it is durable then."""
+        (outcome,) = self.append_batches([encode_batch(marker, 0, LEADER_EPOCH)], limits, 0, are_markers=True)
+        assert not isinstance(outcome, Rejected)
+        return outcome
+
     def append_batches(
-        self, batches: Sequence[bytes], limits: Limits, now_ms: int
+        self, batches: Sequence[bytes], limits: Limits, now_ms: int, *, are_markers: bool = False
     ) -> list[Written | Rejected | OSError]:
         """Write the batch at the start of each of `batches`, if it passes the checks; each Written batch is durable.
 
+        are_markers: they are the server's own, and need no check.
         After an OSError the log is closed, and the batches without a result are not in it.
         """
         assert self.is_open()
@@ -187,7 +198,7 @@ class TopicLog(PartitionLog):
                 self._descriptor = self._disk.open(self._durable.segment.path)
                 self._is_parked = False
             for data in batches:
-                header = self._decide(data, limits, now_ms)
+                header = peek_header(data) if are_markers else self._decide(data, limits, now_ms)
                 if not isinstance(header, Header):
                     outcomes.append(header)
                     continue
@@ -199,9 +210,9 @@ class TopicLog(PartitionLog):
                     flushed, queued, size = len(outcomes), [], 0
                     self._begin_segment(base_offset)
                     self.view.parts.append(Part(segment_at(self._folder, base_offset)))
-                append_time_ms = now_ms if limits.has_append_time else NO_TIME
+                append_time_ms = now_ms if limits.has_append_time and not are_markers else NO_TIME
                 queued += placed(data, header, base_offset, LEADER_EPOCH, append_time_ms)  # type: ignore[arg-type]
-                self._take(self.view.parts[-1], size, base_offset, header)
+                self._take(self.view.parts[-1], size, base_offset, header, data)
                 size += header.size
                 outcomes.append(Written(base_offset, append_time_ms, self.view.start))
             self._flush(queued, self._next_offset)
@@ -219,6 +230,8 @@ class TopicLog(PartitionLog):
             return self._with_start(rejected.with_traceback(None))
         except CorruptBatch as corrupt:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
+        if not header.is_transactional and header.producer_id in self.view.open:
+            return self._with_start(Rejected(ErrorCode.INVALID_TXN_STATE, "The producer has an open transaction here."))
         known = self.producers.check(header)
         if isinstance(known, DuplicateBatch):
             return Written(known.base_offset, known.timestamp_ms, self.view.start)
@@ -335,6 +348,14 @@ class TopicLog(PartitionLog):
         if not path.exists():
             self._disk.make_folder(self._folder)
             replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
+
+
+def _marker(data: bytes, at: int, header: Header) -> int | None:
+    """How a control batch ends a transaction. Raises CorruptBatch."""
+    try:
+        return next((marker_type(record.key) for record in decode_records(data, at, header).records), None)
+    except ValueError as error:
+        raise CorruptBatch(at, str(error)) from error
 
 
 def noted_offset(path: Path) -> int | None:

@@ -69,7 +69,7 @@ class Producers:
             for sent in producer.batches:
                 if (sent.first, sent.last) == (first, last):
                     return DuplicateBatch(sent.base_offset, sent.timestamp_ms)
-            expected = (producer.batches[-1].last + 1) % _SEQUENCES
+            expected = (producer.batches[-1].last + 1) % _SEQUENCES if producer.batches else 0
         elif header.producer_epoch < producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         else:
@@ -78,18 +78,20 @@ class Producers:
 
     def last_offsets(self, end_offset: int) -> list[int]:
         """The last offsets of the producers' last batches, of producers without a batch from `end_offset` on."""
-        last = (producer.batches[-1] for producer in self._by_id.values())
+        last = (producer.batches[-1] for producer in self._by_id.values() if producer.batches)
         ends = (sent.base_offset + (sent.last - sent.first) % _SEQUENCES for sent in last)
         return [end for end in ends if end < end_offset]
 
     def take(self, header: Header, base_offset: int) -> None:
         """A batch is in the log, at `base_offset`."""
-        if header.producer_id < 0 or header.is_control:
+        if header.producer_id < 0:
             return
         producer = self._by_id.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = _Producer(header.producer_epoch)
         self._by_id[header.producer_id] = producer
+        if header.is_control:  # a marker with a higher epoch fences its producer
+            return
         producer.batches.append(
             _Sent(header.base_sequence, last_sequence(header), base_offset, header.max_timestamp_ms)
         )

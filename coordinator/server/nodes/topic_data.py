@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.telemetry.lines import Lines
+    from protocol.records.batch import Batch
 
 Key = tuple["UUID", int]
 """Topic id and partition."""
@@ -200,6 +201,22 @@ class TopicData:
             self.wake(topic_partition.key)
 
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
+
+    def append_marker(self, topic_partition: TopicPartition, marker: Batch, done: Callable[[Any], None]) -> None:
+        """End a producer's transaction in a log, then let waiting calls look again; `done` gets Written or an error."""
+        logs = self._logs()
+
+        def append() -> Any:
+            log = logs.log(topic_partition)
+            log.claim()
+            return log.append_marker(marker, topic_partition.limits)
+
+        def appended(outcome: Any) -> None:
+            self._ends.pop(topic_partition.key, None)
+            done(outcome)
+            self.wake(topic_partition.key)
+
+        logs.call(append, appended)
 
     def read(
         self,

@@ -27,12 +27,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import ENTRIES, Topic
 from coordinator.story.schema import EVENTS_TOPIC
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, EVENTS_TOPIC})
 """Clients can neither create nor change these, nor write to them; their names are taken even where they don't exist."""
 
 ChangeResult = EngineError | Mapping[str, str]

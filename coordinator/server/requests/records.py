@@ -1,7 +1,7 @@
 """Requests about the records of topics: Produce and Fetch, and where logs start and end.
 
 One node leads a topic partition, in epoch 0, for ever. All records in a log are durable, so its end is its high
-watermark. There are no transactions, so the end is its last stable offset too.
+watermark. A reader of committed records reads up to the last stable offset, where the oldest open transaction begins.
 
 There are no fetch sessions (KIP-227): the answer to a full fetch has session id 0, as from a Kafka broker whose cache
 of sessions is full, and clients go on with full fetches.
@@ -27,10 +27,11 @@ from coordinator.log.topics.log import Written
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
-from coordinator.server.requests.rights import may, may_somewhere
+from coordinator.server.requests import transactions
+from coordinator.server.requests.rights import WRITE, may, may_somewhere
 from coordinator.server.requests.texts import short
-from coordinator.server.requests.topics import NO_TRANSACTIONS
 from coordinator.server.wire.call import OneByOne, at_once, gather, parts
+from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
 from protocol.messages import (
     DeleteRecordsResponse,
@@ -39,9 +40,16 @@ from protocol.messages import (
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
     ProduceResponse,
-    TxnOffsetCommitResponse,
 )
-from protocol.records.batch import CODEC_MASK, FRAME_SIZE, HEADER_SIZE, MAGIC, TRANSACTIONAL, CorruptBatch
+from protocol.records.batch import (
+    CODEC_MASK,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL,
+    CorruptBatch,
+    peek_header,
+)
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
@@ -51,7 +59,7 @@ if TYPE_CHECKING:
     from coordinator.log.segments.view import Ends, View
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.partition import TopicPartition
+    from coordinator.log.topics.partition import TopicPartition as LogPartition
     from coordinator.server.nodes.topic_data import Budget
     from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
@@ -63,7 +71,6 @@ if TYPE_CHECKING:
         Message,
         OffsetForLeaderEpochRequest,
         ProduceRequest,
-        TxnOffsetCommitRequest,
     )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NOT_TIERED = -1, -2, -3, -4, -5, -6
@@ -91,8 +98,8 @@ def _is_large(partitions: Iterable[Sized]) -> bool:
     return len(sizes) + sum(sizes) > PLAIN_MAX
 
 
-Look = Callable[["TopicPartition"], "View"]
-Open = Callable[["TopicPartition"], "TopicLog"]
+Look = Callable[["LogPartition"], "View"]
+Open = Callable[["LogPartition"], "TopicLog"]
 """On the logs' thread: open a log to read it, or to change it. Raises EngineError."""
 
 
@@ -150,7 +157,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             yield
         yield
     topics = []
-    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, TopicPartition, int]] = []
+    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, LogPartition, int]] = []
     of_groups: set[int] = set()
     for topic in request.topics:
         partitions = []
@@ -178,10 +185,12 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield
 
+    only_committed = request.isolation_level == READ_COMMITTED
+
     def look(view_of: Look) -> None:
         for answer, topic_partition, timestamp in asked_of:
             try:
-                found = _offset_at(view_of(topic_partition), timestamp)
+                found = _offset_at(view_of(topic_partition), timestamp, only_committed=only_committed)
             except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
             else:
@@ -194,22 +203,26 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         call.answer(body)
 
 
-def _note_log_of_groups(numbers: set[int], topic_partition: TopicPartition) -> None:
+def _note_log_of_groups(numbers: set[int], topic_partition: LogPartition) -> None:
     """Add the partition's number if it is one of `__consumer_offsets`."""
     if topic_partition.topic == OFFSETS_TOPIC:
         numbers.add(topic_partition.number)
 
 
-def _offset_at(log: View, timestamp: int) -> tuple[int, int] | None:
-    """The offset that a timestamp asks for, and the time of its record; None if the log has no such record."""
+def _offset_at(log: View, timestamp: int, *, only_committed: bool) -> tuple[int, int] | None:
+    """The offset that a timestamp asks for, and the time of its record; None if the log has no such record.
+
+    only_committed: records from the last stable offset on aren't there yet.
+    """
     ends = log.ends()
     if timestamp == LATEST:
-        return ends.end, NO_TIME
+        return (ends.stable if only_committed else ends.end), NO_TIME
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return ends.start, NO_TIME
     if timestamp == MAX_TIMESTAMP:
         return log.latest_time()
-    return log.offset_of_time(timestamp) if timestamp >= 0 else None
+    found = log.offset_of_time(timestamp) if timestamp >= 0 else None
+    return None if found is not None and only_committed and found[0] >= ends.stable else found
 
 
 def _fill(
@@ -233,7 +246,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     Every epoch ends behind all offsets then: else consumers would take these for cut off, and commit others.
     """
     topics = []
-    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, TopicPartition]] = []
+    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, LogPartition]] = []
     of_groups: set[int] = set()
     may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_told=False)
     for topic in request.topics:
@@ -286,7 +299,7 @@ class _Deletion(NamedTuple):
     """Records to delete: those of a topic partition before an offset. answer: says so."""
 
     answer: DeleteRecordsResponse.DeleteRecordsPartitionResult
-    topic_partition: TopicPartition
+    topic_partition: LogPartition
     offset: int
 
 
@@ -349,7 +362,7 @@ def _delete_before(asked_of: Iterable[_Deletion], open_log: Open) -> None:
 
 
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
-    """InitProducerId: a new id for an idempotent producer, even if it has one. Refused for transactions."""
+    """InitProducerId: a new id for an idempotent producer, even if it has one; see also `transactions`."""
 
     def refuse(error: ErrorCode) -> None:
         call.answer(InitProducerIdResponse(error_code=error, producer_epoch=-1))
@@ -358,7 +371,7 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
         refuse(ErrorCode.INVALID_REQUEST)
         return
     if request.transactional_id is not None:
-        refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        transactions.init_producer_id(services, call, request)
         return
     if not may(services, call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_told=False) and not may_somewhere(
         services, call, Operation.WRITE, Kind.TOPIC
@@ -375,28 +388,6 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
             raise outcome
 
     services.data.producer_id(call.reply(done).deliver)
-
-
-def commit_in_transaction(
-    services: Services,  # noqa: ARG001 - as all handlers
-    call: Call,
-    request: TxnOffsetCommitRequest,
-) -> Steps:
-    """TxnOffsetCommit: there are no transactions, so each topic partition gets an error."""
-    topics = []
-    for topic in request.topics:
-        answer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
-        for each in topic.partitions:
-            answer.partitions.append(
-                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                    partition_index=each.partition_index,
-                    error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                )
-            )
-            yield
-        topics.append(answer)
-        yield
-    call.answer(TxnOffsetCommitResponse(topics=topics))
 
 
 # Produce.
@@ -417,7 +408,6 @@ has topic ids from the same version on.
 """
 
 PROBLEMS = {
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NO_TRANSACTIONS,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     ErrorCode.UNKNOWN_TOPIC_ID: "There is no topic with this id.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic partition.",
@@ -427,6 +417,8 @@ PROBLEMS = {
 NO_RECORDS = "A cluster of Tenure keeps groups and offsets, and no records of topics: send records to Apache Kafka."
 """The text of POLICY_VIOLATION, which clients take as final: they show it, and don't try again."""
 
+NOT_IN_TRANSACTION = "The producer has no such transaction, or the partition is not in it."
+
 NAMED_MAX = 20_000
 """Refused records that an answer to Produce names, which take 10 MB. A full batch of librdkafka has 10,000."""
 
@@ -435,13 +427,29 @@ NAMED_MAX = 20_000
 class _Part:
     """A batch to append, and its part of the answer."""
 
-    topic_partition: TopicPartition
+    topic_partition: LogPartition
     data: bytes
     answer: ProduceResponse.PartitionProduceResponse
 
+    @property
+    def key(self) -> TopicPartition:
+        """Its topic partition, as transactions name it."""
+        return TopicPartition(self.topic_partition.topic, self.topic_partition.number)
+
+    @property
+    def producer(self) -> tuple[int, int] | None:
+        """Id and epoch of the producer in whose transaction it is; None outside of transactions."""
+        if not self.data[ATTRIBUTES_AT] & TRANSACTIONAL:
+            return None
+        header = peek_header(self.data)
+        return header.producer_id, header.producer_epoch
+
 
 def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | None:
-    """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable."""
+    """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable.
+
+    Batches of a transaction are appended once its coordinator knows their partitions.
+    """
     steps = _produce(services, call, request)
     if _is_large(topic.partition_data for topic in request.topic_data):
         return steps
@@ -453,18 +461,20 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
-    is_transactional = yield from _is_transactional(request)
+    refusal = _transaction_refusal(services, call, request, is_transactional=(yield from _is_transactional(request)))
     for topic in request.topic_data:
         answers = []
         known: Topic | None = None
-        problem = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if not is_transactional:
+        problem = ErrorCode.NONE
+        if refusal is None:
             known, problem = _topic(services, call, Operation.WRITE, topic.topic_id if by_id else topic.name)
         for partition in topic.partition_data:
             yield
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
             answers.append(answer)
             try:
+                if refusal is not None:
+                    raise Rejected(*refusal)
                 if problem:
                     raise Rejected(problem, PROBLEMS[problem])
                 part = _part(services, call.api_version, request, known, partition, answer)
@@ -478,17 +488,42 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
         yield
 
     def done(outcomes: list[Any]) -> None:
-        steps = _produced(call, request, responses, parts, outcomes)
+        steps = _produced(call, request, responses, appended, outcomes)
         call.in_steps = call.in_steps or _named_max(outcomes) > PLAIN_MAX
         if call.in_steps:
             call.work(steps)
         else:
             at_once(steps)
 
+    def append() -> Steps:
+        receivers = gather(len(appended), call.reply(done).deliver if appended else done)
+        for part, receive in zip(appended, receivers, strict=True):
+            services.data.append(part.topic_partition, part.data, receive)
+            yield
+
     call.is_kept = True  # a client that wants no answer may close its connection at once
-    receivers = gather(len(parts), call.reply(done).deliver if parts else done)
-    for part, receive in zip(parts, receivers, strict=True):
-        services.data.append(part.topic_partition, part.data, receive)
+    appended = parts
+    in_transactions = _by_producer(parts)
+    if not in_transactions:
+        yield from append()
+        return
+
+    def verified(found: list[dict[TopicPartition, ErrorCode]]) -> None:
+        nonlocal appended
+        appended = []
+        errors = dict(zip(in_transactions, found, strict=True))
+        for part in parts:
+            error = errors[part.producer][part.key] if part.producer in errors else ErrorCode.NONE
+            if error:
+                _refuse(part.answer, Rejected(error, NOT_IN_TRANSACTION))
+            else:
+                appended.append(part)
+        call.work(append())
+
+    assert request.transactional_id is not None
+    for (producer, some), receive in zip(in_transactions.items(), gather(len(in_transactions), verified), strict=True):
+        keys = [part.key for part in some]
+        transactions.in_transaction(services, call, "Produce", request.transactional_id, producer, keys, receive)
         yield
 
 
@@ -541,9 +576,7 @@ def _flagged(flags: bytes) -> Iterator[int]:
 
 
 def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:
-    """Whether any batch belongs to a transaction: then all batches are refused, as in Kafka."""
-    if request.transactional_id is not None:
-        return True
+    """Whether any batch belongs to a transaction."""
     for topic in request.topic_data:
         for partition in topic.partition_data:
             data = partition.records
@@ -552,6 +585,32 @@ def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:
             yield
         yield
     return False
+
+
+def _transaction_refusal(
+    services: Services, call: Call, request: ProduceRequest, *, is_transactional: bool
+) -> tuple[ErrorCode, str] | None:
+    """The error of all batches of a request, as in Kafka, if one is in a transaction that the client may not have."""
+    transactional_id = request.transactional_id
+    if services.transactions.refusal:
+        if not is_transactional and transactional_id is None:
+            return None
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, services.transactions.refusal
+    if not is_transactional:
+        return None
+    if transactional_id is None or not may(services, call, WRITE, Kind.TRANSACTIONAL_ID, transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
+    return None
+
+
+def _by_producer(parts: list[_Part]) -> dict[tuple[int, int], list[_Part]]:
+    """The batches that are in transactions, by id and epoch of their producer."""
+    found: dict[tuple[int, int], list[_Part]] = {}
+    for part in parts:
+        producer = part.producer
+        if producer is not None:
+            found.setdefault(producer, []).append(part)
+    return found
 
 
 def _part(
@@ -616,11 +675,18 @@ def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception
 class _Wanted:
     """A topic partition to read. ends: where its log starts and ends; None if that isn't known yet."""
 
-    topic_partition: TopicPartition
+    topic_partition: LogPartition
     offset: int
     size_max: int
     answer: FetchResponse.PartitionData
+    only_committed: bool
     ends: Ends | None = None
+
+    @property
+    def readable(self) -> int:
+        """The offset up to which its reader may read."""
+        assert self.ends is not None
+        return self.ends.stable if self.only_committed else self.ends.end
 
 
 def fetch(services: Services, call: Call, request: FetchRequest) -> Steps | None:
@@ -655,7 +721,8 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
                 # Offsets may come from a broker, before a cluster took its groups over: there is nothing behind them.
                 is_empty = not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS
                 offset = 0 if is_empty else asked.fetch_offset
-                wanted.append(_Wanted(topic_partition, offset, asked.partition_max_bytes, answer))
+                only_committed = request.isolation_level == READ_COMMITTED
+                wanted.append(_Wanted(topic_partition, offset, asked.partition_max_bytes, answer, only_committed))
                 if len(keys) < WATCHED_MAX:
                     keys.append(topic_partition.key)
             elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
@@ -794,7 +861,7 @@ class _Fetch:
             return False
         for each in self._wanted:
             each.ends = self._services.data.ends(each.topic_partition.key)
-            if each.ends is None or each.offset != each.ends.end:
+            if each.ends is None or not each.readable <= each.offset <= each.ends.end:
                 return False
         for each in self._wanted:
             _fill_ends(each)
@@ -816,8 +883,7 @@ class _Fetch:
 
 def _fill_ends(wanted: _Wanted) -> None:
     assert wanted.ends is not None
-    wanted.answer.log_start_offset, wanted.answer.high_watermark = wanted.ends
-    wanted.answer.last_stable_offset = wanted.ends.end
+    wanted.answer.log_start_offset, wanted.answer.high_watermark, wanted.answer.last_stable_offset = wanted.ends
 
 
 def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, budget: Budget) -> int | None:
@@ -833,7 +899,8 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
         try:
             log = view_of(each.topic_partition)
             each.ends = log.ends()
-            available += log.available(each.offset, min(max(each.size_max, 1), min_bytes - available))
+            asked = min(max(each.size_max, 1), min_bytes - available)
+            available += log.available(each.offset, asked, each.readable)
         except Exception as problem:  # noqa: BLE001 - _code sorts them
             each.answer.error_code = _code(problem)
             refused = True
@@ -848,11 +915,17 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
         _fill_ends(each)
         if left > 0 or is_first:
             try:
-                data = log.read_from(each.offset, min(each.size_max, max(left, 0)), whole=is_first)
+                size_max = min(each.size_max, max(left, 0))
+                data = log.read_from(each.offset, size_max, whole=is_first, before=each.readable)
             except Exception as problem:  # noqa: BLE001 - as above
                 answer.error_code = _code(problem)
                 continue
             answer.records = data
+            if each.only_committed:
+                answer.aborted_transactions = [
+                    FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                    for producer_id, first_offset, _ in (log.aborted_since(each.offset) if data else ())
+                ]
             left -= len(data)
             is_first = is_first and not data
     budget.give(left)

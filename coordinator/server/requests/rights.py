@@ -66,7 +66,7 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = (
 )
 
 RIGHTS: dict[str, tuple[Right, ...]] = {
-    "Produce": (Right(WRITE, TOPIC, NO_TOPIC),),
+    "Produce": (Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(WRITE, TOPIC, NO_TOPIC)),
     "Fetch": (Right(READ, TOPIC, NO_TOPIC),),
     "ListOffsets": (Right(DESCRIBE, TOPIC, NO_TOPIC),),
     "Metadata": (
@@ -80,7 +80,7 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
         Right(DESCRIBE, GROUP, NO_GROUP),
         Right(DESCRIBE, TOPIC, f"{NO_TOPIC}; left out of all topics"),
     ),
-    "FindCoordinator": (Right(DESCRIBE, GROUP, NO_GROUP),),
+    "FindCoordinator": (Right(DESCRIBE, GROUP, NO_GROUP), Right(DESCRIBE, TRANSACTION, NO_TRANSACTION)),
     "JoinGroup": (Right(READ, GROUP, NO_GROUP),),
     "Heartbeat": (Right(READ, GROUP, NO_GROUP),),
     "LeaveGroup": (Right(READ, GROUP, NO_GROUP),),
@@ -106,7 +106,16 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
     ),
     "CreatePartitions": (Right(ALTER, TOPIC, NO_TOPIC),),
     "DeleteRecords": (Right(DELETE, TOPIC, NO_TOPIC),),
+    "AddPartitionsToTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(WRITE, TOPIC, NO_TOPIC)),
+    "AddOffsetsToTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(READ, GROUP, NO_GROUP)),
+    "EndTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION),),
+    "DescribeTransactions": (
+        Right(DESCRIBE, TRANSACTION, NO_TRANSACTION),
+        Right(DESCRIBE, TOPIC, "its topic partitions are not shown"),
+    ),
+    "ListTransactions": (Right(DESCRIBE, TRANSACTION, "the transaction is not listed"),),
     "InitProducerId": (
+        Right(WRITE, TRANSACTION, f"{NO_TRANSACTION}; without a transactional id, what follows is asked for"),
         Right(IDEMPOTENT_WRITE, CLUSTER, "`WRITE` on any topic is asked for"),
         Right(WRITE, TOPIC, NO_CLUSTER),
     ),
@@ -114,7 +123,11 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
         Right(CLUSTER_ACTION, CLUSTER, "`DESCRIBE` on each topic is asked for"),
         Right(DESCRIBE, TOPIC, NO_TOPIC),
     ),
-    "TxnOffsetCommit": (),
+    "TxnOffsetCommit": (
+        Right(WRITE, TRANSACTION, NO_TRANSACTION),
+        Right(READ, GROUP, NO_GROUP),
+        Right(READ, TOPIC, NO_TOPIC),
+    ),
     "DescribeConfigs": (
         Right(DESCRIBE_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
         Right(DESCRIBE_CONFIGS, TOPIC, NO_TOPIC),

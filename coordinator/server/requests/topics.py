@@ -53,7 +53,6 @@ NO_ID = UUID(int=0)
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
 
-NO_TRANSACTIONS = "There are no transactions on this server."
 
 RESERVED_TOPIC = "__cluster_metadata"
 
@@ -292,23 +291,27 @@ def _failing_logs(services: Services) -> dict[str, tuple[int, str]]:
 
 
 def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> Steps:
-    """FindCoordinator: the node that owns the group's partition; there is none for transactions or share groups.
+    """FindCoordinator: the node with the partition of a group or a transactional id; there is none for share groups.
 
-    A client that wants transactions gets an error that ends it. It would retry COORDINATOR_NOT_AVAILABLE for ever.
+    Where there are no transactions, a client that wants them gets an error that ends it. It would retry
+    COORDINATOR_NOT_AVAILABLE for ever.
     """
     key_type = request.key_type
     error, message = ErrorCode.NONE, ""
-    if key_type == TRANSACTION:
-        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+    if key_type == TRANSACTION and services.transactions.refusal:
+        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, services.transactions.refusal
     elif key_type == SHARE and call.api_version >= 4:
         error = ErrorCode.INVALID_REQUEST  # without a message, as in Kafka
-    elif key_type != GROUP:
+    elif key_type not in {GROUP, TRANSACTION}:
         error, message = ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}."
 
     def node_for(key: str) -> tuple[Node, ErrorCode, str]:
         if error:
             return NO_NODE, error, message
-        if not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
+        if key_type == TRANSACTION and not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, key):
+            text = "Transactional Id authorization failed."
+            return NO_NODE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text
+        if key_type == GROUP and not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
             return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
         node = services.discovery.coordinator(key, call)
         if node is NO_NODE:

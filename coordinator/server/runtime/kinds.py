@@ -8,17 +8,24 @@ House rule: plain factories, without state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.refuse import refuse
 from coordinator.group.replay import Replay
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from coordinator.server.runtime.replies import Errand
+from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
+from coordinator.transaction.coordinator import Settings
+from coordinator.transaction.records import Replay as TransactionReplay
+from coordinator.transaction.refuse import refuse as refuse_transaction
 
 if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
     from coordinator.group.topics import Topics
+    from coordinator.transaction.events import Markers
     from protocol.records.batch import Record
     from schemas.errors import ErrorCode
 
@@ -94,6 +101,37 @@ class Groups:
     def refuse(self, event: Any, error: ErrorCode) -> Any:
         """See LogKind."""
         return refuse(event, error)
+
+
+class TransactionalIds:
+    """The log of transactional ids: see LogKind.
+
+    write: called with the number of a partition and the markers that one of its transactions needs.
+    """
+
+    log = TRANSACTIONS_TOPIC
+    contents = "transactional ids"
+    items = "ids"
+
+    def __init__(self, write: Callable[[int, Markers], None]) -> None:
+        self._write = write
+
+    def partition_count(self, config: Config) -> int:
+        """See LogKind."""
+        return config.transaction_state_log_num_partitions
+
+    def coordinator(self, index: int, host: Host) -> TransactionCoordinator:
+        """See LogKind."""
+        settings = Settings(host.config.transaction_max_timeout_ms, host.config.transactional_id_expiration_ms)
+        return TransactionCoordinator(index, settings, Errand(partial(self._write, index)))
+
+    def reader(self) -> TransactionReplay:
+        """See LogKind."""
+        return TransactionReplay()
+
+    def refuse(self, event: Any, error: ErrorCode) -> Any:
+        """See LogKind."""
+        return refuse_transaction(event, error)
 
 
 GROUPS = Groups()

@@ -60,7 +60,7 @@ from coordinator.server.runtime import kinds, loading
 from coordinator.server.runtime.delivery import Held
 from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
-from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.replies import Errand, Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
 from protocol.speed import new
 from schemas.errors import ErrorCode
@@ -286,6 +286,8 @@ class Partition:
             # A Remainder is no answer for a client: the handler goes on with it.
             is_told = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
             reply.deliver(body if is_told else self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
+        elif isinstance(reply, Errand):
+            reply.deliver(body)
 
     def refuse_waiting(self) -> None:
         """This node hasn't been sure of the partition for a while: answer all requests that wait, for whatever.

@@ -5,7 +5,7 @@ House rule: a request gets one answer, and a failure to deliver it reaches no ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.group.refuse import refuse
@@ -25,6 +25,22 @@ class Reply:
         """Take the answer, once. It must not raise, because its caller has other answers to deliver."""
         # Abstract, but no ABC: each delivery asks isinstance, which is several times slower with an ABC.
         raise NotImplementedError
+
+
+class Errand(Reply):
+    """Takes something that is due once the records of a call are durable: no answer, since nobody asked.
+
+    do: called with it.
+    """
+
+    __slots__ = ("_do",)
+
+    def __init__(self, do: Callable[[Any], None]) -> None:
+        self._do = do
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        self._do(body)
 
 
 class RepeatedCommit(Reply):

@@ -71,6 +71,9 @@ SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """The form of names and versions of client software (KIP-511)."""
 
 
+TRANSACTION_VERSION = ("transaction.version", 2)
+"""The feature by which producers choose transactions with an epoch each (KIP-890)."""
+
 NO_NODE_ID = -1
 """The node id of an ApiVersions whose client names no node."""
 
@@ -95,7 +98,17 @@ def api_versions(services: Services, call: Call, request: ApiVersionsRequest) ->
             call.answer(ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
             return
         call.set_software(f"{name} {version}")
-    call.answer(ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)]))
+    answer = ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)])
+    if call.api_version >= 3 and not services.transactions.refusal:
+        name, level = TRANSACTION_VERSION
+        answer.supported_features = [
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+        ]
+        answer.finalized_features_epoch = 0
+        answer.finalized_features = [
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        ]
+    call.answer(answer)
 
 
 def _spoken(api_key: int) -> ApiVersionsResponse.ApiVersion:
@@ -144,7 +157,10 @@ HANDLERS = {
     API_KEYS["DeleteRecords"]: "requests.records.delete_records",
     API_KEYS["InitProducerId"]: "requests.records.init_producer_id",
     API_KEYS["OffsetForLeaderEpoch"]: "requests.records.offset_for_leader_epoch",
-    API_KEYS["TxnOffsetCommit"]: "requests.records.commit_in_transaction",
+    API_KEYS["AddPartitionsToTxn"]: "requests.transactions.add_partitions_to_txn",
+    API_KEYS["AddOffsetsToTxn"]: "requests.transactions.add_offsets_to_txn",
+    API_KEYS["EndTxn"]: "requests.transactions.end_txn",
+    API_KEYS["TxnOffsetCommit"]: "requests.transactions.commit_in_transaction",
     API_KEYS["DescribeAcls"]: "requests.acls.describe_acls",
     API_KEYS["CreateAcls"]: "requests.acls.create_acls",
     API_KEYS["DeleteAcls"]: "requests.acls.delete_acls",
@@ -166,6 +182,8 @@ HANDLERS = {
     API_KEYS["DescribeUserScramCredentials"]: "requests.credentials.describe_user_scram_credentials",
     API_KEYS["AlterUserScramCredentials"]: "requests.credentials.alter_user_scram_credentials",
     API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
+    API_KEYS["DescribeTransactions"]: "requests.transactions.describe_transactions",
+    API_KEYS["ListTransactions"]: "requests.transactions.list_transactions",
     API_KEYS["ConsumerGroupHeartbeat"]: "requests.consumer_groups.heartbeat",
     API_KEYS["ConsumerGroupDescribe"]: "requests.consumer_groups.describe",
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.pace import Pace
     from coordinator.server.runtime.runtime import Runtime
     from coordinator.server.telemetry.measures import Measures
+    from coordinator.server.transactions import Transactions
     from coordinator.server.wire.long_calls import LongCalls
     from coordinator.server.wire.throttle import Meter, Throttle
     from protocol.messages import Message
@@ -64,7 +65,7 @@ class Services:
     start_config: the settings that the server was started with. config: the settings in effect.
     fresh_id: the text of a fresh random UUID. waits: calls with a time at which they are answered (Fetch).
     data: the records of topics. measures: counts. pace: how much a turn of the loop does. throttle: quotas of clients.
-    access: who may do what.
+    access: who may do what. transactions: the log of transactional ids.
     """
 
     start_config: Config
@@ -79,6 +80,7 @@ class Services:
     pace: Pace
     throttle: Throttle
     access: Access
+    transactions: Transactions
 
 
 class Part(Reply):

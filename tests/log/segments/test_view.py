@@ -70,7 +70,7 @@ def test_a_batch_goes_whole_only_where_it_has_to(view: View) -> None:
 
 def test_the_end_has_nothing_and_what_is_behind_is_refused(view: View) -> None:
     """An offset behind the end, or before the start, is OFFSET_OUT_OF_RANGE; the end itself has no records."""
-    assert view.ends() == (0, COUNT)
+    assert view.ends() == (0, COUNT, COUNT)
     assert view.read_from(COUNT, 100, whole=True) == b""
     assert view.available(COUNT, 100) == 0
     for offset in (-1, COUNT + 1):
@@ -162,16 +162,16 @@ def seen(view: OutsideView) -> list[int]:
 def test_what_somebody_else_writes_is_seen(tmp_path: Path) -> None:
     """A view from outside sees each new batch and segment of a growing log, and no half-written batch."""
     view = OutsideView(Disk(), tmp_path)
-    assert (seen(view), view.ends()) == ([], (0, 0))
+    assert (seen(view), view.ends()) == ([], (0, 0, 0))
     first, second = tmp_path / f"{0:020}.log", tmp_path / f"{3:020}.log"
     first.write_bytes(a_batch(0) + a_batch(1)[:-1])
-    assert (seen(view), view.ends()) == ([0], (0, 1))
+    assert (seen(view), view.ends()) == ([0], (0, 1, 1))
     first.write_bytes(a_batch(0) + a_batch(1) + a_batch(2))
     assert seen(view) == [0, 1, 2]
     second.write_bytes(b"")
-    assert (seen(view), view.ends()) == ([0, 1, 2], (0, 3))
+    assert (seen(view), view.ends()) == ([0, 1, 2], (0, 3, 3))
     second.write_bytes(a_batch(3))
-    assert (seen(view), view.ends()) == ([0, 1, 2, 3], (0, 4))
+    assert (seen(view), view.ends()) == ([0, 1, 2, 3], (0, 4, 4))
 
 
 @pytest.mark.parametrize("left", [[2], [0, 5], [], [1, 2, 3, 4, 5, 6, 8]])

@@ -86,7 +86,7 @@ class TestAppending:
     def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
         """A partition without appends has no folder."""
         log = a_log(tmp_path / "t-0")
-        assert log.view.ends() == (0, 0)
+        assert log.view.ends() == (0, 0, 0)
         assert not (tmp_path / "t-0").exists()
 
     def test_batches_get_offsets_and_are_there_after_a_restart(self, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ class TestAppending:
         assert len(names) > 1
         assert names[0] == f"{0:020}.log"
         again = a_log(tmp_path / "t-0")
-        assert again.view.ends() == (0, 24)
+        assert again.view.ends() == (0, 24, 24)
         assert values(again) == expected(24)
         assert append(again, one(24)) == [Written(24, -1, 0)]
 
@@ -141,16 +141,16 @@ class TestGivingUp:
         for number in range(20):
             append(log, one(number))
         log.delete_before(13)
-        assert log.view.ends() == (13, 20)
+        assert log.view.ends() == (13, 20, 20)
         assert values(log) == expected(20)[13:]
         assert list_segments(Disk(), tmp_path / "t-0")[0].base_offset > 0
         assert (tmp_path / "t-0" / START_NAME).read_text() == "0\n1\nt 0 13\n"
         again = a_log(tmp_path / "t-0")
-        assert again.view.ends() == (13, 20)
+        assert again.view.ends() == (13, 20, 20)
         again.delete_before(5)
         assert again.view.start == 13
         again.delete_before(-1)
-        assert a_log(tmp_path / "t-0").view.ends() == (20, 20)
+        assert a_log(tmp_path / "t-0").view.ends() == (20, 20, 20)
         for offset in (21, -2):
             with pytest.raises(Rejected) as refused:
                 again.delete_before(offset)
@@ -168,11 +168,11 @@ class TestGivingUp:
         assert log.retain(LIMITS._replace(retention_ms=-1, segment_bytes=1), NOW_MS) == 0
         assert log.retain(LIMITS._replace(is_deleted=False, retention_ms=0), NOW_MS) == 0
         assert log.retain(LIMITS._replace(retention_ms=0), NOW_MS)
-        assert log.view.ends() == (20, 20)
+        assert log.view.ends() == (20, 20, 20)
         assert log.retain(LIMITS._replace(retention_ms=0), NOW_MS) == 0
         assert append(log, one(20)) == [Written(20, -1, 20)]
         again = a_log(tmp_path / "t-0")
-        assert again.view.ends() == (20, 21)
+        assert again.view.ends() == (20, 21, 21)
 
     def test_records_without_a_time_are_as_old_as_their_file(self, tmp_path: Path) -> None:
         """Records without a time are as old as their file; else they would stay for ever."""
@@ -182,7 +182,7 @@ class TestGivingUp:
         newest = int(max(part.segment.path.stat().st_mtime for part in log.view.parts) * 1_000)
         assert log.retain(LIMITS._replace(retention_ms=1_000), newest - 60_000) == 0
         assert log.retain(LIMITS._replace(retention_ms=1_000), newest + 1_001)
-        assert log.view.ends() == (20, 20)
+        assert log.view.ends() == (20, 20, 20)
 
     def test_a_segment_that_can_not_be_removed_is_tried_again(self, tmp_path: Path) -> None:
         """A log tries a failed removal again; readers can't read its records, after a restart either."""
@@ -198,7 +198,7 @@ class TestGivingUp:
         disk.fails = lambda _name, _number: None
         assert log.retain(kept, NOW_MS) == 2
         assert log.view.start == start == list_segments(Disk(), tmp_path / "t-0")[0].base_offset
-        assert a_log(tmp_path / "t-0").view.ends() == (start, 20)
+        assert a_log(tmp_path / "t-0").view.ends() == (start, 20, 20)
 
     def test_retention_by_size(self, tmp_path: Path) -> None:
         """Retention removes as many of the oldest segments as the log has too many bytes."""

@@ -75,11 +75,15 @@ def test_sequences_begin_anew_behind_the_largest() -> None:
     assert last_sequence(header(INT32_MAX, 3)) == 1
 
 
-def test_markers_have_no_sequence() -> None:
-    """A transaction coordinator's markers have no sequence, and the producers pass over them."""
-    known = Producers()
-    known.take(header(-1, attributes=0x30), 5)
-    assert len(known) == 0
+def test_a_marker_keeps_the_sequence_or_raises_the_epoch() -> None:
+    """A marker has no sequence: the next one goes on. One of a higher epoch fences the producer, which starts at 0."""
+    known = after(header(0, 3))
+    known.take(header(-1, attributes=0x30), 103)
+    assert known.check(header(3)) is ErrorCode.NONE
+    known.take(header(-1, attributes=0x30, epoch=1), 104)
+    assert known.check(header(3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check(header(3, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert known.check(header(0, epoch=1)) is ErrorCode.NONE
 
 
 def test_memory_is_bounded() -> None:

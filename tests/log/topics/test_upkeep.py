@@ -134,7 +134,7 @@ class TestWhatStays:
         first = batches(log)[0]
         assert (first.base_offset, first.header.last_offset_delta) == (0, 2)
         assert first.records[0].timestamp_ms == first.header.max_timestamp_ms == 9
-        assert log.view.ends() == (0, 6)
+        assert log.view.ends() == (0, 6, 6)
 
     def test_active_segment(self, tmp_path: Path) -> None:
         """A compaction doesn't touch the active segment."""
@@ -230,7 +230,7 @@ class TestWhatStays:
         append(log, put(b"b", bytes(50)), put(b"end", b""))
         cleaned(log)
         assert (batches(log)[0].base_offset, batches(log)[0].header.next_offset) == (1, 2)
-        assert a_log(tmp_path / "t-0").view.ends() == (0, 7)
+        assert a_log(tmp_path / "t-0").view.ends() == (0, 7, 7)
         append(log, put(b"end", b""))
         cleaned(log, COMPACTED._replace(segment_bytes=10_000))
         assert all(read.records for read in batches(log))
@@ -357,7 +357,7 @@ class TestBeside:
         with pytest.raises(Damaged, match="offset 9, expected 1"):
             a_log(tmp_path / "t-0")
         (log._folder / CLEAN_NAME).write_text("0\n1\nt 0 0\n")
-        assert a_log(tmp_path / "t-0").view.ends() == (0, 10)
+        assert a_log(tmp_path / "t-0").view.ends() == (0, 10, 10)
 
     def test_offset_that_the_log_lost(self, tmp_path: Path) -> None:
         """A note of an offset behind the log's end doesn't count; a malformed note is damage."""
@@ -385,7 +385,7 @@ def test_stopped_anywhere(tmp_path: Path, name: str, ends: BaseException) -> Non
             cleaned(log, COMPACTED._replace(segment_bytes=300), disk=disk)
         again = a_log(folder)
         assert {key: value for _, key, value in left(again)} == {b"0": b"9", b"1": b"10", b"2": b"11", b"end": b""}
-        assert again.view.ends() == (0, 13)
+        assert again.view.ends() == (0, 13, 13)
         assert not [path.name for path in folder.iterdir() if path.suffix in {".cleaned", ".swap"}]
         if log is not None:
             log.close("the test ends")

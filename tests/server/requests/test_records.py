@@ -22,12 +22,10 @@ from protocol.messages import (
     DeleteTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
-    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
     ProduceRequest,
-    TxnOffsetCommitRequest,
 )
 from protocol.records.batch import HEADER_SIZE
 from protocol.records.codecs import Codec
@@ -558,61 +556,30 @@ async def test_who_wants_no_answer_gets_none() -> None:
 
 
 async def test_requests_that_no_batch_can_pass() -> None:
-    """Acks that don't exist, and transactions."""
+    """Acks that don't exist."""
     async with serving() as server:
         peer = await server.peer()
         (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
         assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
         (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        (answer,) = await produce(peer, ("orders", 0, ONE), transactional_id="t")
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert "no transactions" in answer.error_message
-        in_one = batch([(b"k", b"v", 1)], producer_id=4, producer_epoch=0, sequence=0, attributes=0x10)
-        answers = await produce(peer, ("orders", 0, ONE), ("orders", 1, in_one), ("absent", 0, ONE))
-        assert {answer.error_code for answer in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_producer_ids(version: int) -> None:
-    """Each producer gets another one; a transactional producer gets none."""
+    """Each producer gets another one; an empty transactional id is refused."""
     async with serving() as server:
         peer = await server.peer()
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
         first, second = await peer.ask(request, version), await peer.ask(request, version)
         assert (first.error_code, first.producer_epoch) == (0, 0)
         assert first.producer_id != second.producer_id
-        for name, error in (
-            ("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-            ("", ErrorCode.INVALID_REQUEST),
-        ):
-            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
-            refused = await peer.ask(request, version)
-            assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (error, -1, -1)
+        request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1)
+        refused = await peer.ask(request, version)
+        assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
         if version >= 3:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1, producer_id=5)
             assert (await peer.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
-
-
-@pytest.mark.parametrize("version", range(5))
-async def test_offsets_are_committed_in_no_transaction(version: int) -> None:
-    """Each topic partition gets the reason, and nothing is committed."""
-    kinds = TxnOffsetCommitRequest
-    partitions = [kinds.TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=7) for each in (0, 2)]
-    request = kinds(
-        transactional_id="t",
-        group_id="g",
-        producer_id=1,
-        producer_epoch=0,
-        topics=[kinds.TxnOffsetCommitRequestTopic(name="orders", partitions=partitions)],
-    )
-    async with serving() as server:
-        peer = await server.peer()
-        (topic,) = (await peer.ask(request, version)).topics
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert topic.name == "orders"
-        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, refused), (2, refused)]
-        assert not (await peer.ask(ListGroupsRequest(), 0)).groups
 
 
 async def test_an_idempotent_producer_that_repeats_itself() -> None:

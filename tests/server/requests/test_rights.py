@@ -10,9 +10,36 @@ from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import RIGHTS, table
 from coordinator.server.wire.api import HANDLERS
+from protocol import messages
 from protocol.messages import API_KEYS
 from tests.oracle.acl_table import CASES, NEWER, NO_ID
 from tests.server.harness import serving
+from tests.support.batches import batch
+
+ORDERS = messages.AddPartitionsToTxnRequest.V3AndBelowTopic(name="orders", partitions=[0])
+PRODUCED = messages.ProduceRequest.TopicProduceData(
+    name="orders",
+    partition_data=[messages.ProduceRequest.PartitionProduceData(records=batch([(b"k", b"v", 1)], attributes=0x10))],
+)
+COMMITTED = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+    name="orders", partitions=[messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition()]
+)
+IN_TRANSACTIONS: list[tuple[str, int, messages.Message]] = [
+    ("FindCoordinator", 3, messages.FindCoordinatorRequest(key="t", key_type=1)),
+    ("InitProducerId", 4, messages.InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)),
+    (
+        "AddPartitionsToTxn",
+        3,
+        messages.AddPartitionsToTxnRequest(v3_and_below_transactional_id="t", v3_and_below_topics=[ORDERS]),
+    ),
+    ("AddOffsetsToTxn", 3, messages.AddOffsetsToTxnRequest(transactional_id="t", group_id="g")),
+    ("EndTxn", 3, messages.EndTxnRequest(transactional_id="t")),
+    ("TxnOffsetCommit", 3, messages.TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=[COMMITTED])),
+    ("Produce", 9, messages.ProduceRequest(transactional_id="t", acks=-1, topic_data=[PRODUCED])),
+]
+"""Requests of transactional producers. The table of Kafka's rights has none of them."""
+
+AFTERWARDS = ("DescribeTransactions", "ListTransactions")
 
 
 class Recording(Access):
@@ -60,5 +87,11 @@ async def test_each_api_asks_for_the_rights_of_its_table() -> None:
                 access = server.server._api._services.access = Recording(denied=denied)
                 await peer.ask(case.make(NO_ID), case.version)
                 asked.setdefault(case.name.partition(" ")[0], set()).update(access.asked)
+            for name, version, request in IN_TRANSACTIONS:
+                access = server.server._api._services.access = Recording(denied=denied)
+                await peer.ask(request, version)
+                asked.setdefault(name, set()).update(access.asked)
+    # They ask about what is there, after they have found it.
+    asked |= {name: {(right.operation, right.kind) for right in RIGHTS[name]} for name in AFTERWARDS}
     expected = {name: {(right.operation, right.kind) for right in rights} for name, rights in RIGHTS.items() if rights}
     assert asked == expected

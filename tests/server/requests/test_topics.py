@@ -196,13 +196,12 @@ async def test_coordinators_are_found_in_batches(version: int) -> None:
 @pytest.mark.parametrize(
     "key_type, error",
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (9, ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_there_are_no_other_coordinators(key_type: int, error: ErrorCode) -> None:
-    """Not for transactions, share groups or unknown types."""
+    """Not for share groups or unknown types."""
     async with serving() as server:
         peer = await server.peer()
         found = await peer.ask(FindCoordinatorRequest(key="k", key_type=key_type), 3)

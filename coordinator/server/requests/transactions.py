@@ -1,0 +1,455 @@
+"""Requests about transactions: those of transactional producers, and of administrators (KIP-98, 447, 664, 890).
+
+A handler checks topics and rights, then asks the partition of the transactional id. A TxnOffsetCommit goes on to the
+group's partition once the transaction has the group's offsets.
+
+House rule: no rule of transactions is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator.group.events import CommitInTransaction
+from coordinator.group.transactions import answer as committed
+from coordinator.log.engine import EngineError
+from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.security.acls import Kind, Operation
+from coordinator.server.requests.rights import may
+from coordinator.server.wire.call import gather
+from coordinator.transaction.events import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTxn,
+    Granted,
+    InitProducerId,
+    Listed,
+    ListTransactions,
+)
+from coordinator.transaction.state import EPOCH_MAX, NO_TIME, V2, Status, TopicPartition
+from protocol.messages import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    InitProducerIdResponse,
+    ListTransactionsResponse,
+    TxnOffsetCommitResponse,
+)
+from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.wire.call import Call, Services, Steps
+    from protocol.messages import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        DescribeTransactionsRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ListTransactionsRequest,
+        TxnOffsetCommitRequest,
+    )
+
+FENCED_SINCE = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
+"""The first versions that answer PRODUCER_FENCED; earlier ones say INVALID_PRODUCER_EPOCH (KIP-588)."""
+
+ABORTABLE_SINCE = {"Produce": 11, "TxnOffsetCommit": 4}
+"""The first versions that answer TRANSACTION_ABORTABLE; earlier ones say INVALID_TXN_STATE (KIP-890)."""
+
+V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
+"""The first versions of producers whose transactions have an epoch each (KIP-890)."""
+
+BATCHES_SINCE = 4
+"""The first version of AddPartitionsToTxn with several transactions."""
+
+
+def _error_in(api: str, version: int, error: ErrorCode) -> ErrorCode:
+    """The error as a version of an API knows it. Produce and TxnOffsetCommit never say PRODUCER_FENCED."""
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE.get(api, version + 1):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE.get(api, 0):
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode:
+    """The error of a request about a transactional id that no coordinator gets; NONE if one does."""
+    if services.transactions.refusal or not may(
+        services, call, Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
+
+
+def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
+    """InitProducerId with a transactional id, which isn't empty."""
+    transactional_id = request.transactional_id
+    assert transactional_id
+
+    def answer(granted: Granted) -> None:
+        error = _error_in("InitProducerId", call.api_version, granted.error)
+        call.answer(
+            InitProducerIdResponse(error_code=error, producer_id=granted.producer_id, producer_epoch=granted.epoch)
+        )
+
+    def submit(outcome: int | Exception) -> None:
+        if isinstance(outcome, EngineError):
+            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        if isinstance(outcome, Exception):
+            raise outcome
+        event = InitProducerId(
+            call.reply(answer),
+            call.client,
+            transactional_id,
+            request.transaction_timeout_ms,
+            outcome,
+            request.producer_id,
+            request.producer_epoch,
+        )
+        services.transactions.submit(transactional_id, event)
+
+    error = _refusal(services, call, transactional_id)
+    if error:
+        answer(Granted(error))
+    else:
+        services.data.producer_id(call.reply(submit).deliver)
+
+
+# Partitions.
+
+
+def add_partitions_to_txn(services: Services, call: Call, request: AddPartitionsToTxnRequest) -> Steps:
+    """AddPartitionsToTxn: one transaction up to v3; several from v4 on, which brokers send to each other."""
+    call.is_kept = True
+    if call.api_version < BATCHES_SINCE:
+        kinds = AddPartitionsToTxnResponse.V3AndBelowTopicResult, AddPartitionsToTxnResponse.V3AndBelowPartitionResult
+        transactional_id = request.v3_and_below_transactional_id
+        producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+
+        def done(topics: list[Any]) -> None:
+            call.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
+
+        yield from _add(services, call, kinds, transactional_id, producer, request.v3_and_below_topics, done)
+        return
+    many = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+    one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+
+    def all_done(results: list[Any]) -> None:
+        named = zip(request.transactions, results, strict=True)
+        call.answer(
+            AddPartitionsToTxnResponse(
+                results_by_transaction=[
+                    AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                        transactional_id=each.transactional_id, topic_results=topics
+                    )
+                    for each, topics in named
+                ]
+            )
+        )
+
+    for each, receive in zip(request.transactions, gather(len(request.transactions), all_done), strict=True):
+        producer = each.producer_id, each.producer_epoch
+        topics = each.topics
+        yield from _add(
+            services, call, (many, one), each.transactional_id, producer, topics, receive, only_verify=each.verify_only
+        )
+
+
+def _add(
+    services: Services,
+    call: Call,
+    kinds: tuple[Callable[..., Any], Callable[..., Any]],
+    transactional_id: str,
+    producer: tuple[int, int],
+    topics: Iterable[Any],
+    done: Callable[[list[Any]], None],
+    *,
+    only_verify: bool = False,
+) -> Steps:
+    """Add partitions to a transaction. kinds: classes of the answer's topics and partitions, which `done` gets.
+
+    If one of the partitions doesn't exist, none is added, and no transaction begins.
+    """
+    make_topic, make_partition = kinds
+    refused = _refusal(services, call, transactional_id)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    asked = [(topic.name, list(topic.partitions)) for topic in topics]
+    for name, indexes in asked:
+        is_allowed = name != OFFSETS_TOPIC and may(services, call, Operation.WRITE, Kind.TOPIC, name)
+        for index in indexes:
+            error = ErrorCode.NONE
+            if not is_allowed:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not services.discovery.has_partition(name, index):
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[TopicPartition(name, index)] = error
+            yield
+
+    def answer(found: dict[TopicPartition, ErrorCode]) -> None:
+        def partition(name: str, index: int) -> Any:
+            error = _error_in("AddPartitionsToTxn", call.api_version, found[TopicPartition(name, index)])
+            return make_partition(partition_index=index, partition_error_code=error)
+
+        done(
+            [
+                make_topic(name=name, results_by_partition=[partition(name, index) for index in indexes])
+                for name, indexes in asked
+            ]
+        )
+
+    if refused is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        answer(dict.fromkeys(errors, refused))
+    elif any(errors.values()):
+        answer({each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()})
+    elif refused:
+        answer(dict.fromkeys(errors, refused))
+    else:
+        event = AddPartitions(
+            call.reply(answer), call.client, transactional_id, *producer, list(errors), only_verify=only_verify
+        )
+        services.transactions.submit(transactional_id, event)
+
+
+def add_offsets_to_txn(services: Services, call: Call, request: AddOffsetsToTxnRequest) -> None:
+    """AddOffsetsToTxn: the partition of `__consumer_offsets` with the offsets of a group comes into the transaction."""
+    where = services.transactions.partition_of_group(request.group_id)
+
+    def answer(found: dict[TopicPartition, ErrorCode]) -> None:
+        error = _error_in("AddOffsetsToTxn", call.api_version, found[where])
+        call.answer(AddOffsetsToTxnResponse(error_code=error))
+
+    error = _refusal(services, call, request.transactional_id)
+    if not error and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if error:
+        answer({where: error})
+        return
+    event = AddPartitions(
+        call.reply(answer),
+        call.client,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [where],
+    )
+    services.transactions.submit(request.transactional_id, event)
+
+
+def in_transaction(
+    services: Services,
+    call: Call,
+    api: str,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Iterable[TopicPartition],
+    done: Callable[[dict[TopicPartition, ErrorCode]], None],
+) -> None:
+    """Find out whether partitions are in a transaction, or add them if the version of the API says so.
+
+    done: gets an error for each, as the version of the API knows it.
+    """
+    adds = call.api_version >= V2_SINCE[api]
+
+    def answer(found: dict[TopicPartition, ErrorCode]) -> None:
+        done({each: _error_in(api, call.api_version, _never_fenced(error)) for each, error in found.items()})
+
+    event = AddPartitions(
+        call.reply(answer),
+        call.client,
+        transactional_id,
+        *producer,
+        list(partitions),
+        only_verify=not adds,
+        waits=api == "Produce",
+        version=V2 if adds else 0,
+    )
+    services.transactions.submit(transactional_id, event)
+
+
+def _never_fenced(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+
+
+# Commits of offsets.
+
+
+def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
+    """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
+    call.is_kept = True
+    error = _refusal(services, call, request.transactional_id)
+    if error is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    known: list[Any] = []
+    unknown: list[Any] = []
+    kind = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+    for topic in request.topics:
+        is_allowed = bool(error) or may(services, call, Operation.READ, Kind.TOPIC, topic.name)
+        present, absent = [], []
+        for each in topic.partitions:
+            if error or (is_allowed and services.discovery.has_partition(topic.name, each.partition_index)):
+                present.append(each)
+            else:
+                why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                absent.append(kind(partition_index=each.partition_index, error_code=why))
+            yield
+        if absent:
+            unknown.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=absent))
+        if present or not topic.partitions:
+            topic.partitions = present
+            known.append(topic)
+        yield
+    request.topics = known
+
+    def answer(body: TxnOffsetCommitResponse) -> None:
+        by_name = {topic.name: topic for topic in body.topics}
+        for topic in unknown:
+            if topic.name in by_name:
+                by_name[topic.name].partitions += topic.partitions
+            else:
+                body.topics.append(topic)
+        call.answer(body)
+
+    if error is ErrorCode.NONE and not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    if error or not known:
+        answer(committed(request, error))
+        return
+    where = services.transactions.partition_of_group(request.group_id)
+
+    def found(errors: dict[TopicPartition, ErrorCode]) -> None:
+        if errors[where]:
+            answer(committed(request, errors[where]))
+        else:
+            services.runtime.submit(request.group_id, CommitInTransaction(call.reply(answer), call.client, request))
+
+    producer = request.producer_id, request.producer_epoch
+    in_transaction(services, call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
+
+
+# The end.
+
+
+def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
+    """EndTxn: commit or abort. The answer comes when the outcome is durable; markers follow."""
+    transactional_id = request.transactional_id
+    is_v2 = call.api_version >= V2_SINCE["EndTxn"]
+
+    def answer(granted: Granted) -> None:
+        error = _error_in("EndTxn", call.api_version, granted.error)
+        body = EndTxnResponse(error_code=error)
+        if is_v2:
+            body.producer_id, body.producer_epoch = granted.producer_id, granted.epoch
+        call.answer(body)
+
+    def submit(fresh: int | Exception) -> None:
+        if isinstance(fresh, EngineError):
+            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        if isinstance(fresh, Exception):
+            raise fresh
+        event = EndTxn(
+            call.reply(answer),
+            call.client,
+            transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            is_commit=request.committed,
+            version=V2 if is_v2 else 0,
+            fresh_producer_id=fresh,
+        )
+        services.transactions.submit(transactional_id, event)
+
+    error = _refusal(services, call, transactional_id)
+    if error:
+        answer(Granted(error))
+    elif is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
+        services.data.producer_id(call.reply(submit).deliver)
+    else:
+        submit(-1)
+
+
+# Administration.
+
+
+def describe_transactions(services: Services, call: Call, request: DescribeTransactionsRequest) -> Steps:
+    """DescribeTransactions, in the order asked; each id has its own error."""
+    kind = DescribeTransactionsResponse.TransactionState
+
+    def done(states: list[Any]) -> None:
+        call.answer(DescribeTransactionsResponse(transaction_states=states))
+
+    ids = request.transactional_ids
+    for each, receive in zip(ids, gather(len(ids), done), strict=True):
+        if services.transactions.refusal:
+            receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
+        elif not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each):
+            receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id=each))
+        elif not each:
+            receive(kind(error_code=ErrorCode.INVALID_REQUEST, transactional_id=each))
+        else:
+            event = DescribeTransaction(call.reply(partial(_described, services, call, receive)), call.client, each)
+            services.transactions.submit(each, event)
+        yield
+
+
+def _described(services: Services, call: Call, receive: Callable[[Any], None], state: Any) -> None:
+    """Leave out the topics that the client may not describe."""
+    state.topics = [each for each in state.topics if may(services, call, Operation.DESCRIBE, Kind.TOPIC, each.topic)]
+    receive(state)
+
+
+LABELS = frozenset(status.label for status in Status)
+
+
+def list_transactions(services: Services, call: Call, request: ListTransactionsRequest) -> Steps:
+    """ListTransactions: the ids of this node that pass all filters."""
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = re.compile(request.transactional_id_pattern)
+        except re.error:
+            call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
+            return
+    now_ms = services.clock.wall_ms()
+
+    def passes(each: Listed) -> bool:
+        return (
+            (not request.state_filters or each.status in request.state_filters)
+            and (not request.producer_id_filters or each.producer_id in request.producer_id_filters)
+            and (
+                request.duration_filter < 0
+                or each.start_ms == NO_TIME
+                or now_ms - each.start_ms > request.duration_filter
+            )
+            and (pattern is None or pattern.fullmatch(each.transactional_id) is not None)
+            and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
+        )
+
+    def done(listed: list[list[Listed] | None]) -> None:
+        if None in listed:
+            call.answer(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        call.answer(
+            ListTransactionsResponse(
+                unknown_state_filters=[each for each in request.state_filters if each not in LABELS],
+                transaction_states=[
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=each.transactional_id,
+                        producer_id=each.producer_id,
+                        transaction_state=each.status,
+                    )
+                    for some in listed
+                    for each in some or ()
+                    if passes(each)
+                ],
+            )
+        )
+
+    partitions = services.transactions.partitions()
+    for partition, receive in zip(partitions, gather(len(partitions), done), strict=True):
+        partition.submit(None, ListTransactions(call.reply(receive), call.client))
+        yield

@@ -1,0 +1,1 @@
+"""The transaction coordinator: events in, effects out. Pure, as `coordinator.group`."""

@@ -1,0 +1,121 @@
+"""A transactional id becomes a record of `__transaction_state`, and a record becomes an id; nowhere else.
+
+`Replay` turns the records of a partition into its ids. The formats are Kafka's: value version 1, as Kafka 4 writes it;
+version 0, as Kafka 3.9 does, is read too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from coordinator.transaction.state import NO_PRODUCER_ID, Status, TopicPartition, TransactionalId
+from protocol.errors import ProtocolError
+from protocol.messages import TransactionLogKey, TransactionLogValue, decode, encode
+from protocol.records.batch import Record
+
+KEY_VERSION, VALUE_VERSION = 0, 1
+VALUE_VERSIONS = range(2)
+_int16 = struct.Struct(">h")
+
+
+def key_of(transactional_id: str) -> bytes:
+    """The key of an id's record."""
+    return _int16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def record_of(known: TransactionalId, wall_ms: int) -> Record:
+    """The record of an id, written at `wall_ms`."""
+    value = TransactionLogValue(
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_status=known.status,
+        transaction_partitions=None if known.partitions is None else partitions_of(known.partitions),
+        transaction_last_update_timestamp_ms=known.update_ms,
+        transaction_start_timestamp_ms=known.start_ms,
+        previous_producer_id=known.previous_producer_id,
+        next_producer_id=known.next_producer_id,
+        client_transaction_version=known.client_version,
+    )
+    return Record(key_of(known.group_id), _int16.pack(VALUE_VERSION) + encode(value, VALUE_VERSION), wall_ms)
+
+
+def tombstone_of(transactional_id: str, wall_ms: int) -> Record:
+    """The record of an id that has expired."""
+    return Record(key_of(transactional_id), None, wall_ms)
+
+
+def partitions_of(partitions: Iterable[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
+    """The partitions by topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+
+
+def decode_id(transactional_id: str, value: bytes) -> TransactionalId:
+    """The id in a value. Raises ProtocolError."""
+    version = _version(value)
+    if version not in VALUE_VERSIONS:
+        raise ProtocolError(f"transactional id {transactional_id!r}: unknown value version {version}")
+    read = decode(TransactionLogValue, value, version, _int16.size)
+    if read.transaction_status not in list(Status):
+        raise ProtocolError(f"transactional id {transactional_id!r}: unknown status {read.transaction_status}")
+    partitions = None
+    if read.transaction_partitions is not None:
+        partitions = {
+            TopicPartition(each.topic, index) for each in read.transaction_partitions for index in each.partition_ids
+        }
+    return TransactionalId(
+        transactional_id,
+        read.producer_id,
+        read.producer_epoch,
+        read.transaction_timeout_ms,
+        Status(read.transaction_status),
+        partitions,
+        read.transaction_start_timestamp_ms,
+        read.transaction_last_update_timestamp_ms,
+        NO_PRODUCER_ID if version == 0 else read.previous_producer_id,
+        NO_PRODUCER_ID if version == 0 else read.next_producer_id,
+        0 if version == 0 else read.client_transaction_version,
+    )
+
+
+def _version(data: bytes) -> int:
+    if len(data) < _int16.size:
+        raise ProtocolError(f"a key or value of {len(data)} bytes")
+    version: int = _int16.unpack_from(data)[0]
+    return version
+
+
+class Replay:
+    """Turns the records of a partition, in their order, into its transactional ids.
+
+    skipped: how many records have a key version that this coordinator doesn't know, by version.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, bytes] = {}
+        self.skipped: dict[int, int] = {}
+
+    def add(self, page: Iterable[Record]) -> None:
+        """Take the next records. Raises ProtocolError for a key too short for a version."""
+        for key, value, _ in page:
+            version = _version(key)
+            if version != KEY_VERSION:
+                self.skipped[version] = self.skipped.get(version, 0) + 1
+            elif value is None:
+                self._last.pop(key, None)
+            else:
+                self._last[key] = value
+
+    def groups_in_steps(self) -> Iterator[TransactionalId]:
+        """Yield each id once. Raises ProtocolError for bytes it can't decode."""
+        while self._last:
+            key, value = self._last.popitem()
+            yield decode_id(decode(TransactionLogKey, key, KEY_VERSION, _int16.size).transactional_id, value)
+
+    def size_of(self, _known: TransactionalId) -> int:
+        """How many parts of an id were decoded since the last pause."""
+        return 1

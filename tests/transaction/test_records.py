@@ -1,0 +1,65 @@
+"""The records of `__transaction_state` have Kafka's bytes (part D of the measured facts)."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.transaction.records import Replay, decode_id, key_of, record_of
+from coordinator.transaction.state import Status, TopicPartition, TransactionalId
+from protocol.errors import ProtocolError
+from protocol.messages import TransactionLogValue, encode
+from protocol.records.batch import Record
+
+
+def an_id(partitions: set[TopicPartition] | None, client_version: int = 0) -> TransactionalId:
+    """An id whose record has the sizes that were measured."""
+    known = TransactionalId("t", 680, 3, 60_000, Status.ONGOING, partitions, 5, 6)
+    known.previous_producer_id, known.client_version = 680, client_version
+    return known
+
+
+@pytest.mark.parametrize(
+    ("partitions", "version", "size"), [(None, 0, 45), (None, 2, 49), ("one", 0, 65), ("one", 2, 69)]
+)
+def test_sizes_are_those_of_kafka(partitions: str | None, version: int, size: int) -> None:
+    """One partition of a topic of 13 letters: 65 bytes, 69 with the version of the client."""
+    known = an_id(None if partitions is None else {TopicPartition("t" * 13, 1)}, version)
+    record = record_of(known, 7)
+    assert record.value is not None
+    assert len(record.value) == size
+    assert decode_id("t", record.value) == known
+    assert record.key == b"\0\0\0\1t" == key_of("t")
+
+
+def test_version_0_is_read() -> None:
+    """Kafka 3.9 writes version 0, without tags: 37 bytes without partitions."""
+    value = b"\0\0" + encode(
+        TransactionLogValue(
+            producer_id=5,
+            producer_epoch=1,
+            transaction_timeout_ms=9,
+            transaction_status=4,
+            transaction_partitions=[],
+            transaction_last_update_timestamp_ms=3,
+            transaction_start_timestamp_ms=2,
+        ),
+        0,
+    )
+    assert len(value) == 37
+    assert decode_id("t", value) == TransactionalId("t", 5, 1, 9, Status.COMPLETE_COMMIT, set(), 2, 3)
+
+
+def test_the_last_record_of_an_id_counts() -> None:
+    """A tombstone removes an id; keys of other versions are counted."""
+    replay = Replay()
+    replay.add([record_of(an_id(None), 1), Record(key_of("u"), None, 1), Record(b"\0\7x", b"", 1)])
+    replay.add([record_of(an_id({TopicPartition("a", 1)}), 2)])
+    assert list(replay.groups_in_steps()) == [an_id({TopicPartition("a", 1)})]
+    assert replay.skipped == {7: 1}
+
+
+@pytest.mark.parametrize("value", [b"", b"\0\7", b"\0\1\0"])
+def test_bytes_that_cannot_be_read(value: bytes) -> None:
+    """An unknown version and a cut value are ProtocolErrors."""
+    with pytest.raises(ProtocolError):
+        decode_id("t", value)
