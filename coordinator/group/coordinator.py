@@ -197,6 +197,10 @@ class Coordinator:
             elif held is group and group.making is making:
                 yield TargetMade(group_id, making.epoch, *made)
 
+    def pending_producers(self) -> set[int]:
+        """The ids of producers with pending offsets."""
+        return set(self._groups_of)
+
     def close(self) -> None:
         """Drop all groups. Nobody may ask for them after this."""
         for group in self.groups.values():

@@ -244,7 +244,7 @@ class Server:
         self.runtime = Runtime(config, store.engine, clock, self._lines, notes, soon, wake, pace, self._loaded)
 
         def runtime_of(engine: Engine, kind: LogKind) -> Runtime:
-            return Runtime(config, engine, clock, self._lines, notes, soon, wake, pace, lambda: None, kind)
+            return Runtime(config, engine, clock, self._lines, notes, soon, wake, pace, self._abort_left, kind)
 
         if store.cluster is not None:
             self.events.in_cluster = True
@@ -473,8 +473,14 @@ class Server:
         """The nodes that share this server's store; None if none do, or before the start."""
         return None if self._store is None else self._store.cluster
 
+    def _abort_left(self) -> None:
+        """All of a log is loaded: end the transactions that nobody else will end."""
+        if self._transactions is not None and self.loaded.is_set():
+            self._transactions.abort_left()
+
     def _loaded(self) -> None:
         self.loaded.set()
+        self._abort_left()
         self._on_loaded()
 
     def _fresh_uuid(self) -> UUID:

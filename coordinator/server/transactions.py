@@ -31,7 +31,7 @@ from coordinator.server.runtime.partition import ACTIVE
 from coordinator.server.runtime.replies import Errand
 from coordinator.transaction.events import MarkersWritten
 from coordinator.transaction.refuse import refuse
-from coordinator.transaction.state import TopicPartition
+from coordinator.transaction.state import Status, TopicPartition
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ NO_OTHER_LOG = (
     "Transactions need a single server: neither workers (tenure.workers) nor the nodes of a cluster (tenure.store) "
     f"serve them ({pages.TRANSACTIONS})."
 )
+
+
+def _nothing(_: object) -> None:
+    """If the marker can't be written, the next start tries it again."""
 
 
 class Transactions:
@@ -95,6 +99,21 @@ class Transactions:
             runtime.start()
             self._engine, self._runtime = engine, runtime
         return self._runtime
+
+    def abort_left(self) -> None:
+        """Abort what no transactional id here has open, once all ids and groups are loaded.
+
+        A broker's folder that was taken over has such pending offsets. Nobody else would ever end them, and consumers
+        that ask for stable offsets would wait for ever.
+        """
+        if any(each.standing is not ACTIVE for each in self.partitions()):
+            return
+        ids = [known for partition in self.partitions() for known in partition.coordinator.groups.values()]
+        known_open = {each.producer_id for each in ids if each.status is Status.ONGOING or each.status.is_ending}
+        for partition in list(self._groups.served()):
+            for producer_id in partition.coordinator.pending_producers() - known_open:
+                event = EndTransaction(Errand(_nothing), producer_id, 0, is_commit=False, coordinator_epoch=0)
+                partition.submit(None, event)
 
     def submit(self, transactional_id: str, event: Any) -> None:
         """Hand a request about a transactional id to its partition. `event.request` is a Reply."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coordinator.group.any_group import CommittedOffset
 from coordinator.group.partition import partition_for
+from coordinator.group.records import offset_record
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
@@ -81,3 +83,14 @@ async def test_nodes_that_share_a_log_refuse_transactions() -> None:
         (found,) = (await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)).coordinators
         assert found.error_code == refused
         assert "tenure.workers" in found.error_message
+
+
+async def test_a_start_aborts_what_nobody_has_open() -> None:
+    """Pending offsets of a broker's producer, in a folder that was taken over, hold up no consumer for ever."""
+    engine = MemoryEngine(50, 1)
+    log, number = engine._log, partition_for("g", 50)
+    stored = offset_record("g", "orders", 0, CommittedOffset(7, -1, "", 1, None), 1)
+    log.transactions[number].add(680, [0], [stored])
+    async with serving(TOPICS, engine=engine) as server:
+        assert await offset_of(await server.peer(), stable=True) == -1
+    assert log.transactions[number].open_count == 0

@@ -75,6 +75,15 @@ PLACES = {
         Place("topics", "topics", {"topic": "topic"}, Place("partitions", "partitions", {"partition": "partition"})),
     ),
     "TxnOffsetCommit": COMMITTED,
+    "AddPartitionsToTxn": (
+        Place(
+            "v3_and_below_topics",
+            "results_by_topic_v3_and_below",
+            NAME,
+            Place("partitions", "results_by_partition", {"": "partition_index"}),
+        ),
+    ),
+    "DescribeTransactions": (Place("transactional_ids", "transaction_states", {"": "transactional_id"}),),
     "DescribeConfigs": (Place("resources", "results", RESOURCE),),
     "AlterConfigs": (Place("resources", "responses", RESOURCE),),
     "IncrementalAlterConfigs": (Place("resources", "responses", RESOURCE),),
@@ -107,6 +116,9 @@ PLACES = {
     ),
 }
 """The lists of responses whose elements have an error, by API."""
+
+ERROR_FIELDS = ("error_code", "partition_error_code")
+"""The names that the field of an error has."""
 
 ON_TOP_AND_BELOW = ("Fetch",)
 """Responses that have an error in both places at once, as those of Kafka's own error answers."""
@@ -153,7 +165,7 @@ def _fill(classes: Any, answer: Any, struct: Struct, asked: Any, place: Place, v
     if field is None:
         return
     assert field.struct is not None
-    has_error = _field(field.struct, "error_code", version) is not None
+    error_fields = [name for name in ERROR_FIELDS if _field(field.struct, name, version) is not None]
     elements = getattr(answer, place.answered)
     for each in getattr(asked, place.asked, None) or ():
         element = getattr(classes, field.type)()
@@ -161,8 +173,8 @@ def _fill(classes: Any, answer: Any, struct: Struct, asked: Any, place: Place, v
             value = getattr(each, key) if key else each
             if value is not None:
                 setattr(element, name, value)
-        if has_error:
-            element.error_code = error
+        for name in error_fields:
+            setattr(element, name, error)
         if place.below is not None:
             _fill(classes, element, field.struct, each, place.below, version, error)
         elements.append(element)

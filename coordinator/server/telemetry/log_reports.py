@@ -44,8 +44,8 @@ REPORTS = {
     "transactions_open": Report(
         Level.WARN,
         lambda log, said: (
-            f"{log}: {said['commits']} commits of offsets belong to {said['transactions']} open transactions, which "
-            "never end here; they don't count"
+            f"{log}: {said['commits']} commits of offsets belong to {said['transactions']} open transactions: "
+            "they count once these are committed"
         ),
     ),
     "journal_recovered": Report(

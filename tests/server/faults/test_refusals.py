@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.faults.refusals import as_loading, refusal
+from coordinator.server.faults.refusals import ERROR_FIELDS, as_loading, refusal
 from coordinator.server.wire.api import HANDLERS
 from protocol.connection import SIZE_BYTES
 from protocol.definition import Struct
@@ -39,13 +39,13 @@ NOWHERE = {("DescribeLogDirs", 0), ("DescribeLogDirs", 1), ("DescribeLogDirs", 2
 
 
 def errors(struct: Struct, message: Any, version: int) -> list[int]:
-    """The values of all fields `error_code` that this version has, at every depth."""
+    """The values of all errors that this version has, at every depth."""
     found = []
     for field in struct.fields:
         if version not in field.versions:
             continue
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name in ERROR_FIELDS:
             found.append(value)
         elif field.struct is not None and field.array:
             for element in value or ():
