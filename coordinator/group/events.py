@@ -178,15 +178,16 @@ class CommitPrepared(ClientEvent):
 
 @dataclass(slots=True)
 class CommitInTransaction(ClientEvent):
-    """TxnOffsetCommit v0-5 of an open transaction, with topic partitions that exist only.
+    """TxnOffsetCommit v0-5 of an open transaction. The answer is an `ErrorCode` for all of its topic partitions.
 
-    The answer is a `TxnOffsetCommitResponse`.
+    body: names the group and its member. prepared: of the topic partitions that exist (offsets.prepare).
     """
 
     flags = Flags(writes=True, makes_group=True, follows_commits=True)
     request: Hashable
     client: Client
     body: TxnOffsetCommitRequest
+    prepared: Prepared
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ House rule: a group that never met a transaction has NO_PENDING, and costs nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from coordinator.group.any_group import NO_PENDING, Pending
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
     from coordinator.group.any_group import AnyGroup, CommittedOffset, PendingOffsets
 
 
-def add(
-    group: AnyGroup, producer_id: int, place: int, offsets: Iterable[tuple[tuple[str, int], CommittedOffset]]
-) -> None:
+def add(group: AnyGroup, producer_id: int, place: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
     """A producer has written offsets in its transaction."""
     if group.pending_offsets is NO_PENDING:
         group.pending_offsets = {}
     mine = group.pending_offsets.setdefault(producer_id, {})
-    for key, committed in offsets:
-        mine[key] = Pending(place, committed)
+    mine.update(zip(offsets, map(Pending, repeat(place), offsets.values()), strict=False))
 
 
 def supersede(group: AnyGroup, keys: Iterable[tuple[str, int]], before: int | None = None) -> None:

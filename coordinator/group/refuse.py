@@ -28,7 +28,6 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from coordinator.group.offsets import commit_answer
-from coordinator.group.transactions import answer
 from coordinator.group.turn import join_error, sync_error
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
@@ -65,9 +64,7 @@ def refuse(event: RequestEvent, error: ErrorCode) -> Any:
             return LeaveGroupResponse(error_code=error, members=[])
         case CommitOffsets():
             return commit_answer(event.body, error)
-        case CommitInTransaction():
-            return answer(event.body, error)
-        case CommitPrepared() | EndTransaction():
+        case CommitPrepared() | CommitInTransaction() | EndTransaction():
             return error
         case FetchOffsets():
             return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=event.group_id, topics=[], error_code=error)

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.group import offsets, pending, records
-from coordinator.group.any_group import AnyGroup, CommittedOffset
+from coordinator.group import pending
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.offsets import had
 from coordinator.group.group import Group
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
-from protocol.messages import TxnOffsetCommitResponse
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, Record
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.group.events import CommitInTransaction
-    from protocol.messages import TxnOffsetCommitRequest
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 """The keys of markers: version 0, and the type."""
@@ -30,27 +28,16 @@ ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 
 def commit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction, place: int) -> bool:
     """Handle a TxnOffsetCommit; returns whether something is pending. group: None if there is none of this id."""
-    body, config, wall_ms = event.body, turn.config, turn.now.wall_ms
+    prepared, body = event.prepared, event.body
     error = admit(turn, group, event)
-    too_large: set[tuple[str, int]] = set()
-    found: dict[tuple[str, int], CommittedOffset] = {}
-    if group is not None and error is ErrorCode.NONE:
-        for topic in body.topics:
-            for each in topic.partitions:
-                key, metadata = (topic.name, each.partition_index), each.committed_metadata or ""
-                if offsets.is_too_long(metadata, config):
-                    too_large.add(key)
-                else:
-                    epoch = each.committed_leader_epoch
-                    found[key] = CommittedOffset(each.committed_offset, epoch, metadata, wall_ms, None)
-        written = [records.offset_record(body.group_id, *key, each, wall_ms) for key, each in found.items()]
-        if records.batch_size(written) > config.message_max_bytes:
-            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        elif written:
-            turn.effects.records = Batch(written, body.producer_id, body.producer_epoch)
-            pending.add(group, body.producer_id, place, found.items())
-    turn.answer(event.request, answer(body, error, too_large if error is ErrorCode.NONE else set()))
-    return bool(turn.effects.records)
+    if error is ErrorCode.NONE and not prepared.fits:
+        error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    turn.answer(event.request, error)
+    if error is not ErrorCode.NONE or group is None or not prepared.records:
+        return False
+    turn.effects.records = Batch(prepared.records, body.producer_id, body.producer_epoch)
+    pending.add(group, body.producer_id, place, prepared.offsets)
+    return True
 
 
 def admit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction) -> ErrorCode:
@@ -76,35 +63,11 @@ def admit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction) -> Err
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    committed = [(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
     if generation == member.epoch or (
-        generation < member.epoch and all(had(turn, member, each, generation) for each in committed)
+        generation < member.epoch and all(had(turn, member, each, generation) for each in event.prepared.offsets)
     ):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION
-
-
-def answer(
-    body: TxnOffsetCommitRequest, error: ErrorCode, too_large: set[tuple[str, int]] | None = None
-) -> TxnOffsetCommitResponse:
-    """The answer: `error` for every partition, or OFFSET_METADATA_TOO_LARGE for those in `too_large`."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
-                        if too_large and (topic.name, each.partition_index) in too_large
-                        else error,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
 
 
 def marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int, wall_ms: int) -> Batch:

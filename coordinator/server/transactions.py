@@ -29,7 +29,7 @@ from coordinator.log.topics.log import Written
 from coordinator.server.runtime.kinds import TransactionalIds
 from coordinator.server.runtime.partition import ACTIVE
 from coordinator.server.runtime.replies import Errand
-from coordinator.transaction.events import MarkersWritten
+from coordinator.transaction.events import DescribeTransaction, InitProducerId, MarkersWritten
 from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import Status, TopicPartition
 from schemas.errors import ErrorCode
@@ -116,7 +116,15 @@ class Transactions:
                 partition.submit(None, event)
 
     def submit(self, transactional_id: str, event: Any) -> None:
-        """Hand a request about a transactional id to its partition. `event.request` is a Reply."""
+        """Hand a request about a transactional id to its partition. `event.request` is a Reply.
+
+        Only InitProducerId opens the log: in one that was never used, there is no id.
+        """
+        if self._runtime is None and not isinstance(event, InitProducerId):
+            is_asked = isinstance(event, DescribeTransaction)
+            error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_asked else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            event.request.deliver(refuse(event, error))
+            return
         try:
             runtime = self._opened()
         except EngineError:

@@ -177,8 +177,8 @@ class Coordinator:
         is_open = known.status is Status.ONGOING
         present = (known.partitions or set()) if is_open else set()
         if event.only_verify:
-            abortable = ErrorCode.TRANSACTION_ABORTABLE
-            self._answer(effects, event, {each: NONE if each in present else abortable for each in event.partitions})
+            found = dict.fromkeys(event.partitions, ErrorCode.TRANSACTION_ABORTABLE)
+            self._answer(effects, event, found | dict.fromkeys(present.intersection(found), NONE))
             return
         if not is_open or not present.issuperset(event.partitions):
             known.partitions = present.union(event.partitions)

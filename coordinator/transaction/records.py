@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from coordinator.transaction.state import NO_PRODUCER_ID, Status, TopicPartition, TransactionalId
 from protocol.errors import ProtocolError
@@ -48,10 +50,10 @@ def tombstone_of(transactional_id: str, wall_ms: int) -> Record:
 
 def partitions_of(partitions: Iterable[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
     """The partitions by topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    return [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return [
+        TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=list(map(itemgetter(1), group)))
+        for topic, group in groupby(sorted(partitions), itemgetter(0))
+    ]
 
 
 def decode_id(transactional_id: str, value: bytes) -> TransactionalId:

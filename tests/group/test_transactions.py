@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.config import GroupConfig
 from coordinator.group import pending
+from coordinator.group.any_group import Prepared
 from coordinator.group.client import NOBODY, Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.events import (
@@ -22,6 +23,7 @@ from coordinator.group.events import (
     Load,
 )
 from coordinator.group.group import Group, Member
+from coordinator.group.offsets import prepare
 from coordinator.group.replay import Replay
 from coordinator.group.state import COMPLETING_REBALANCE, STABLE
 from coordinator.log.engine import Ownership
@@ -58,14 +60,21 @@ class Bench:
 
     def commit(self, producer: int, offset: int, group: str = "g", metadata: str = "", **claim: Any) -> ErrorCode:
         """TxnOffsetCommit of partition t-0."""
-        kinds = TxnOffsetCommitRequest
-        partition = kinds.TxnOffsetCommitRequestPartition(
+        body = TxnOffsetCommitRequest(transactional_id="x", group_id=group, producer_id=producer, **claim)
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=metadata
         )
-        topics = [kinds.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])]
-        body = kinds(transactional_id="x", group_id=group, producer_id=producer, topics=topics, **claim)
-        answer = self.handle(CommitInTransaction("r", NOBODY, body))
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])]
+        steps = prepare(OffsetCommitRequest(group_id=group, topics=topics), self.core.config, 1_000)
+        prepared: Prepared | None = None
+        while prepared is None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                prepared = end.value
+        assert prepared is not None
+        found: ErrorCode = self.handle(CommitInTransaction("r", NOBODY, body, prepared))
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if prepared.too_large else found
 
     def plain(self, offset: int) -> None:
         """A plain OffsetCommit of the same partition."""

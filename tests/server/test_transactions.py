@@ -92,5 +92,6 @@ async def test_a_start_aborts_what_nobody_has_open() -> None:
     stored = offset_record("g", "orders", 0, CommittedOffset(7, -1, "", 1, None), 1)
     log.transactions[number].add(680, [0], [stored])
     async with serving(TOPICS, engine=engine) as server:
+        await server.server.loaded.wait()
         assert await offset_of(await server.peer(), stable=True) == -1
     assert log.transactions[number].open_count == 0

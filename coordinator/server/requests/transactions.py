@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain, filterfalse, islice
 from typing import TYPE_CHECKING, Any
 
+from coordinator.group import offsets
 from coordinator.group.events import CommitInTransaction
-from coordinator.group.transactions import answer as committed
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.security.acls import Kind, Operation
@@ -37,6 +38,7 @@ from protocol.messages import (
     EndTxnResponse,
     InitProducerIdResponse,
     ListTransactionsResponse,
+    OffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 from schemas.errors import ErrorCode
@@ -139,17 +141,18 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
     one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
     def all_done(results: list[Any]) -> None:
-        named = zip(request.transactions, results, strict=True)
-        call.answer(
-            AddPartitionsToTxnResponse(
-                results_by_transaction=[
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                        transactional_id=each.transactional_id, topic_results=topics
-                    )
-                    for each, topics in named
-                ]
+        call.work(build(results))
+
+    def build(results: list[Any]) -> Steps:
+        body = AddPartitionsToTxnResponse()
+        for each, topics in zip(request.transactions, results, strict=True):
+            body.results_by_transaction.append(
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id, topic_results=topics
+                )
             )
-        )
+            yield
+        call.answer(body)
 
     for each, receive in zip(request.transactions, gather(len(request.transactions), all_done), strict=True):
         producer = each.producer_id, each.producer_epoch
@@ -157,6 +160,7 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
         yield from _add(
             services, call, (many, one), each.transactional_id, producer, topics, receive, only_verify=each.verify_only
         )
+        yield
 
 
 def _add(
@@ -177,8 +181,10 @@ def _add(
     make_topic, make_partition = kinds
     refused = _refusal(services, call, transactional_id)
     errors: dict[TopicPartition, ErrorCode] = {}
-    asked = [(topic.name, list(topic.partitions)) for topic in topics]
-    for name, indexes in asked:
+    asked: list[tuple[str, list[int]]] = []
+    for each in topics:
+        name, indexes = each.name, each.partitions
+        asked.append((name, indexes))
         is_allowed = name != OFFSETS_TOPIC and may(services, call, Operation.WRITE, Kind.TOPIC, name)
         for index in indexes:
             error = ErrorCode.NONE
@@ -188,25 +194,32 @@ def _add(
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors[TopicPartition(name, index)] = error
             yield
+        yield
 
     def answer(found: dict[TopicPartition, ErrorCode]) -> None:
-        def partition(name: str, index: int) -> Any:
-            error = _error_in("AddPartitionsToTxn", call.api_version, found[TopicPartition(name, index)])
-            return make_partition(partition_index=index, partition_error_code=error)
+        call.work(build(found))
 
-        done(
-            [
-                make_topic(name=name, results_by_partition=[partition(name, index) for index in indexes])
-                for name, indexes in asked
-            ]
-        )
+    def build(found: dict[TopicPartition, ErrorCode]) -> Steps:
+        answered = []
+        for name, indexes in asked:
+            topic = make_topic(name=name, results_by_partition=[])
+            answered.append(topic)
+            for index in indexes:
+                error = _error_in("AddPartitionsToTxn", call.api_version, found[TopicPartition(name, index)])
+                topic.results_by_partition.append(make_partition(partition_index=index, partition_error_code=error))
+                yield
+            yield
+        done(answered)
 
     if refused is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        answer(dict.fromkeys(errors, refused))
+        yield from build(dict.fromkeys(errors, refused))
     elif any(errors.values()):
-        answer({each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()})
+        for where, error in errors.items():
+            errors[where] = error or ErrorCode.OPERATION_NOT_ATTEMPTED
+            yield
+        yield from build(errors)
     elif refused:
-        answer(dict.fromkeys(errors, refused))
+        yield from build(dict.fromkeys(errors, refused))
     else:
         event = AddPartitions(
             call.reply(answer), call.client, transactional_id, *producer, list(errors), only_verify=only_verify
@@ -280,54 +293,77 @@ def _never_fenced(error: ErrorCode) -> ErrorCode:
 def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
     """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
     call.is_kept = True
-    error = _refusal(services, call, request.transactional_id)
-    if error is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
-        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    known: list[Any] = []
-    unknown: list[Any] = []
-    kind = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+    refused = _refusal(services, call, request.transactional_id)
+    if refused is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
+        refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    errors: dict[tuple[str, int], ErrorCode] = {}
+    known = OffsetCommitRequest(group_id=request.group_id, retention_time_ms=offsets.BROKER_RETENTION, topics=[])
     for topic in request.topics:
-        is_allowed = bool(error) or may(services, call, Operation.READ, Kind.TOPIC, topic.name)
-        present, absent = [], []
+        is_allowed = bool(refused) or may(services, call, Operation.READ, Kind.TOPIC, topic.name)
+        present = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=[])
         for each in topic.partitions:
-            if error or (is_allowed and services.discovery.has_partition(topic.name, each.partition_index)):
-                present.append(each)
+            if not is_allowed:
+                errors[topic.name, each.partition_index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not refused and not services.discovery.has_partition(topic.name, each.partition_index):
+                errors[topic.name, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                absent.append(kind(partition_index=each.partition_index, error_code=why))
+                present.partitions.append(_as_committed(each))
             yield
-        if absent:
-            unknown.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=absent))
-        if present or not topic.partitions:
-            topic.partitions = present
-            known.append(topic)
+        if present.partitions:
+            known.topics.append(present)
         yield
-    request.topics = known
 
-    def answer(body: TxnOffsetCommitResponse) -> None:
-        by_name = {topic.name: topic for topic in body.topics}
-        for topic in unknown:
-            if topic.name in by_name:
-                by_name[topic.name].partitions += topic.partitions
-            else:
-                body.topics.append(topic)
+    def answer(error: ErrorCode) -> Steps:
+        """Answer with this error for topic partitions that have no other."""
+        body = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+            body.topics.append(answered)
+            for each in topic.partitions:
+                own = errors.get((topic.name, each.partition_index), error)
+                answered.partitions.append(
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=own
+                    )
+                )
+                yield
+            yield
         call.answer(body)
 
-    if error is ErrorCode.NONE and not request.group_id:
-        error = ErrorCode.INVALID_GROUP_ID
-    if error or not known:
-        answer(committed(request, error))
+    if refused is ErrorCode.NONE and not request.group_id:
+        refused = ErrorCode.INVALID_GROUP_ID
+    if refused or not known.topics:
+        yield from answer(refused)
         return
     where = services.transactions.partition_of_group(request.group_id)
+    prepared = yield from offsets.prepare(known, services.config.group, services.clock.wall_ms())
 
-    def found(errors: dict[TopicPartition, ErrorCode]) -> None:
-        if errors[where]:
-            answer(committed(request, errors[where]))
+    def found(in_it: dict[TopicPartition, ErrorCode]) -> None:
+        if in_it[where]:
+            call.work(answer(in_it[where]))
         else:
-            services.runtime.submit(request.group_id, CommitInTransaction(call.reply(answer), call.client, request))
+            event = CommitInTransaction(call.reply(stored), call.client, request, prepared)
+            services.runtime.submit(request.group_id, event)
+
+    def stored(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            errors.update(dict.fromkeys(prepared.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+        call.work(answer(error))
 
     producer = request.producer_id, request.producer_epoch
     in_transaction(services, call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
+
+
+def _as_committed(
+    each: TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+) -> OffsetCommitRequest.OffsetCommitRequestPartition:
+    """The offset of a topic partition, as a plain commit has it."""
+    return OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=each.partition_index,
+        committed_offset=each.committed_offset,
+        committed_leader_epoch=each.committed_leader_epoch,
+        committed_metadata=each.committed_metadata,
+    )
 
 
 # The end.
@@ -402,6 +438,9 @@ def _described(services: Services, call: Call, receive: Callable[[Any], None], s
     receive(state)
 
 
+UNKNOWN_MAX = 100
+"""Unknown states that an answer names: a client may send any number, and an array of texts is encoded in one go."""
+
 LABELS = frozenset(status.label for status in Status)
 
 
@@ -415,39 +454,37 @@ def list_transactions(services: Services, call: Call, request: ListTransactionsR
             call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
             return
     now_ms = services.clock.wall_ms()
+    states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
 
     def passes(each: Listed) -> bool:
         return (
-            (not request.state_filters or each.status in request.state_filters)
-            and (not request.producer_id_filters or each.producer_id in request.producer_id_filters)
-            and (
-                request.duration_filter < 0
-                or each.start_ms == NO_TIME
-                or now_ms - each.start_ms > request.duration_filter
-            )
+            (not states or each.status in states)
+            and (not producer_ids or each.producer_id in producer_ids)
+            and (each.start_ms == NO_TIME or now_ms - each.start_ms > request.duration_filter)
             and (pattern is None or pattern.fullmatch(each.transactional_id) is not None)
             and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
         )
 
     def done(listed: list[list[Listed] | None]) -> None:
+        call.work(answer(listed))
+
+    def answer(listed: list[list[Listed] | None]) -> Steps:
+        unknown = list(islice(filterfalse(LABELS.__contains__, request.state_filters), UNKNOWN_MAX))
+        body = ListTransactionsResponse(unknown_state_filters=unknown)
         if None in listed:
-            call.answer(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return
-        call.answer(
-            ListTransactionsResponse(
-                unknown_state_filters=[each for each in request.state_filters if each not in LABELS],
-                transaction_states=[
-                    ListTransactionsResponse.TransactionState(
-                        transactional_id=each.transactional_id,
-                        producer_id=each.producer_id,
-                        transaction_state=each.status,
+            body.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        else:
+            for each in chain.from_iterable(filter(None, listed)):
+                if passes(each):
+                    body.transaction_states.append(
+                        ListTransactionsResponse.TransactionState(
+                            transactional_id=each.transactional_id,
+                            producer_id=each.producer_id,
+                            transaction_state=each.status,
+                        )
                     )
-                    for some in listed
-                    for each in some or ()
-                    if passes(each)
-                ],
-            )
-        )
+                yield
+        call.answer(body)
 
     partitions = services.transactions.partitions()
     for partition, receive in zip(partitions, gather(len(partitions), done), strict=True):

@@ -157,7 +157,7 @@ def test_an_address_that_is_not_ours_is_an_error() -> None:
 
 async def test_no_more_connections_than_the_process_may_have_files() -> None:
     """The other files are for the log: one line says so, and accepted connections go on."""
-    async with serving(files_max=64 + 2 * 4 + 16) as server:
+    async with serving(files_max=64 + 2 * (4 + 50) + 16) as server:
         inside = [await server.peer() for _ in range(16)]
         outside = await server.peer()
         assert await outside.is_closed()
