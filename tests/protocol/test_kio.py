@@ -87,8 +87,17 @@ WITHOUT_KIO = {
     "ConsumerGroupRegularExpressionValue": ((0,), SERVER),
     "OffsetCommitKey": ((0, 1), SERVER),
     "OffsetCommitValue": ((0, 1, 2, 3, 4), SERVER),
+    "TransactionLogKey": ((0,), SERVER),
+    "TransactionLogValue": ((0, 1), SERVER),
 }
 """Versions that have no class in kio, with the reason."""
+
+COMMON = {
+    "V3AndBelowTopic": "AddPartitionsToTxnTopic",
+    "V3AndBelowTopicResult": "AddPartitionsToTxnTopicResult",
+    "V3AndBelowPartitionResult": "AddPartitionsToTxnPartitionResult",
+}
+"""Structs that two fields of Kafka's definition share, by the name of ours for the second one."""
 
 OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
@@ -130,7 +139,7 @@ def pair(message: Any, struct: Struct, version: int, module: Any) -> Any:
     ours_alone = OURS_ALONE.get(struct.name, set()) & {field.name for field in struct.fields}
     for name in ours_alone:
         setattr(message, name, getattr(type(message)(), name))
-    cls = getattr(module, struct.name)
+    cls = getattr(module, COMMON.get(struct.name, struct.name))
     ours = {field.name: field for field in struct.fields if version in field.versions}
     theirs = {our_name(field): field for field in dataclasses.fields(cls)}
     assert set(theirs) == set(ours) - ours_alone

@@ -29,6 +29,8 @@ from protocol.messages import (
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    TransactionLogKey,
+    TransactionLogValue,
     decode_from,
     definition,
     encode,
@@ -263,8 +265,30 @@ MOVED_RESULT = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
     topic_name="t",
     partitions=[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=5, error_code=57)],
 )
+
+
+def transaction(version: int) -> tuple[TransactionLogValue, bytes]:
+    """A transaction with one topic partition; version 1 has the version of the client, tagged."""
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=1,
+        transaction_timeout_ms=1_000,
+        transaction_status=1,
+        transaction_partitions=[TransactionLogValue.PartitionsSchema(topic="t", partition_ids=[5])],
+        transaction_last_update_timestamp_ms=3,
+        transaction_start_timestamp_ms=2,
+        client_transaction_version=2 if version else 0,
+    )
+    head = b"\0\0\0\0\0\0\0\7" + b"\0\1" + b"\0\0\3\xe8" + b"\1"
+    partitions = b"\2" + b"\2t" + b"\2\0\0\0\5" + b"\0" if version else b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\5"
+    tags = b"\1" + b"\2\2\0\2" if version else b""
+    return value, head + partitions + b"\0\0\0\0\0\0\0\3" + b"\0\0\0\0\0\0\0\2" + tags
+
+
 BY_HAND = [
     *RECORDS,
+    ("TransactionLogKey", 0, (TransactionLogKey(transactional_id="t"), text("t"))),
+    *(("TransactionLogValue", version, transaction(version)) for version in range(2)),
     ("GroupMetadataKey", 2, (GroupMetadataKey(group="g-1"), text("g-1"))),
     *(("GroupMetadataValue", version, group(version)) for version in range(5)),
     *(
