@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.segment import CHUNK_SIZE, partition_folder
-from protocol.records.batch import Record
+from protocol.records.batch import Batch, Record
 from protocol.records.walk import decode_batches
 from tests.log.calls import (
     Events,
@@ -131,13 +131,20 @@ def test_others_serve(tmp_path: Path) -> None:
 
 
 def test_open_transaction_is_said(tmp_path: Path) -> None:
-    """A load reports how many commits wait for how many open transactions, and doesn't hand them on."""
+    """A load reports how many commits wait for how many open transactions, and hands them on with their producer."""
     events = Events()
     segment = partition_folder(tmp_path, 1) / "00000000000000000042.log"
     segment.parent.mkdir()
     segment.write_bytes((GOLDEN / "transactional.bin").read_bytes())
+    pages: list[list[Record]] = []
+    ended: SimpleQueue[EngineError | None] = SimpleQueue()
     with running(tmp_path, report=events) as engine:
-        assert opened(engine, 1)[1] == []
+        engine.load(owned(engine, 1), pages.append, ended.put)
+        assert ended.get(timeout=WITHIN_S) is None
+    (first, second) = [page for page in pages if isinstance(page, Batch)]
+    assert len(pages) == 2
+    assert first.producer_id == second.producer_id >= 0
+    assert first[0].key == b"first"
     assert events == [("transactions_open", {"partition": 1, "transactions": 1, "commits": 2})]
 
 
