@@ -1,0 +1,188 @@
+"""Exactly once: transactions of an unmodified client, whatever dies.
+
+House rule: conftest.py's.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.interop.brokers import Broker, TenureBroker, create_topic
+from tests.interop.client import ROOT
+from tests.support.length import rounds
+from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
+from tests.support.tenure import wait_until
+
+SEATS = ("seat-0", "seat-1")
+PARTITIONS = range(4)
+AHEAD = 200
+"""Records that wait to be read while kills go on."""
+
+Line = tuple["Process", list[str]]
+
+
+class Process:
+    """A transformer.py as a process; its lines go into a queue."""
+
+    def __init__(self, settings: dict[str, object], lines: queue.Queue[Line]) -> None:
+        self.settings = settings
+        self.lines = lines
+        self._process = popen(
+            [sys.executable, "-m", "tests.interop.transformer", json.dumps(settings)],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.put((self, line.decode().split()))
+        assert self._process.stderr is not None
+        self.lines.put((self, ["over", self._process.stderr.read().decode()]))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+class Run:
+    """Two programs that move numbers from one topic to another, and somebody who kills."""
+
+    def __init__(self, broker: Broker, group: str, stack: ExitStack) -> None:
+        self.broker = broker
+        self.group = group
+        self.source, self.sink = f"{group}-source", f"{group}-sink"
+        for topic in (self.source, self.sink):
+            create_topic(broker.bootstrap, topic, len(PARTITIONS))
+        self.common = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+        self.producer = Producer({**self.common, "enable.idempotence": True, "metadata.recovery.strategy": "none"})
+        self.admin = AdminClient(self.common)
+        self.fed = self.moved = 0
+        self.lines: queue.Queue[Line] = queue.Queue()
+        self.processes = {seat: self._start(seat) for seat in SEATS}
+        stack.callback(self.stop)
+
+    def _start(self, seat: str) -> Process:
+        settings = {"bootstrap": self.broker.bootstrap, "group": self.group, "seat": seat, "source": self.source}
+        more = {"sink": self.sink, "session_timeout_ms": self.broker.restart_session_timeout_ms}
+        return Process(settings | more, self.lines)
+
+    def stop(self) -> None:
+        """End the programs."""
+        for process in self.processes.values():
+            process.kill()
+
+    def feed(self) -> None:
+        """See to it that there is something to read."""
+        while self.fed < self.moved + AHEAD:
+            self.producer.produce(self.source, str(self.fed), partition=self.fed % len(PARTITIONS))
+            self.fed += 1
+        self.producer.poll(0)
+
+    def wait_for(self, step: str) -> Process:
+        """Wait until a program that lives reports this step; returns the program."""
+        while True:
+            self.feed()
+            process, words = self.lines.get(timeout=WITHIN_S)
+            if words[0] == "ended":
+                self.moved += int(words[1])
+            if self.processes[str(process.settings["seat"])] is process:
+                assert words[0] != "over", words[1]
+                if words[0] == step:
+                    return process
+
+    def kill(self, process: Process) -> None:
+        """Kill a program, and start it again."""
+        seat = str(process.settings["seat"])
+        process.kill()
+        self.processes[seat] = self._start(seat)
+
+    def kill_server(self) -> None:
+        """Kill the server, and start it again."""
+        self.broker.kill()
+        self.broker.start()
+
+    def wait_until_moved(self) -> None:
+        """Wait until the group's committed offsets are the ends of the source, and no transaction is open."""
+        self.producer.flush(WITHIN_S)
+        ends = dict(self.ends(self.source, IsolationLevel.READ_UNCOMMITTED))
+        wait_until(lambda: self.committed() == ends, "all numbers are moved", WITHIN_S)
+        levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        wait_until(lambda: len({self.ends(self.sink, level) for level in levels}) == 1, "nothing is open", WITHIN_S)
+
+    def committed(self) -> dict[int, int]:
+        """The committed offsets by partition, once they are stable."""
+        asked = [ConsumerGroupTopicPartitions(self.group)]
+        found = self.admin.list_consumer_group_offsets(asked, require_stable=True, request_timeout=WITHIN_S)
+        return {each.partition: each.offset for each in found[self.group].result().topic_partitions}
+
+    def ends(self, topic: str, level: IsolationLevel) -> tuple[tuple[int, int], ...]:
+        """Each partition with the offset behind what a consumer may read."""
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in PARTITIONS}
+        found = self.admin.list_offsets(asked, isolation_level=level, request_timeout=WITHIN_S)
+        return tuple(sorted((each.partition, future.result().offset) for each, future in found.items()))
+
+    def read(self, topic: str) -> Iterator[int]:
+        """The numbers in a topic, as a consumer with read_committed gets them."""
+        settings = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
+        reader = Consumer({**self.common, **settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        reader.assign([TopicPartition(topic, number, 0) for number in PARTITIONS])
+        left = len(PARTITIONS)
+        while left:
+            each = reader.poll(WITHIN_S)
+            if each.error():
+                left -= 1
+            else:
+                yield int(each.value())
+        reader.close()
+
+
+@pytest.mark.rounds
+def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
+    """Programs and server get SIGKILL: in a transaction, and just as its end is acknowledged, before its markers.
+
+    Each number arrives once. No restart within the session causes a rebalance. Afterwards nothing is open: each
+    committed offset is stable, and consumers with read_committed may read to the end.
+    """
+    kills = rounds(12, 50, 1_000) if isinstance(broker, TenureBroker) else 4
+    chance = random.Random(1)
+    with ExitStack() as stack:
+        run = Run(broker, group, stack)
+        for seat in SEATS:
+            while run.wait_for("sent").settings["seat"] != seat:
+                pass
+        mark = broker.mark()
+        for number in range(kills):
+            for _ in range(chance.randrange(4)):
+                run.wait_for("sent")
+            process = run.wait_for(chance.choice(["sent", "ended"]))
+            if number % 2:
+                run.kill_server()
+            else:
+                run.kill(process)
+        run.wait_until_moved()
+        rebalances = broker.rebalances(group, mark)
+    assert Counter(run.read(run.sink)) == Counter(range(run.fed))
+    assert rebalances == 0
