@@ -28,6 +28,7 @@ CONSUMER_NODES = {
         policy: {**AS_IN_TESTS, "group.consumer.migration.policy": policy}
         for policy in ("upgrade", "downgrade", "disabled")
     },
+    "transactions": {**AS_IN_TESTS, "transaction.state.log.num.partitions": "4"},
 }
 """The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.4.0."""
 NODES = {
@@ -45,7 +46,11 @@ NODES = {
         "message.max.bytes": "5000",
     },
 }
-ONE_AFTER_THE_OTHER = {"num.network.threads": "1", "num.io.threads": "1"}
+ONE_AFTER_THE_OTHER = {
+    "num.network.threads": "1",
+    "num.io.threads": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
 SAME_NAME = {
     "node.id": "1",
     "offsets.topic.num.partitions": "4",

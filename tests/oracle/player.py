@@ -2,7 +2,7 @@
 
 A command is a word and its arguments, with whoever it is for in front: `form a, b` is for the stage, `a join` for a,
 `a,b heartbeat` for both, one after the other; `a.client` is the connection of a member of the consumer protocol. The
-words are the methods of `Client`, `Seat` and `Stage` (STAGE has those of the stage); each has its docstring.
+words are the methods of `Client`, `Seat`, `Producer` and `Stage` (STAGE has those of the stage), with their docstrings.
 
 Arguments are Python's literals, and:
 
@@ -26,8 +26,9 @@ from typing import Any, cast
 from uuid import UUID
 
 from protocol.messages import API_KEYS
-from tests.oracle import consumer
+from tests.oracle import consumer, producer
 from tests.oracle.consumer import Seat
+from tests.oracle.producer import Producer
 from tests.oracle.script import Case, Outcomes
 from tests.oracle.stage import Client, Server, Stage, commit_topics, protocol_list, subscription
 from tests.oracle.transcript import STAYS_MS
@@ -35,13 +36,18 @@ from tests.support.batches import batch, numbered
 from tests.support.raw import Closed, NoAnswer
 from tests.support.requests import request
 
-Actor = Client | Seat
+Actor = Client | Producer | Seat
 
 TOGETHER = 8
 """Cases that are played at the same time. A case that waits for a timeout does little else, and most do wait."""
 
 TOLD = re.compile(r"(?P<who>(?:'[^']*'|[\w.,])+) (?P<rest>.*)$")
-MAKES: dict[str, Callable[..., Actor]] = {"client": Stage.client, "static": Stage.static, "seat": consumer.seat}
+MAKES: dict[str, Callable[..., Actor]] = {
+    "client": Stage.client,
+    "static": Stage.static,
+    "seat": consumer.seat,
+    "producer": producer.producer,
+}
 """`client a, b, version=5` makes each of them."""
 STAGE: dict[str, Callable[..., object]] = {
     each.__name__: each
@@ -56,7 +62,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (batch, numbered, subscription, consumer.owning, consumer.assignment, commit_topics, protocol_list)
 }
-CONSTANTS = {"STAYS_MS": STAYS_MS, "NO_TOPIC": UUID(int=7)}
+CONSTANTS = {"STAYS_MS": STAYS_MS, "NO_TOPIC": UUID(int=7), "START_MS": producer.START_MS}
 
 
 class Play:
@@ -125,7 +131,7 @@ class Play:
     def _actor(self, who: str) -> Actor:
         name, _, part = who.partition(".")
         actor = self.actors[name.strip("'")]
-        return cast("Seat", actor).client if part == "client" else actor
+        return cast("Producer | Seat", actor).client if part == "client" else actor
 
     def _named(self, call: ast.Call) -> dict[str, Any]:
         return {str(each.arg): self._value(each.value) for each in call.keywords}

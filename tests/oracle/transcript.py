@@ -6,6 +6,7 @@ message's fields as plain values. `comparable` removes differences between two s
 - member ids keep their prefix; the random part becomes the name of the connection that got it, numbered: "a.1";
 - topic ids, the cluster's id, the server's port and folder, fetch sessions and messages for people become words;
 - the group's id becomes "G";
+- producer ids are numbered, times of now become words, and transactional records are shown by their batches;
 - lists without an order of their own are sorted (ORDERED names the others), the throttle time goes.
 
 Everything else, empty strings and nulls included, must be equal.
@@ -18,11 +19,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from protocol.messages import Message
+from protocol.records.batch import CorruptBatch
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 Plain = None | bool | int | str | list["Plain"] | dict[str, "Plain"]
@@ -66,6 +70,9 @@ SAME_WORDS = "SubscribedTopicRegex `"
 ERROR_CODE = "error_code"
 """It is shown even if it is NONE, unless old versions of the response don't have it."""
 NEW_ERROR_CODES = {"MetadataResponse.error_code"}
+TIMES = ("timestamp", "time_ms")
+LONG_AGO_MS = 1_750_000_000_000
+"""Scripts send older times, so a later one is the server's own."""
 GIVEN_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
 """A member id that a coordinator of the consumer protocol gave: 16 random bytes."""
 MEMBER_ID = re.compile(r"^(?P<prefix>.*)-(?P<random>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$")
@@ -121,13 +128,9 @@ class Transcript:
 
     def comparable(self) -> list[Line]:
         """The lines without what two servers may differ in."""
-        names = self.member_names()
-        topics = dict(self.topics)
+        comparing = _Comparing(self.port, self.group, self.member_names(), dict(self.topics))
         return [
-            Line(
-                who, what, {} if message is None else _Comparing(self.port, self.group, names, topics).message(message)
-            )
-            for who, what, message in self.lines
+            Line(who, what, {} if message is None else comparing.message(message)) for who, what, message in self.lines
         ]
 
     def member_names(self) -> dict[str, str]:
@@ -146,12 +149,13 @@ class Transcript:
 
 @dataclass
 class _Comparing:
-    """Makes plain values of one message."""
+    """Makes plain values of the messages of a transcript."""
 
     port: int
     group: str
     members: dict[str, str]
     topics: dict[UUID, str]
+    producers: dict[int, str] = field(default_factory=dict)
 
     def message(self, message: Message) -> dict[str, Plain]:
         return self._fields(message, message.NAME, is_answer=message.NAME.endswith("Response"))
@@ -180,7 +184,7 @@ class _Comparing:
             case str():
                 return self._text(value, name, path)
             case bytes():
-                return repr(value)
+                return self._bytes(value, name)
             case UUID():
                 return self.topics.setdefault(value, f"topic {len(self.topics) + 1}") if value.int else "no topic"
             case list():
@@ -199,7 +203,29 @@ class _Comparing:
             return "its port"
         if name == "session_id" and value != 0:
             return "a session"
-        return value
+        if name == "producer_id" and value >= 0:
+            return self.producers.setdefault(value, f"producer {len(self.producers) + 1}")
+        return "a moment" if value > LONG_AGO_MS and name.endswith(TIMES) else value
+
+    def _bytes(self, value: bytes, name: str) -> Plain:
+        """Bytes; if there are transactional batches, or those of today, what is in each batch."""
+        batches = []
+        if name == "records":
+            with suppress(CorruptBatch):
+                batches = list(decode_batches(value))
+        if not any(each.is_transactional or each.header.max_timestamp_ms > LONG_AGO_MS for each in batches):
+            return repr(value)
+        return [
+            {
+                "offset": each.base_offset,
+                "attributes": each.attributes,
+                "producer_id": self._number(each.producer_id, "producer_id"),
+                "epoch": each.header.producer_epoch,
+                "sequence": each.header.base_sequence,
+                "records": [f"{record.key!r}: {record.value!r}" for record in each.records],
+            }
+            for each in batches
+        ]
 
     def _text(self, value: str, name: str, path: str) -> str:
         if value == self.group or value.startswith(f"{self.group}."):

@@ -69,7 +69,7 @@ async def test_transactions_outlive_a_server(tmp_path: Path) -> None:
         await producer.send(b"two")
         await producer.end(commit=False)
     async with serving(TOPICS, folder, opened=open_store) as server:
-        _, answer = await fetch(await server.peer(), 0, 1)
+        _, answer = await fetch(await server.peer(), 1, 1)
         assert [each.first_offset for each in answer.aborted_transactions] == [2]
 
 

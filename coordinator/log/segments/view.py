@@ -58,11 +58,12 @@ class Ends(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: its first record, and its marker."""
+    """An aborted transaction: its first record, and its marker. stable: the last stable offset behind the marker."""
 
     producer_id: int
     first_offset: int
     marker_offset: int
+    stable: int
 
 
 class Part:
@@ -137,11 +138,28 @@ class View:
             return
         first_offset = self.open.pop(header.producer_id, None)
         if first_offset is not None and marker != COMMIT:
-            self.aborted.append(Aborted(header.producer_id, first_offset, base_offset))
+            stable = next(iter(self.open.values()), base_offset + 1)
+            self.aborted.append(Aborted(header.producer_id, first_offset, base_offset, stable))
 
-    def aborted_since(self, offset: int) -> list[Aborted]:
-        """The aborted transactions whose marker isn't before `offset`."""
-        return self.aborted[bisect_left(self.aborted, offset, key=lambda each: each.marker_offset) :]
+    def aborted_within(self, offset: int, size: int) -> Iterator[Aborted]:
+        """The aborted transactions of the records that `read_from` found in `size` bytes, and some behind these.
+
+        As in Kafka, the index says which could be among them.
+        """
+        if not size:
+            return
+        part = next(each for each in self.parts if each.end > offset)
+        at = bisect_right(part.offsets, offset)
+        last = len(part.offsets)
+        if at < last:
+            last = bisect_left(part.positions, part.positions[at] + size)
+        before = part.offsets[last] if last < len(part.offsets) else part.end
+        for index in range(bisect_left(self.aborted, offset, key=lambda each: each.marker_offset), len(self.aborted)):
+            each = self.aborted[index]
+            if each.first_offset < before:
+                yield each
+            if each.stable >= before:
+                return
 
     def available(self, offset: int, size_max: int, before: int | None = None) -> int:
         """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError.

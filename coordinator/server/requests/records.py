@@ -220,8 +220,9 @@ def _offset_at(log: View, timestamp: int, *, only_committed: bool) -> tuple[int,
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return ends.start, NO_TIME
     if timestamp == MAX_TIMESTAMP:
-        return log.latest_time()
-    found = log.offset_of_time(timestamp) if timestamp >= 0 else None
+        found = log.latest_time()
+    else:
+        found = log.offset_of_time(timestamp) if timestamp >= 0 else None
     return None if found is not None and only_committed and found[0] >= ends.stable else found
 
 
@@ -902,7 +903,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             asked = min(max(each.size_max, 1), min_bytes - available)
             available += log.available(each.offset, asked, each.readable)
         except Exception as problem:  # noqa: BLE001 - _code sorts them
-            each.answer.error_code = _code(problem)
+            each.answer.error_code, each.answer.aborted_transactions = _code(problem), None
             refused = True
         else:
             found.append((each, log))
@@ -923,8 +924,8 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             answer.records = data
             if each.only_committed:
                 answer.aborted_transactions = [
-                    FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-                    for producer_id, first_offset, _ in (log.aborted_since(each.offset) if data else ())
+                    FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                    for aborted in log.aborted_within(each.offset, len(data))
                 ]
             left -= len(data)
             is_first = is_first and not data

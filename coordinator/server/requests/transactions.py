@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group import offsets
 from coordinator.group.events import CommitInTransaction
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.security.acls import Kind, Operation
+from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
 from coordinator.transaction.events import (
@@ -77,13 +77,19 @@ def _error_in(api: str, version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode:
-    """The error of a request about a transactional id that no coordinator gets; NONE if one does."""
+def _forbidden(services: Services, call: Call, transactional_id: str) -> ErrorCode:
+    """The error if the server has no transactions, or the client may not use this id; else NONE."""
     if services.transactions.refusal or not may(
         services, call, Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode:
+    """The error of a request about a transactional id that no coordinator gets; NONE if one does."""
+    forbidden = _forbidden(services, call, transactional_id)
+    return forbidden or (ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST)
 
 
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
@@ -185,7 +191,7 @@ def _add(
     for each in topics:
         name, indexes = each.name, each.partitions
         asked.append((name, indexes))
-        is_allowed = name != OFFSETS_TOPIC and may(services, call, Operation.WRITE, Kind.TOPIC, name)
+        is_allowed = name not in INTERNAL_TOPICS and may(services, call, Operation.WRITE, Kind.TOPIC, name)
         for index in indexes:
             error = ErrorCode.NONE
             if not is_allowed:
@@ -266,6 +272,9 @@ def in_transaction(
     done: gets an error for each, as the version of the API knows it.
     """
     adds = call.api_version >= V2_SINCE[api]
+    if not transactional_id:
+        done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+        return
 
     def answer(found: dict[TopicPartition, ErrorCode]) -> None:
         done({each: _error_in(api, call.api_version, _never_fenced(error)) for each, error in found.items()})
@@ -293,7 +302,7 @@ def _never_fenced(error: ErrorCode) -> ErrorCode:
 def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
     """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
     call.is_kept = True
-    refused = _refusal(services, call, request.transactional_id)
+    refused = _forbidden(services, call, request.transactional_id)
     if refused is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
         refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     errors: dict[tuple[str, int], ErrorCode] = {}
@@ -441,7 +450,8 @@ def _described(services: Services, call: Call, receive: Callable[[Any], None], s
 UNKNOWN_MAX = 100
 """Unknown states that an answer names: a client may send any number, and an array of texts is encoded in one go."""
 
-LABELS = frozenset(status.label for status in Status)
+LABELS = {*(status.label for status in Status), "Dead", "PrepareEpochFence"}
+"""The names of all states in Kafka. No id here is ever in the last two."""
 
 
 def list_transactions(services: Services, call: Call, request: ListTransactionsRequest) -> Steps:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.group.transactions import marker
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Rejected, View
 from coordinator.log.topics.log import TopicLog, Written
@@ -141,6 +142,29 @@ def test_what_is_before_the_start_is_not_found_by_its_time(tmp_path: Path) -> No
     assert log.view.offset_of_time(25) == (2, 30)
     with pytest.raises(Rejected):
         log.view.read_from(0, 100, whole=True)
+
+
+def test_a_reader_gets_the_aborted_transactions_of_what_it_reads(tmp_path: Path) -> None:
+    """Up to the next entry of the index, in its segment: not all that come later."""
+    log = TopicLog(Disk(), tmp_path / "t-0", UUID(int=5), 0, lambda *_: None)
+    log.open()
+    limits = LIMITS._replace(segment_bytes=4 * INDEX_INTERVAL)
+    for sequence in range(12):
+        data = batch([(None, b"x" * 30_000, NOW_MS)], producer_id=7, producer_epoch=0, sequence=sequence, attributes=16)
+        log.append_batches([data], limits, NOW_MS)
+        log.append_marker(marker(7, 0, is_commit=False, coordinator_epoch=0, wall_ms=NOW_MS), limits)
+    view = log.view
+    assert [part.segment.base_offset for part in view.parts] == [0, 16]
+    assert view.parts[0].offsets.tolist() == [0, 5, 11]
+
+    def found(offset: int, size: int) -> list[int]:
+        return [each.first_offset for each in view.aborted_within(offset, size)]
+
+    assert found(0, 0) == []
+    assert found(0, 1) == [0, 2, 4, 6, 8, 10]
+    assert found(3, 1) == [2, 4, 6, 8, 10]
+    assert found(0, 4 * INDEX_INTERVAL) == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert found(16, 1) == [16, 18, 20, 22]
 
 
 def a_batch(number: int) -> bytes:
