@@ -131,8 +131,7 @@ def _examine(
         elif answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise answer
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
-    is_unknown = group_id is not None and group_id not in groups
-    if is_unknown and all(each["type"] == "gap" for name in wanted for each in entries[name]):
+    if group_id is not None and group_id not in groups and timelines[group_id].is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
     counts = partition_counts(client, topics_of(group for group in groups.values() if group is not None))
     now_ms = time.time_ns() // 1_000_000

@@ -40,6 +40,7 @@ from coordinator.client.groups import Group, consumer_json, describe_groups, exp
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
+from coordinator.story.entries import entry_json
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
 from coordinator.story.words import (
@@ -81,11 +82,8 @@ def command(
             warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
         group = described(client, group_id)
     state = None if group is None else group.state
-    if state is None and not any(entry["type"] != "gap" for entry in timeline.entries):
+    if state is None and timeline.is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
-    waiting = None if group is None else waiting_json(group.waiting)
-    consumer = {} if group is None else consumer_json(group.consumer)
-    expects = {} if group is None else expects_json(group.expects)
     entries = newest(timeline.entries, last)
     if output is Output.JSON:
         print_json(
@@ -93,23 +91,23 @@ def command(
                 "group_id": group_id,
                 "state": state,
                 "since_ms": since_ms,
-                "timeline": entries,
-                "waiting": waiting,
+                "timeline": list(map(entry_json, entries)),
+                "waiting": None if group is None else waiting_json(group.waiting),
                 "passed_over": reader.passed_over,
                 "inferred": isinstance(reader, OffsetsReader),
             }
-            | expects
-            | consumer
+            | ({} if group is None else expects_json(group.expects) | consumer_json(group.consumer))
         )
         return
     for lines in folded_lines(entries):
         print("\n".join(map(printable, lines)))
-    if state is not None and waiting is not None:
-        print("\n    ".join(map(printable, waiting_lines(state, waiting))))
-    for told in expects.values():
-        print("\n".join(map(printable, expects_lines(told))))
-    if state in RECONCILING and consumer:
-        print("\n    ".join(map(printable, held_up_lines(state, consumer))))
+    if group is not None:
+        if group.waiting is not None:
+            print("\n    ".join(map(printable, waiting_lines(group.state, group.waiting))))
+        if group.expects is not None:
+            print("\n".join(map(printable, expects_lines(group.expects))))
+        if group.state in RECONCILING and group.consumer is not None:
+            print("\n    ".join(map(printable, held_up_lines(group.state, group.consumer))))
     if not entries:
         print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
     if any(map(is_cut, entries)):

@@ -23,7 +23,6 @@ from operator import attrgetter
 from typing import Annotated, NamedTuple
 
 import typer
-from msgspec.structs import replace
 
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -39,13 +38,12 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
 from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
-from coordinator.story.counts import RETURNS
-from coordinator.story.entries import Entry, Timeline
+from coordinator.story.entries import Entry, Return, Timeline
 from coordinator.story.events import (
     Cause,
     GroupDeleted,
-    GroupEvent,
     GroupLoaded,
+    MemberFenced,
     MemberRevoking,
     PendingExpired,
     RebalanceCause,
@@ -58,9 +56,10 @@ from coordinator.story.events import (
 )
 from coordinator.story.words import (
     cause_text,
+    clients_of,
     counter_name,
     duration_text,
-    entry_lines,
+    end_lines,
     marked_text,
     revoking_text,
     short,
@@ -189,11 +188,11 @@ class EventLines:
                 if event.group in self._begun:
                     generation, causes = self._begun[event.group]
                     self._begun[event.group] = generation, causes + 1
-                yield Block(at_ms, [f"{prefix}{at}  also: {_cause(event.cause, event)}"])
+                yield Block(at_ms, [f"{prefix}{at}  also: {marked_text(event.cause, event)}"])
             case TargetAssigned():
-                yield Block(at_ms, [f"{prefix}{at}  {target_text(fields_of(event))}"])
+                yield Block(at_ms, [f"{prefix}{at}  {target_text(event)}"])
             case MemberRevoking():
-                yield Block(at_ms, [f"{prefix}{at}  {revoking_text(fields_of(event))}"])
+                yield Block(at_ms, [f"{prefix}{at}  {revoking_text(event)}"])
             case RebalanceStuck():
                 text = "nobody has rejoined within the rebalance timeout, the group waits on"
                 yield Block(at_ms, [f"{prefix}{at}  {text}"])
@@ -212,22 +211,18 @@ class EventLines:
 
     def _takeover(self, entry: Entry) -> Iterator[str]:
         """A line under a fencing that shows that a return, which was printed before, was a takeover."""
-        if entry["type"] in RETURNS:
-            self._returns[entry["old_member_id"]] = time_text(entry["at_ms"])
+        if isinstance(entry, Return):
+            self._returns[entry.event.old_member_id] = time_text(entry.at_ms)
             if len(self._returns) > RETURNS_KEPT:
                 del self._returns[next(iter(self._returns))]
-        elif entry["type"] == "fencing" and entry["kind"] == "conflict":
-            returned_at = self._returns.pop(entry["member_id"], None)
+        elif isinstance(entry.event, MemberFenced) and entry.event.is_conflict:
+            returned_at = self._returns.pop(entry.event.member_id, None)
             if returned_at is not None:
                 yield f"    the return of {returned_at} was a takeover: the former program still runs"
 
 
-def _cause(cause: Cause, event: GroupEvent) -> str:
-    return marked_text(fields_of(cause), {"inferred": event.inferred})
-
-
 def _begins(event: RebalanceStarted | RebalanceEnded, at_ms: int, generation: int, cause: Cause) -> Block:
-    name, text = counter_name(event.group_type), _cause(cause, event)
+    name, text = counter_name(event.group_type), marked_text(cause, event)
     return Block(at_ms, [f"[{event.group}] {time_text(at_ms)}  rebalance begins, {name} {generation}: {text}"])
 
 
@@ -237,13 +232,12 @@ def _ended(prefix: str, event: RebalanceEnded, causes_shown: int) -> Iterator[Bl
     name = counter_name(event.group_type)
     if not causes_shown:
         yield _begins(event, event.began_ms, before, event.causes[0])
-    # The causes have lines of their own.
-    (entry,) = Timeline(event.group).add_all([replace(event, causes=event.causes[:1], further_causes=0)]).entries
-    _, outcome, *more = entry_lines(entry)
+    (entry,) = Timeline(event.group).add_all([event]).entries
+    outcome, *more = end_lines(event, clients_of(entry))
     generations = f"{name} {before}" + (f" -> {after}" if after != before else "")
     took = duration_text(event.at_ms - event.began_ms)
     lines = [f"{prefix}{time_text(event.at_ms)}  rebalance ended after {took}, {generations}: {outcome}"]
-    lines += [f"    also: {cause_text(fields_of(cause))}" for cause in event.causes[max(causes_shown, 1) :]]
+    lines += [f"    also: {cause_text(cause)}" for cause in event.causes[max(causes_shown, 1) :]]
     if event.further_causes:
         lines.append(f"    and {counted(event.further_causes, 'further cause')}")
     yield Block(event.at_ms, lines + [f"    {line}" for line in more])

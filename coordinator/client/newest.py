@@ -39,4 +39,4 @@ def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | No
 
 def _are_whole(timeline: Timeline, last: int, since_ms: int) -> bool:
     """Whether the newest entries equal those of a full read; a timeline with only gaps doesn't count."""
-    return len(whole(timeline.entries, since_ms)) >= last and any(entry["type"] != "gap" for entry in timeline.entries)
+    return len(whole(timeline.entries, since_ms)) >= last and not timeline.is_empty

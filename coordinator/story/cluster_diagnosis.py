@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from coordinator.story.described import StoreHealth
 from coordinator.story.diagnosis import FORGOTTEN_MS, NAMED_MAX, OVER, OVER_MS, Finding, Severity, names_text
+from coordinator.story.entries import Loaded
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
@@ -141,14 +144,14 @@ def _ownerless(partitions: Sequence[int]) -> Iterator[Finding]:
 def _moves(entries: Mapping[str, Sequence[Entry]], now_ms: int) -> Iterator[Finding]:
     """Groups that go from node to node again and again: one finding, with the group that did so most often."""
     runs = {group_id: _newest_run(found) for group_id, found in entries.items()}
-    moving = {group_id: run for group_id, run in runs.items() if run and now_ms - run[-1]["at_ms"] < FORGOTTEN_MS}
+    moving = {group_id: run for group_id, run in runs.items() if run and now_ms - run[-1].at_ms < FORGOTTEN_MS}
     if not moving:
         return
     group_id, run = max(moving.items(), key=lambda item: (len(item[1]), item[0]))
-    nodes = sorted({node for entry in run for node in (entry["node"], entry["former_node"])})
+    nodes = sorted({node for entry in run for node in (entry.node, entry.former_node) if node is not UNSET})
     others = f", and {len(moving) - 1} more of the groups looked at did so too" if len(moving) > 1 else ""
-    over_s = (run[-1]["at_ms"] - run[0]["at_ms"]) / 1000
-    is_over = now_ms - run[-1]["at_ms"] >= OVER_MS
+    over_s = (run[-1].at_ms - run[0].at_ms) / 1000
+    is_over = now_ms - run[-1].at_ms >= OVER_MS
     yield Finding(
         Severity.NOTICE if is_over else Severity.WARNING,
         "nodes_flap",
@@ -159,16 +162,16 @@ def _moves(entries: Mapping[str, Sequence[Entry]], now_ms: int) -> Iterator[Find
         if is_over
         else "one of these nodes starts and ends again and again, or its store hears of it too late (lease_lost in its "
         "log): a slow disk of etcd, a machine without time, or a network that is cut off",
-        run[-1]["at_ms"],
+        run[-1].at_ms,
         len(run),
     )
 
 
-def _newest_run(entries: Sequence[Entry]) -> list[Entry]:
+def _newest_run(entries: Sequence[Entry]) -> list[Loaded]:
     """The moves of a group that ended with the newest one that had enough of them before it; [] if none had."""
-    moves = [entry for entry in entries if entry["type"] == "loaded" and "former_node" in entry]
+    moves = [entry for entry in entries if isinstance(entry, Loaded) and entry.former_node is not UNSET]
     for end in range(len(moves), MOVES_MIN - 1, -1):
-        run = [entry for entry in moves[:end] if entry["at_ms"] > moves[end - 1]["at_ms"] - MOVES_MS]
+        run = [entry for entry in moves[:end] if entry.at_ms > moves[end - 1].at_ms - MOVES_MS]
         if len(run) >= MOVES_MIN:
             return run
     return []

@@ -27,10 +27,13 @@ from coordinator.story.diagnosis import (
     names_text,
     shared,
 )
+from coordinator.story.entries import Rebalance
+from coordinator.story.events import InstanceIdUnreleased
 
 if TYPE_CHECKING:
     from coordinator.story.described import ConsumerState, DescribedGroup, Member
     from coordinator.story.entries import Entry
+    from coordinator.story.events import Cause
 
 TIMEOUT_ADVICE = "Its rebalance timeout (max.poll.interval.ms) is how long the others wait"
 
@@ -55,21 +58,21 @@ def _taken_seats(
 ) -> Iterator[Finding]:
     """Clients that were refused the seat of an active member: one finding for each instance id, by the newest."""
     present = None if group is None else {member.member_id for member in group.members}
-    by_instance: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry["type"] == "unreleased":
-            by_instance.setdefault(entry["group_instance_id"], []).append(entry)
+    by_instance: dict[str, list[InstanceIdUnreleased]] = {}
+    for event in (entry.event for entry in entries):
+        if isinstance(event, InstanceIdUnreleased):
+            by_instance.setdefault(event.group_instance_id, []).append(event)
     for instance_id, refused in by_instance.items():
         last = refused[-1]
-        one, other = client_text(last["client"]), client_text(last["current_client"])
-        parties = f"{last['member_id']} ({one}) was refused the seat of {last['current_member_id']} ({other})"
+        one, other = client_text(last.client), client_text(last.current_client)
+        parties = f"{last.member_id} ({one}) was refused the seat of {last.current_member_id} ({other})"
         if _are_twins(refused):
             found = f"two programs had the instance id {instance_id}: {parties}, which went on meanwhile"
-            yield shared("instance_id_conflict", group_id, found, last["at_ms"], len(refused), now_ms)
+            yield shared("instance_id_conflict", group_id, found, last.at_ms, len(refused), now_ms)
             continue
-        if present is not None and last["current_member_id"] not in present:
+        if present is not None and last.current_member_id not in present:
             continue  # the seat is free, or has the successor
-        is_over = now_ms - last["at_ms"] >= OVER_MS
+        is_over = now_ms - last.at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.WARNING,
             "seat_not_released",
@@ -79,17 +82,17 @@ def _taken_seats(
             "if it was killed: the seat is free when its session ends (group.consumer.session.timeout.ms), so start "
             "the successor later, free the seat with `tenure members remove`, or let the program close its consumer. "
             f"If it still runs: {CONFLICT_ADVICE}",
-            last["at_ms"],
+            last.at_ms,
             len(refused),
         )
 
 
-def _are_twins(refused: Sequence[Entry]) -> bool:
+def _are_twins(refused: Sequence[InstanceIdUnreleased]) -> bool:
     """Whether a member was heard of after a client had been refused its seat, as a later refusal shows."""
     first_ms: dict[str, int] = {}
-    for entry in refused:
-        holder, at_ms = entry["current_member_id"], entry["at_ms"]
-        if entry["silent_ms"] is not None and at_ms - entry["silent_ms"] > first_ms.get(holder, at_ms):
+    for event in refused:
+        holder, at_ms = event.current_member_id, event.at_ms
+        if event.silent_ms is not None and at_ms - event.silent_ms > first_ms.get(holder, at_ms):
             return True
         first_ms.setdefault(holder, at_ms)
     return False
@@ -100,13 +103,13 @@ def _never_revoked(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iter
     late = [
         (entry, cause)
         for entry in entries
-        if entry["type"] == "rebalance"
-        for cause in entry["causes"]
-        if cause["kind"] == CauseKind.REVOCATION_TIMED_OUT.value
+        if isinstance(entry, Rebalance)
+        for cause in entry.causes
+        if cause.kind == CauseKind.REVOCATION_TIMED_OUT.value
     ]
     if not late:
         return
-    last_at_ms = max(int(entry.get("ended_ms") or entry["at_ms"]) for entry, _ in late)
+    last_at_ms = max((entry.ended_ms or entry.at_ms) for entry, _ in late)
     names = sorted({_name(cause) for _, cause in late})
     is_over = now_ms - last_at_ms >= OVER_MS
     yield Finding(
@@ -122,8 +125,8 @@ def _never_revoked(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iter
     )
 
 
-def _name(cause: Mapping[str, str]) -> str:
-    return f"{cause['group_instance_id'] or cause['member_ids'][0]} ({client_text(cause)})"
+def _name(cause: Cause) -> str:
+    return f"{cause.group_instance_id or cause.member_ids[0]} ({client_text(cause)})"
 
 
 def _held_up(group: DescribedGroup, state: ConsumerState, now_ms: int) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 
 class ConsumerSeat(NamedTuple):
@@ -184,7 +184,20 @@ def seated(members: Iterable[Member]) -> list[Member]:
     return [member for member in members if not member.is_standby]
 
 
-def client_text(client: Mapping[str, Any]) -> str:
+class Caller(Protocol):
+    """The sender of a request."""
+
+    @property
+    def client_id(self) -> str:
+        """As it names itself."""
+
+    @property
+    def client_host(self) -> str:
+        """As Kafka writes it."""
+
+
+def client_text(client: Caller) -> str:
     """The sender of a request, its host, and its principal if it authenticated."""
-    who = f" as {client['principal']}" if "principal" in client else ""
-    return f"{client['client_id']} at {client['client_host'].removeprefix('/')}{who}"
+    principal = getattr(client, "principal", None)
+    who = f" as {principal}" if principal else ""
+    return f"{client.client_id} at {client.client_host.removeprefix('/')}{who}"

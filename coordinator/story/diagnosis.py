@@ -17,14 +17,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator import pages
-from coordinator.story.counts import RESTART, RETURNS
-from coordinator.story.described import DescribedGroup, FailingLog, Member, client_text
+from coordinator.story.described import Caller, DescribedGroup, FailingLog, Member, client_text
+from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
+from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
+    from coordinator.story.events import Cause
 
 
 class TooOld(NamedTuple):
@@ -219,15 +221,16 @@ class TimedCause(NamedTuple):
 
     earliest_ms: int
     latest_ms: int
-    said: Mapping[str, Any]
+    said: Cause
 
 
-def causes_of(rebalance: Entry) -> Iterator[TimedCause]:
+def causes_of(rebalance: Rebalance) -> Iterator[TimedCause]:
     """The causes of a rebalance. All came while the group prepared."""
-    earliest_ms = rebalance["at_ms"]
-    end_ms = earliest_ms + (rebalance.get("preparing_ms") or 0)  # null where the log of groups alone tells
-    times = rebalance["causes_at_ms"]
-    for place, (cause, at_ms) in enumerate(zip(rebalance["causes"], times, strict=True)):
+    earliest_ms, end = rebalance.at_ms, rebalance.ended
+    # The time to prepare is null where the log of groups alone tells.
+    end_ms = earliest_ms + ((end and end.preparing_ms) or 0)
+    times = rebalance.causes_at_ms
+    for place, (cause, at_ms) in enumerate(zip(rebalance.causes, times, strict=True)):
         if at_ms is not None:
             earliest_ms = at_ms
         latest_ms = next((later for later in times[place:] if later is not None), end_ms)
@@ -240,16 +243,15 @@ def worst_first(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: order.index(finding.severity))
 
 
-def _client(client: Mapping[str, Any] | None) -> str:
+def _client(client: Caller | None) -> str:
     return "an unknown client" if client is None else client_text(client)
 
 
-def conflict_text(fencing: Mapping[str, Any]) -> str:
-    """A fencing that shows two programs with one instance id: an entry, or its event."""
+def conflict_text(fencing: MemberFenced) -> str:
+    """A fencing that shows two programs with one instance id."""
     return (
-        f"two programs had the instance id {fencing['group_instance_id']}: {fencing['member_id']} "
-        f"({_client(fencing['client'])}) was fenced by {fencing['current_member_id']} "
-        f"({_client(fencing['current_client'])})"
+        f"two programs had the instance id {fencing.group_instance_id}: {fencing.member_id} "
+        f"({_client(fencing.client)}) was fenced by {fencing.current_member_id} ({_client(fencing.current_client)})"
     )
 
 
@@ -263,20 +265,13 @@ def loop_text(instance_id: str, what: str, times: int, over_ms: int, shortest_ms
 
 def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Two programs with one instance id: one finding for each instance id, with the newest two programs."""
-    by_instance: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry["type"] == "fencing" and entry["kind"] == "conflict":
-            by_instance.setdefault(entry["group_instance_id"], []).append(entry)
+    by_instance: dict[str, list[MemberFenced]] = {}
+    for event in (entry.event for entry in entries):
+        if isinstance(event, MemberFenced) and event.is_conflict:
+            by_instance.setdefault(event.group_instance_id, []).append(event)
     for fencings in by_instance.values():
         last = fencings[-1]
-        yield shared(
-            "instance_id_conflict",
-            group_id,
-            conflict_text(last),
-            last["at_ms"],
-            len(fencings),
-            now_ms,
-        )
+        yield shared("instance_id_conflict", group_id, conflict_text(last), last.at_ms, len(fencings), now_ms)
 
 
 class Turns(NamedTuple):
@@ -291,7 +286,7 @@ class Turns(NamedTuple):
     last_at_ms: int
 
 
-def turns(restarts: Sequence[Entry]) -> Turns | None:
+def turns(restarts: Sequence[Return]) -> Turns | None:
     """The clients that take one instance id's seat from each other; None if nothing shows that.
 
     Two clients with the same client id on one host look like one client that restarts.
@@ -299,33 +294,33 @@ def turns(restarts: Sequence[Entry]) -> Turns | None:
     former: tuple[str, str] | None = None
     had: set[tuple[str, str]] = set()
     changes = 0
-    returns: list[Entry] = []
-    last: list[Entry] = []
-    for entry in restarts:
-        client = entry["client_id"], entry["client_host"]
+    returns: list[MemberReplaced] = []
+    last: list[MemberReplaced] = []
+    for event in (entry.event for entry in restarts):
+        client = event.client_id, event.client_host
         if former not in {None, client}:
             changes += 1
             if client in had:
-                returns.append(entry)
+                returns.append(event)
                 newest = returns[-TURNS_MIN:]
-                if len(newest) == TURNS_MIN and newest[-1]["at_ms"] - newest[0]["at_ms"] <= TURNS_MS:
+                if len(newest) == TURNS_MIN and newest[-1].at_ms - newest[0].at_ms <= TURNS_MS:
                     last = newest
         had.add(client)
         former = client
     if not last:
         return None
-    return Turns(sorted({(entry["client_id"], entry["client_host"]) for entry in last}), changes, last[-1]["at_ms"])
+    return Turns(sorted({(event.client_id, event.client_host) for event in last}), changes, last[-1].at_ms)
 
 
 def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Seats that change hands again and again without a fencing: some clients' heartbeats have no instance id."""
-    by_instance: dict[str, list[Entry]] = {}
+    by_instance: dict[str, list[Return]] = {}
     fenced: Counter[str] = Counter()
     for entry in entries:
-        if entry["type"] == "static_restart":
-            by_instance.setdefault(entry["group_instance_id"], []).append(entry)
-        elif entry["type"] == "fencing" and entry["kind"] == "conflict":
-            fenced[entry["group_instance_id"]] += 1
+        if is_restart(entry):
+            by_instance.setdefault(entry.event.group_instance_id, []).append(entry)
+        elif isinstance(entry.event, MemberFenced) and entry.event.is_conflict:
+            fenced[entry.event.group_instance_id] += 1
     for instance_id, restarts in by_instance.items():
         in_turn = turns(restarts)
         if in_turn is not None:
@@ -344,9 +339,9 @@ def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Fin
             yield from _loop(group_id, instance_id, restarts, now_ms)
 
 
-def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _loop(group_id: str, instance_id: str, restarts: Sequence[Return], now_ms: int) -> Iterator[Finding]:
     """The newest run of restarts of one seat, if they come faster than a healthy program makes them."""
-    times_ms = [entry["at_ms"] for entry in restarts]
+    times_ms = [entry.at_ms for entry in restarts]
     ends = range(len(times_ms) - LOOP_MIN, -1, -1)
     begin = next((place for place in ends if _is_loop(times_ms, place)), None)
     if begin is None:
@@ -362,7 +357,7 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Entry], now_ms: in
         "restarts_in_a_loop",
         group_id,
         f"{loop_text(instance_id, 'restarts', len(run), run[-1] - run[0], shortest_ms)}, the last by "
-        f"{_client(restarts[end - 1])}{OVER if is_over else ''}",
+        f"{client_text(restarts[end - 1].event)}{OVER if is_over else ''}",
         "nothing needs to be done if it has ended on purpose" if is_over else LOOP_ADVICE,
         run[-1],
         len(run),
@@ -385,9 +380,9 @@ def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
 
 def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Loads after a write of the group's log had failed."""
-    loads = [entry for entry in entries if entry["type"] == "loaded" and entry.get("write_failed")]
+    loads = [entry for entry in entries if isinstance(entry, Loaded) and entry.event.write_failed]
     if loads:
-        last_at_ms = loads[-1]["at_ms"]
+        last_at_ms = loads[-1].at_ms
         is_over = now_ms - last_at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.ERROR,
@@ -404,10 +399,10 @@ def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Ite
 
 def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
     """Events that the server could not keep, of any group."""
-    gaps = [entry for entry in entries if entry["type"] == "gap"]
+    gaps = [entry.event for entry in entries if isinstance(entry.event, EventsDropped)]
     if gaps:
-        last_at_ms = max(gap["last_ms"] for gap in gaps)
-        events = sum(gap["events"] for gap in gaps)
+        last_at_ms = max(gap.last_ms for gap in gaps)
+        events = sum(gap.events for gap in gaps)
         is_over = now_ms - last_at_ms >= OVER_MS
         yield Finding(
             Severity.NOTICE if is_over else Severity.ERROR,
@@ -459,7 +454,7 @@ def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
                 Severity.ERROR if waits_ms >= PENDING_MS else Severity.NOTICE,
                 "pending_member",
                 group.group_id,
-                f"the group waits for {pending.member_id} ({_client(pending._asdict())}), a member id that nobody has "
+                f"the group waits for {pending.member_id} ({client_text(pending)}), a member id that nobody has "
                 f"used, for {(pending.lapses_ms - now_ms) / 1000:.0f} s more",
                 "the client asked for an id and did not come back with it: see why; "
                 "tenure.group.pending.timeout.ms limits how long the others wait",
@@ -510,18 +505,12 @@ class Absences(NamedTuple):
     gone: dict[str, TimedCause]
 
 
-def restart_ms(entry: Entry) -> int | None:
-    """How long a restart took that was in time; None for other entries, and where no record has it."""
-    took_ms = entry.get("silent_ms") if entry["type"] == RESTART else None
-    return took_ms if isinstance(took_ms, int) else None
-
-
 def absences(entries: Sequence[Entry]) -> Absences:
     """The static members that expired; a member that left or was removed since then is not gone."""
     late: list[tuple[TimedCause, TimedCause]] = []
     gone: dict[str, TimedCause] = {}
-    for cause in (cause for entry in entries if entry["type"] == "rebalance" for cause in causes_of(entry)):
-        kind, instance_id = cause.said["kind"], cause.said["group_instance_id"]
+    for cause in (cause for entry in entries if isinstance(entry, Rebalance) for cause in causes_of(entry)):
+        kind, instance_id = cause.said.kind, cause.said.group_instance_id
         if instance_id is None:
             continue
         if kind == "member_expired":
@@ -532,8 +521,12 @@ def absences(entries: Sequence[Entry]) -> Absences:
                 late.append((expired, cause))
         elif kind in {"member_left", "member_removed"}:
             gone.pop(instance_id, None)
-    restarted_ms = {entry["group_instance_id"]: entry["at_ms"] for entry in entries if restart_ms(entry) is not None}
-    still = [pair for pair in late if restarted_ms.get(pair[1].said["group_instance_id"], 0) < pair[1].latest_ms]
+    restarted_ms: dict[str | None, int] = {
+        entry.event.group_instance_id: entry.at_ms
+        for entry in entries
+        if isinstance(entry, Return) and entry.took_ms is not None
+    }
+    still = [pair for pair in late if restarted_ms.get(pair[1].said.group_instance_id, 0) < pair[1].latest_ms]
     return Absences(still, gone)
 
 
@@ -543,9 +536,9 @@ def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | N
     late = [pair for pair in late if now_ms - pair[1].latest_ms < FORGOTTEN_MS]
     present = set() if group is None else {member.group_instance_id for member in group.members}
     if group is not None:
-        late = [pair for pair in late if pair[1].said["group_instance_id"] in present]
-    yield from _late(group_id, [pair for pair in late if pair[1].said["reason"].startswith(RAN_ON)], ran_on=True)
-    yield from _late(group_id, [pair for pair in late if not pair[1].said["reason"].startswith(RAN_ON)], ran_on=False)
+        late = [pair for pair in late if pair[1].said.group_instance_id in present]
+    yield from _late(group_id, [pair for pair in late if pair[1].said.reason.startswith(RAN_ON)], ran_on=True)
+    yield from _late(group_id, [pair for pair in late if not pair[1].said.reason.startswith(RAN_ON)], ran_on=False)
     if group is not None and group.expects is not None:  # seat_diagnosis has a finding about them
         present |= set(group.expects.missing)
     never = sorted(
@@ -578,7 +571,7 @@ def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: b
     expired, back = max(late, key=lambda pair: pair[1].latest_ms - pair[0].earliest_ms)
     longest_ms = back.latest_ms - expired.earliest_ms
     is_told = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
-    names = ", ".join(sorted({each.said["group_instance_id"] for _, each in late}))
+    names = ", ".join(sorted({each.said.group_instance_id or "" for _, each in late}))
     found = f"{names} expired and came back, {'up to' if is_told else 'at most'} {longest_ms / 1000:.1f} s later"
     if ran_on:
         kind, found = "silent_clients", f"{found}; nothing was restarted, as the client's reason says"
@@ -607,12 +600,12 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     new member joins first, and its rebalance waits until the old one's session ends. Returns count only from
     the time on when their client last joined as a static member.
     """
-    rebalances = [entry for entry in entries if entry["type"] == "rebalance"]
+    rebalances = [entry for entry in entries if isinstance(entry, Rebalance)]
     static_since = {
-        _client(cause.said): place
+        client_text(cause.said): place
         for place, rebalance in enumerate(rebalances)
         for cause in causes_of(rebalance)
-        if cause.said["group_instance_id"] is not None and cause.said["kind"] == "member_joined"
+        if cause.said.group_instance_id is not None and cause.said.kind == "member_joined"
     }
     gone: dict[str, list[tuple[int, TimedCause]]] = {}
     back: Counter[str] = Counter()
@@ -622,23 +615,23 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         came: Counter[str] = Counter()
         for cause in causes_of(rebalance):
             said = cause.said
-            client = _client(said)
-            if said["group_instance_id"] is not None or place < static_since.get(client, 0):
+            client = client_text(said)
+            if said.group_instance_id is not None or place < static_since.get(client, 0):
                 continue
-            if said["kind"] == "member_expired" and came[client]:
+            if said.kind == "member_expired" and came[client]:
                 came[client] -= 1
                 back[client] += 1
                 places.add(place)
                 last_ms = cause.latest_ms
-            elif said["kind"] in {"member_left", "member_expired"} and said["meaning"] not in NO_RETURNS:
+            elif said.kind in {"member_left", "member_expired"} and said.meaning not in NO_RETURNS:
                 gone.setdefault(client, []).append((place, cause))
-            elif said["kind"] == "member_joined":
+            elif said.kind == "member_joined":
                 waiting = [each for each in gone.pop(client, []) if cause.latest_ms - each[1].earliest_ms <= RETURN_MS]
                 if waiting:
                     (went, left), *gone[client] = waiting
                     back[client] += 1
                     places |= {went, place}
-                    slow += left.said["meaning"] == "poll_timeout"
+                    slow += left.said.meaning == "poll_timeout"
                     last_ms = cause.latest_ms
                 else:
                     came[client] += 1
@@ -652,7 +645,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         Severity.NOTICE,
         "dynamic_members_come_back",
         group_id,
-        f"{len(places)} of {len(rebalances)} rebalances in the last {_span(now_ms - rebalances[0]['at_ms'])} came of "
+        f"{len(places)} of {len(rebalances)} rebalances in the last {_span(now_ms - rebalances[0].at_ms)} came of "
         "members that left or expired and came back: "
         f"{', '.join(clients[:NAMED_MAX])}{more}{said_so}",
         "if they were restarted, give each a group.instance.id (KIP-345): who is back within session.timeout.ms then "
@@ -667,11 +660,11 @@ def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Findin
     """Present members whose newest JoinGroup can't carry an instance id, or a reason, by client id."""
     newest: dict[str, int] = {}
     for entry in entries:
-        if entry["type"] in RETURNS and entry.get("api_version") is not None:
-            newest[entry["member_id"]] = entry["api_version"]
-        for cause in entry.get("causes", ()):
-            if cause["kind"] in JOINS and cause["api_version"] is not None:
-                newest[cause["member_ids"][0]] = cause["api_version"]
+        if isinstance(entry, Return) and isinstance(entry.event.api_version, int):
+            newest[entry.event.member_id] = entry.event.api_version
+        for cause in entry.causes if isinstance(entry, Rebalance) else ():
+            if cause.kind in JOINS and cause.api_version is not None:
+                newest[cause.member_ids[0]] = cause.api_version
     versions = [(member.client_id, newest[member.member_id]) for member in group.members if member.member_id in newest]
     advices = {
         "client_without_instance_id": "a newer client can be a static member, whose restart rebalances nothing",

@@ -11,12 +11,12 @@ House rule: `version` grows when a field changes its meaning or goes; new fields
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, DecodeError, Struct, UnsetType, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from coordinator.story.schema import event_name
+from coordinator.story.schema import CONFLICT, event_name
 
 Flag = bool | UnsetType
 
@@ -123,6 +123,7 @@ class EventsDropped(Struct, frozen=True, kw_only=True):
 
     version: Literal[1] = 1
     type: Literal["events_dropped"] = "events_dropped"
+    entry: ClassVar[str] = "gap"
     at_ms: int
     group: None = None
     node: int | UnsetType = UNSET
@@ -133,8 +134,12 @@ class EventsDropped(Struct, frozen=True, kw_only=True):
 
 
 class GroupEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to a group. node: of a server that told it. inferred: made of the log of groups."""
+    """Something that happened to a group. node: of a server that told it. inferred: made of the log of groups.
 
+    entry: the type of the entry of a timeline that it may begin; empty if it only adds to one (`entries`).
+    """
+
+    entry: ClassVar[str] = ""
     version: Literal[1] = 1
     type: str
     at_ms: int
@@ -148,6 +153,7 @@ class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["rebalance_started"] = "rebalance_started"
+    entry: ClassVar[str] = "rebalance"
     state: str
     cause: Cause
     members: int
@@ -168,6 +174,7 @@ class RebalanceEnded(GroupEvent, frozen=True, kw_only=True):
     """See the note. generations_unseen: how many the log has no trace of."""
 
     type: Literal["rebalance_ended"] = "rebalance_ended"
+    entry: ClassVar[str] = "rebalance"
     group_type: str | UnsetType = UNSET
     outcome: str
     generation_before: int
@@ -205,6 +212,7 @@ class RebalanceHeld(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["rebalance_held"] = "rebalance_held"
+    entry: ClassVar[str] = "held"
     missing: list[str]
     missing_count: int
     until_wall_ms: int
@@ -214,6 +222,7 @@ class HoldEnded(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["hold_ended"] = "hold_ended"
+    entry: ClassVar[str] = "held"
     joins: int
     missing: list[str]
     missing_count: int
@@ -257,6 +266,7 @@ class ClientRefused(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["client_refused"] = "client_refused"
+    entry: ClassVar[str] = "refused"
     member_id: str
     group_instance_id: str | None
     error: str
@@ -269,6 +279,7 @@ class InstanceIdUnreleased(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["instance_id_unreleased"] = "instance_id_unreleased"
+    entry: ClassVar[str] = "unreleased"
     member_id: str
     current_member_id: str
     group_instance_id: str
@@ -281,6 +292,7 @@ class GroupConverted(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["group_converted"] = "group_converted"
+    entry: ClassVar[str] = "converted"
     kind: str
     members: int
 
@@ -289,6 +301,7 @@ class GroupLoaded(GroupEvent, frozen=True, kw_only=True):
     """See the note. in_cluster: a node of a cluster loaded it; no node need have started for that."""
 
     type: Literal["group_loaded"] = "group_loaded"
+    entry: ClassVar[str] = "loaded"
     state: str
     members: int
     write_failed: Flag = UNSET
@@ -300,6 +313,7 @@ class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["group_deleted"] = "group_deleted"
+    entry: ClassVar[str] = "deleted"
     offsets: int | None
     expired: bool
     client: Client | None = None
@@ -309,6 +323,7 @@ class MemberPending(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["member_pending"] = "member_pending"
+    entry: ClassVar[str] = "pending"
     member_id: str
     client_id: str
     client_host: str
@@ -347,6 +362,7 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
     """See the note. kind: SELF or CONFLICT."""
 
     type: Literal["member_fenced"] = "member_fenced"
+    entry: ClassVar[str] = "fencing"
     member_id: str
     current_member_id: str
     group_instance_id: str
@@ -356,11 +372,17 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
     waited: bool
     kind: str
 
+    @property
+    def is_conflict(self) -> bool:
+        """Whether two programs have one instance id."""
+        return self.kind == CONFLICT
+
 
 class SeatTaken(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["seat_taken"] = "seat_taken"
+    entry: ClassVar[str] = "seat_taken"
     member_id: str
     group_instance_id: str | None
     client_id: str

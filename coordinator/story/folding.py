@@ -9,10 +9,8 @@ House rule: folding leaves nothing out; a fold is the list of all its entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from coordinator.story.entries import Entry
+from coordinator.story.entries import Entry, Return, is_restart
 
 FOLDED_MIN = 4
 """The least restarts of one instance id in a row that make a fold."""
@@ -25,14 +23,11 @@ def folded(entries: Iterable[Entry]) -> list[list[Entry]]:
     """All entries: folds, and lists of one entry each."""
     folds: list[list[Entry]] = []
     for run in _runs(entries):
-        if not _is_restart(run[0]):
-            folds.append(run)
-            continue
         restarts: dict[str, list[Entry]] = {}
         for entry in run:
-            restarts.setdefault(entry["group_instance_id"], []).append(entry)
+            restarts.setdefault(_seat(entry), []).append(entry)
         for entry in run:
-            same = restarts[entry["group_instance_id"]]
+            same = restarts[_seat(entry)]
             if len(same) < FOLDED_MIN:
                 folds.append([entry])
             elif entry is same[0]:
@@ -51,10 +46,10 @@ def newest(entries: Sequence[Entry], last: int | None) -> list[Entry]:
 def whole(entries: Sequence[Entry], since_ms: int) -> list[list[Entry]]:
     """The newest folds that no event at or before `since_ms` (Unix time in ms) can change."""
     first = len(entries)
-    while first and entries[first - 1]["at_ms"] > since_ms:
+    while first and entries[first - 1].at_ms > since_ms:
         first -= 1
     runs = list(_runs(entries[first:]))
-    if runs and _is_restart(runs[0][0]) and runs[0][0]["at_ms"] - since_ms <= PAUSE_MS:
+    if runs and is_restart(runs[0][0]) and runs[0][0].at_ms - since_ms <= PAUSE_MS:
         del runs[0]
     return folded(entry for run in runs for entry in run)
 
@@ -63,7 +58,7 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Restarts that follow each other, as one list; every other entry in a list of its own."""
     run: list[Entry] = []
     for entry in entries:
-        if run and not (_is_restart(run[-1]) and _is_restart(entry) and entry["at_ms"] - run[-1]["at_ms"] <= PAUSE_MS):
+        if run and not (is_restart(run[-1]) and is_restart(entry) and entry.at_ms - run[-1].at_ms <= PAUSE_MS):
             yield run
             run = []
         run.append(entry)
@@ -71,6 +66,5 @@ def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield run
 
 
-def _is_restart(entry: Entry) -> bool:
-    kind: str = entry["type"]
-    return kind == "static_restart"
+def _seat(entry: Entry) -> str:
+    return entry.event.group_instance_id if isinstance(entry, Return) else ""

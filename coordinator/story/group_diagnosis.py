@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.story.consumer_diagnosis import consumer_findings
 from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, WRITES_FAILED, findings
+from coordinator.story.events import EventsDropped, GroupDeleted
 from coordinator.story.seat_diagnosis import seat_findings
 
 if TYPE_CHECKING:
@@ -48,8 +49,12 @@ def group_findings(
 
 def since_deleted(entries: Sequence[Entry]) -> list[Entry]:
     """The entries since the group was deleted for the last time, and the gaps before."""
-    deleted_at = max((place for place, entry in enumerate(entries) if entry["type"] == "deleted"), default=-1)
-    return [entry for place, entry in enumerate(entries) if place > deleted_at or entry["type"] == "gap"]
+    deleted_at = max(
+        (place for place, entry in enumerate(entries) if isinstance(entry.event, GroupDeleted)), default=-1
+    )
+    return [
+        entry for place, entry in enumerate(entries) if place > deleted_at or isinstance(entry.event, EventsDropped)
+    ]
 
 
 def _is_past(finding: Finding, group: DescribedGroup | None, now_ms: int) -> bool:

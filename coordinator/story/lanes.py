@@ -15,8 +15,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.story.counts import REJOIN, RETURNS, TAKEOVER
-from coordinator.story.entries import Entry
+from coordinator.story.counts import REJOIN, TAKEOVER
+from coordinator.story.entries import Entry, Rebalance, Return
+from coordinator.story.events import (
+    GroupDeleted,
+    GroupLoaded,
+    InstanceIdUnreleased,
+    MemberFenced,
+    RebalanceEnded,
+    SeatTaken,
+)
 from coordinator.story.runs import Run
 from coordinator.story.words import entry_lines
 
@@ -102,26 +110,24 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
     lanes: dict[str, Lane] = {}
     in_runs = {id(entry) for run in runs for entry in run.restarts}
     for entry in entries:
-        match entry["type"]:
-            case "rebalance" if entry["outcome"] in SETTLED:
-                _settle(lanes, entry)
-            case kind if kind in RETURNS:
-                lane = lanes.setdefault(entry["group_instance_id"], Lane())
-                lane.take(entry["at_ms"] if lane.spans else None)
+        match entry:
+            case Rebalance(ended=RebalanceEnded() as end) if end.outcome in SETTLED:
+                _settle(lanes, end)
+            case Return(event=event):
+                lane = lanes.setdefault(event.group_instance_id, Lane())
+                lane.take(event.at_ms if lane.spans else None)
                 if id(entry) not in in_runs:
-                    lane.add(_mark(MARKS.get(kind, "restart"), entry, int(entry["rebalances"])))
-            case "fencing" | "unreleased":
-                lanes.setdefault(entry["group_instance_id"], Lane()).add(_mark("fencing", entry))
-            case "seat_taken":
-                _pass_on(lanes, entry)
-            case "deleted":
-                hold(lanes, (), entry["at_ms"])
-            case "loaded" if not entry["members"]:
-                hold(lanes, (), entry["at_ms"])
+                    lane.add(_mark(MARKS.get(entry.type, "restart"), entry, int(event.rebalances)))
+            case Entry(event=MemberFenced() | InstanceIdUnreleased() as event):
+                lanes.setdefault(event.group_instance_id, Lane()).add(_mark("fencing", entry))
+            case Entry(event=SeatTaken() as event):
+                _pass_on(lanes, event)
+            case Entry(event=GroupDeleted() | GroupLoaded(members=0)):
+                hold(lanes, (), entry.at_ms)
     for run in runs:
         kind = "restart" if run.finding is None else "suspect"
-        rebalances = sum(entry["rebalances"] for entry in run.restarts)
-        first_ms, last_ms = run.restarts[0]["at_ms"], run.restarts[-1]["at_ms"]
+        rebalances = sum(entry.event.rebalances for entry in run.restarts)
+        first_ms, last_ms = run.restarts[0].at_ms, run.restarts[-1].at_ms
         mark = Mark(kind, first_ms, last_ms, len(run.restarts), rebalances, tuple(run.text))
         lanes.setdefault(run.group_instance_id, Lane()).add(mark)
     for name in names:
@@ -131,32 +137,32 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
     return dict(sorted(lanes.items()))
 
 
-def _settle(lanes: dict[str, Lane], rebalance: Entry) -> None:
-    """A rebalance ended: take over its members before and after. Of a large group an entry names some of them."""
-    for name in rebalance["before"]:
+def _settle(lanes: dict[str, Lane], end: RebalanceEnded) -> None:
+    """A rebalance ended: take over its members before and after. Of a large group an event names some of them."""
+    for name in end.before:
         lane = lanes.setdefault(name, Lane())
         if not lane.spans:
             lane.take(None)
-    after = [seat["group_instance_id"] or seat["member_id"] for seat in rebalance["after"]]
-    if len(after) == rebalance["members_after"]:
-        hold(lanes, after, rebalance["ended_ms"])
+    after = [seat.group_instance_id or seat.member_id for seat in end.after]
+    if len(after) == end.members_after:
+        hold(lanes, after, end.at_ms)
         return
     for name in after:
-        lanes.setdefault(name, Lane()).take(rebalance["ended_ms"])
+        lanes.setdefault(name, Lane()).take(end.at_ms)
 
 
-def _pass_on(lanes: dict[str, Lane], taken: Entry) -> None:
+def _pass_on(lanes: dict[str, Lane], taken: SeatTaken) -> None:
     """A standby took the seat of a member that is gone."""
-    lost = lanes.setdefault(taken["old_group_instance_id"] or taken["old_member_id"], Lane())
+    lost = lanes.setdefault(taken.old_group_instance_id or taken.old_member_id, Lane())
     if not lost.spans:
         lost.take(None)
-    lost.free(taken["at_ms"])
-    lanes.setdefault(taken["group_instance_id"] or taken["member_id"], Lane()).take(taken["at_ms"])
+    lost.free(taken.at_ms)
+    lanes.setdefault(taken.group_instance_id or taken.member_id, Lane()).take(taken.at_ms)
 
 
 def _mark(kind: str, entry: Entry, rebalances: int = 0) -> Mark:
     first, *_ = entry_lines(entry)
-    return Mark(kind, entry["at_ms"], entry["at_ms"], 1, rebalances, (first,))
+    return Mark(kind, entry.at_ms, entry.at_ms, 1, rebalances, (first,))
 
 
 def lane_json(name: str, lane: Lane, standby_since_ms: int | None = None) -> dict[str, Any]:

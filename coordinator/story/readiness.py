@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import DescribedGroup, Member, seated
-from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text, restart_ms
+from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text
+from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted
 from coordinator.story.words import duration_text, time_text
 
@@ -225,13 +226,13 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
 def _late(group: DescribedGroup, entries: Sequence[Entry]) -> dict[str, TimedCause]:
     """How members of the group came back that had expired, by instance id."""
     present = {member.group_instance_id for member in group.members}
-    back = {back.said["group_instance_id"]: back for _, back in absences(entries).late}
+    back = {back.said.group_instance_id or "": back for _, back in absences(entries).late}
     return {name: cause for name, cause in back.items() if name in present}
 
 
 def _late_text(back: TimedCause) -> str:
     return (
-        f"{back.said['group_instance_id']} expired before it came back at {time_text(back.latest_ms)}: its session "
+        f"{back.said.group_instance_id} expired before it came back at {time_text(back.latest_ms)}: its session "
         "timeout was shorter than its restart"
     )
 
@@ -247,9 +248,9 @@ class _Restart(NamedTuple):
 def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
     return max(
         (
-            _Restart(took_ms, entry["at_ms"], entry["group_instance_id"])
+            _Restart(took_ms, entry.at_ms, entry.event.group_instance_id)
             for entry in entries
-            if (took_ms := restart_ms(entry)) is not None
+            if isinstance(entry, Return) and (took_ms := entry.took_ms) is not None
         ),
         default=None,
     )

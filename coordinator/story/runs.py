@@ -16,7 +16,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coordinator.story.diagnosis import Finding, findings
-from coordinator.story.entries import Entry
+from coordinator.story.entries import Entry, Return, is_restart
+from coordinator.story.events import MemberFenced, MemberReplaced
 from coordinator.story.folding import FOLDED_MIN, PAUSE_MS
 from coordinator.story.words import restarts_text
 
@@ -31,7 +32,7 @@ class Run(NamedTuple):
     """
 
     group_instance_id: str
-    restarts: list[Entry]
+    restarts: list[Return]
     finding: Finding | None
 
     @property
@@ -50,21 +51,22 @@ def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
     """The runs of a timeline, in the order in which they began. now_ms: Unix time."""
     by_seat: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry["type"] in {"static_restart", "fencing"}:
-            by_seat.setdefault(entry["group_instance_id"], []).append(entry)
+        event = entry.event
+        if isinstance(event, MemberFenced) or (isinstance(event, MemberReplaced) and is_restart(entry)):
+            by_seat.setdefault(event.group_instance_id, []).append(entry)
     found: list[Run] = []
     for seat, told in by_seat.items():
         for near in _near(told):
-            restarts = [entry for entry in near if entry["type"] == "static_restart"]
+            restarts = list(filter(is_restart, near))
             if len(restarts) >= FOLDED_MIN:
                 said = findings(group_id, near, None, {}, now_ms)
                 found.append(Run(seat, restarts, next((each for each in said if each.kind in OF_RESTARTS), None)))
-    return sorted(found, key=lambda run: run.restarts[0]["at_ms"])
+    return sorted(found, key=lambda run: run.restarts[0].at_ms)
 
 
 def _near(told: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Entries of one seat, cut at long pauses."""
-    cuts = [place for place, (one, other) in enumerate(pairwise(told), 1) if other["at_ms"] - one["at_ms"] > PAUSE_MS]
+    cuts = [place for place, (one, other) in enumerate(pairwise(told), 1) if other.at_ms - one.at_ms > PAUSE_MS]
     for begin, end in pairwise([0, *cuts, len(told)]):
         yield told[begin:end]
 
@@ -73,10 +75,10 @@ def run_json(run: Run) -> dict[str, Any]:
     """A run as JSON, with its words."""
     return {
         "group_instance_id": run.group_instance_id,
-        "from_ms": run.restarts[0]["at_ms"],
-        "until_ms": run.restarts[-1]["at_ms"],
+        "from_ms": run.restarts[0].at_ms,
+        "until_ms": run.restarts[-1].at_ms,
         "restarts": len(run.restarts),
-        "rebalances": sum(entry["rebalances"] for entry in run.restarts),
+        "rebalances": sum(entry.event.rebalances for entry in run.restarts),
         "finding": None if run.finding is None else run.finding._asdict(),
         "text": run.text,
     }

@@ -9,15 +9,13 @@ House rule: as in `diagnosis`: one function per kind, and no function asks a ser
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.story.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
 from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of, names_text
+from coordinator.story.entries import Entry, Held, Rebalance
+from coordinator.story.events import SeatTaken
 from coordinator.story.words import duration_text, time_text
-
-if TYPE_CHECKING:
-    from coordinator.story.entries import Entry
 
 WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
 """In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""
@@ -72,25 +70,24 @@ def _missing_since(entries: Sequence[Entry]) -> dict[str, int]:
     """Instance ids that are missing as far as events tell, and since when (Unix time in ms)."""
     since_ms: dict[str, int] = {}
     for entry in entries:
-        if entry["type"] == "held":
-            still = entry.get("still_missing", ())
-            for name in entry["missing"] or ():
-                since_ms.setdefault(name, entry["at_ms"])
-            if entry["outcome"] in {"arrived", "timed_out"}:
-                for name in set(entry["missing"] or ()).difference(still):
-                    del since_ms[name]
-        elif entry["type"] == "rebalance":
-            for cause in causes_of(entry):
-                name = cause.said["group_instance_id"]
-                if cause.said["kind"] in GONE:
-                    since_ms.setdefault(name, cause.latest_ms)
-                else:
-                    since_ms.pop(name, None)
-            for seat in entry.get("after", ()):
-                since_ms.pop(seat["group_instance_id"], None)
-        elif entry["type"] == "seat_taken":
-            since_ms.setdefault(entry["old_group_instance_id"], entry["at_ms"])
-            since_ms.pop(entry["group_instance_id"], None)
+        match entry:
+            case Held():
+                for name in entry.missing or ():
+                    since_ms.setdefault(name, entry.at_ms)
+                if entry.outcome in {"arrived", "timed_out"}:
+                    for name in set(entry.missing or ()).difference(entry.still_missing or ()):
+                        del since_ms[name]
+            case Rebalance():
+                for cause in causes_of(entry):
+                    if cause.said.kind in GONE:
+                        since_ms.setdefault(cause.said.group_instance_id or "", cause.latest_ms)
+                    else:
+                        since_ms.pop(cause.said.group_instance_id or "", None)
+                for seat in entry.ended.after if entry.ended is not None else ():
+                    since_ms.pop(seat.group_instance_id or "", None)
+            case Entry(event=SeatTaken() as event):
+                since_ms.setdefault(event.old_group_instance_id or "", entry.at_ms)
+                since_ms.pop(event.group_instance_id or "", None)
     return since_ms
 
 
@@ -111,7 +108,7 @@ def _seats(group_id: str, entries: Sequence[Entry], group: DescribedGroup) -> It
             f"target.group.size to {taken}",
         )
     elif taken == len(group.members):
-        last = next((entry for entry in reversed(entries) if entry["type"] == "seat_taken"), None)
+        last = next((entry.event for entry in reversed(entries) if isinstance(entry.event, SeatTaken)), None)
         yield Finding(
             Severity.NOTICE if last is None else Severity.WARNING,
             "no_standby",
@@ -120,7 +117,7 @@ def _seats(group_id: str, entries: Sequence[Entry], group: DescribedGroup) -> It
             + (
                 ""
                 if last is None
-                else f": {last['group_instance_id'] or last['member_id']} took a seat at {time_text(last['at_ms'])}"
+                else f": {last.group_instance_id or last.member_id} took a seat at {time_text(last.at_ms)}"
             ),
             "start one more program, which waits as a standby: without one, the loss of a member is a rebalance",
         )

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.causes import CauseKind
 from coordinator.story.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT
-from coordinator.story.entries import REBALANCING
-from coordinator.story.schema import CONSUMER
+from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.words import clients_of, folded_lines, with_client
-from coordinator.testing.history import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coordinator.story.entries import Entry
+    from coordinator.story.events import Cause
     from coordinator.testing.values import Look, TopicPartition
-from coordinator.story.entries import Entry
 
 ENTRIES_SHOWN = 30
 """Entries of a timeline that an error shows, the newest."""
@@ -75,7 +74,7 @@ def assert_at_rest(group: Subject) -> None:
 def assert_no_rebalance(group: Subject, since: int) -> None:
     """No rebalance began. since: a `Group.mark`."""
     __tracebackhide__ = True
-    found = kinds(group.new_entries(since), "rebalance")
+    found = _rebalances(group, since)
     if found:
         raise AssertionError(_text(group, f"rebalanced {_times(len(found))}, expected none", found))
 
@@ -95,15 +94,15 @@ def assert_rebalances(
     """
     __tracebackhide__ = True
     check_cause(cause)
-    found = kinds(group.new_entries(since), "rebalance")
+    found = _rebalances(group, since)
     least = at_least if exactly is None else exactly
     most = at_most if exactly is None else exactly
     if len(found) < least or (most is not None and len(found) > most):
         wanted = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
         raise AssertionError(_text(group, f"rebalanced {_times(len(found))}, expected {wanted}", found))
-    others = [entry for entry in found if cause not in {None, entry["causes"][0]["kind"]}]
+    others = [entry for entry in found if cause not in {None, entry.causes[0].kind}]
     if others:
-        kinds_found = ", ".join(dict.fromkeys(entry["causes"][0]["kind"] for entry in others))
+        kinds_found = ", ".join(dict.fromkeys(entry.causes[0].kind for entry in others))
         raise AssertionError(_text(group, f"rebalanced because of {kinds_found}, expected {cause}", others))
 
 
@@ -132,7 +131,7 @@ def assert_moved_at_most(group: Subject, since: int, most: int) -> None:
         more = [f"    and {len(moved) - MOVES_SHOWN} more"] if len(moved) > MOVES_SHOWN else []
         what = "1 topic partition" if len(moved) == 1 else f"{len(moved)} topic partitions"
         head = f"moved {what}, expected {f'at most {most}' if most else 'none'}"
-        found = kinds(group.new_entries(since), "rebalance")
+        found = _rebalances(group, since)
         raise AssertionError("\n".join([_text(group, head, found), *lines, *more]))
 
 
@@ -155,10 +154,14 @@ def assert_same_seats(group: Subject, before: Mapping[str, Mapping[str, list[int
         raise AssertionError("\n".join([head, *look.waiting, *lines]))
 
 
+def _rebalances(group: Subject, since: int) -> list[Rebalance]:
+    return [entry for entry in group.new_entries(since) if isinstance(entry, Rebalance)]
+
+
 def _is_rebalancing(group: Subject) -> bool:
     """Whether the last rebalance has no end yet."""
-    found = kinds(group.new_entries(0), "rebalance")
-    return bool(found) and found[-1]["outcome"] is None
+    found = _rebalances(group, 0)
+    return bool(found) and found[-1].outcome is None
 
 
 def _moved(trail: list[str | None]) -> bool:
@@ -177,7 +180,7 @@ def _clients(group: Subject) -> dict[str, str]:
     return found
 
 
-def _text(group: Subject, head: str, entries: list[Entry]) -> str:
+def _text(group: Subject, head: str, entries: list[Rebalance]) -> str:
     """The text of a failure: what was found, each rebalance as `tenure explain` has it, and its request."""
     lines = [f"group {group.group_id} {head}"]
     for entry, told in zip(entries, folded_lines(entries), strict=True):
@@ -185,20 +188,18 @@ def _text(group: Subject, head: str, entries: list[Entry]) -> str:
     return "\n".join([*lines, *group.waiting])
 
 
-def _requests(entry: Entry) -> str:
+def _requests(entry: Rebalance) -> str:
     """The requests that caused a rebalance, or the timer."""
-    is_consumer = entry.get("group_type") == CONSUMER
-    return ", ".join(dict.fromkeys(_request(cause, is_consumer=is_consumer) for cause in entry["causes"]))
+    return ", ".join(dict.fromkeys(_request(cause, is_consumer=entry.is_consumer) for cause in entry.causes))
 
 
-def _request(cause: Mapping[str, object], *, is_consumer: bool) -> str:
+def _request(cause: Cause, *, is_consumer: bool) -> str:
     """The request behind a cause, with its version if the server noted it. is_consumer: in the consumer protocol."""
-    kind = CauseKind(cause["kind"])
+    kind = CauseKind(cause.kind)
     if is_consumer and kind in BY_HEARTBEAT:
         return HEARTBEAT
     request = CAUSES[kind].request
-    version = cause["api_version"]
-    return request if version is None else f"{request} v{version}"
+    return request if cause.api_version is None else f"{request} v{cause.api_version}"
 
 
 def _times(number: int) -> str:

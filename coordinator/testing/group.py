@@ -21,11 +21,11 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
+from coordinator.story.entries import entry_json
 from coordinator.story.words import folded_lines
 from coordinator.testing import assertions, hints
-from coordinator.testing.history import kinds
 from coordinator.testing.members import fill
-from coordinator.testing.values import Rebalance, fencing_of, rebalance_of, return_of
+from coordinator.testing.values import Rebalance, fencings_of, rebalances_of, returns_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -132,7 +132,7 @@ class Rebalances(list[Rebalance]):
     """The rebalances of a group, in their order. Called, it is a block that asserts how many happen inside."""
 
     def __init__(self, group: Group, entries: list[Entry]) -> None:
-        super().__init__(map(rebalance_of, kinds(entries, "rebalance")))
+        super().__init__(rebalances_of(entries))
         self._group = group
 
     def __call__(
@@ -193,35 +193,34 @@ class Group:
     # Until now. These work after a stop too.
 
     @property
-    def timeline(self) -> list[Entry]:
+    def timeline(self) -> list[dict[str, Any]]:
         """Its history as `tenure explain --output json` shows it (coordinator.story.entries)."""
-        self._tenure.catch_up()
-        return self._tenure.history.entries(self.group_id)
+        return list(map(entry_json, self.new_entries(0)))
 
     @property
     def rebalances(self) -> Rebalances:
         """Its rebalances, the first generation's too; also `with group.rebalances(exactly=1, cause="member_left"):`."""
-        return Rebalances(self, self.timeline)
+        return Rebalances(self, self.new_entries(0))
 
     @property
     def restarts(self) -> list[Return]:
         """The restarts of its static members; the first return after a start of the server is one of `rejoins`."""
-        return [return_of(entry) for entry in kinds(self.timeline, RESTART)]
+        return returns_of(self.new_entries(0), RESTART)
 
     @property
     def rejoins(self) -> list[Return]:
         """The first returns after the group was loaded: the member restarted meanwhile, or only joined again."""
-        return [return_of(entry) for entry in kinds(self.timeline, REJOIN)]
+        return returns_of(self.new_entries(0), REJOIN)
 
     @property
     def takeovers(self) -> list[Return]:
         """Seats that a second program took; known when the first one is fenced."""
-        return [return_of(entry) for entry in kinds(self.timeline, TAKEOVER)]
+        return returns_of(self.new_entries(0), TAKEOVER)
 
     @property
     def fencings(self) -> list[Fencing]:
         """Its fencings."""
-        return [fencing_of(entry) for entry in kinds(self.timeline, "fencing")]
+        return fencings_of(self.new_entries(0))
 
     def explain(self, since: int = 0, last: int | None = None) -> str:
         """Its timeline as `tenure explain` prints it. since: a `mark`. last: only so many lines of the newest."""

@@ -10,11 +10,11 @@ House rule: events are only added, so a number of events is a point in time (`Ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.course import Outcome
 from coordinator.group.notes import RebalanceEnded
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Pending, Timeline
 from coordinator.story.making import event_of
 from coordinator.story.making import moves as moves_of
 from coordinator.story.schema import Gap
@@ -72,10 +72,6 @@ class History:
         ids = (told.event.group for told in reversed(self._told[since:]))
         return list(dict.fromkeys(group_id for group_id in ids if group_id is not None))[:most][::-1]
 
-    def entries(self, group_id: str) -> list[Entry]:
-        """The timeline of a group (coordinator.story.entries)."""
-        return self.new_entries(group_id, 0)
-
     def new_entries(self, group_id: str, since: int) -> list[Entry]:
         """The entries that began with an event of this number or a later one."""
         told = self._told[:]
@@ -104,15 +100,10 @@ def _is_early(entry: Entry) -> bool:
 
     The queue leaves out a member id that is used at once; a look writes what waits in the queue.
     """
-    return bool(entry["type"] == "pending" and entry["outcome"] == "joined")
+    return isinstance(entry, Pending) and entry.outcome == "joined"
 
 
 def _moves(event: TimedNote | Gap) -> Sequence[Move] | None:
     if isinstance(event, Gap) or not isinstance(event.note, RebalanceEnded):
         return ()
     return moves_of(event.note) if event.note.outcome in ENDS_WITH_MOVES else ()
-
-
-def kinds(entries: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """The entries of a type."""
-    return [entry for entry in entries if entry["type"] == kind]

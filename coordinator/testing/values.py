@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import error_name
-from coordinator.client.groups import consumer_group_of, consumer_json, group_of, waiting_json
+from coordinator.client.groups import consumer_group_of, group_of
+from coordinator.story import entries
 from coordinator.story.entries import REBALANCING
-from coordinator.story.schema import CONFLICT
+from coordinator.story.events import MemberFenced
 from coordinator.story.words import held_up_lines, timed_lines, waiting_lines
 from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coordinator.client.groups import Group
     from coordinator.story.described import Member
     from coordinator.story.entries import Entry
@@ -85,9 +88,8 @@ class Look(NamedTuple):
         group = self._group
         if group.consumer is not None:
             awaits = self.state in REBALANCING
-            return list(held_up_lines(self.state, consumer_json(group.consumer))) if awaits else []
-        waiting = waiting_json(group.waiting)
-        return [] if waiting is None else list(waiting_lines(self.state, waiting))
+            return list(held_up_lines(self.state, group.consumer)) if awaits else []
+        return [] if group.waiting is None else list(waiting_lines(self.state, group.waiting))
 
     @property
     def lines(self) -> list[str]:
@@ -167,43 +169,54 @@ class Fencing(Happened):
     is_conflict: bool
 
 
-def rebalance_of(entry: Entry) -> Rebalance:
-    """The value of an entry."""
-    waited = entry.get("waited_for")
-    return Rebalance(
-        at_ms=entry["at_ms"],
-        entry=entry,
-        cause=entry["causes"][0]["kind"],
-        causes=tuple(cause["kind"] for cause in entry["causes"]),
-        member_ids=tuple(entry["causes"][0]["member_ids"]),
-        outcome=entry["outcome"],
-        generation_before=entry["generation_before"],
-        generation=entry["generation"],
-        waited_for=None if waited is None else waited["member_id"],
-    )
+def rebalances_of(told: Iterable[Entry]) -> list[Rebalance]:
+    """The rebalances among these entries."""
+    return [
+        Rebalance(
+            at_ms=entry.at_ms,
+            entry=entry,
+            cause=entry.causes[0].kind,
+            causes=tuple(cause.kind for cause in entry.causes),
+            member_ids=tuple(entry.causes[0].member_ids),
+            outcome=entry.outcome,
+            generation_before=entry.generation_before,
+            generation=entry.generation,
+            waited_for=entry.ended.waited_for.member_id if entry.ended and entry.ended.waited_for else None,
+        )
+        for entry in told
+        if isinstance(entry, entries.Rebalance)
+    ]
 
 
-def return_of(entry: Entry) -> Return:
-    """The value of an entry."""
-    return Return(
-        at_ms=entry["at_ms"],
-        entry=entry,
-        group_instance_id=entry["group_instance_id"],
-        member_id=entry["member_id"],
-        old_member_id=entry["old_member_id"],
-        client_id=entry["client_id"],
-        rebalances=entry["rebalances"],
-    )
+def returns_of(told: Iterable[Entry], kind: str) -> list[Return]:
+    """The returns of a kind (coordinator.story.counts)."""
+    return [
+        Return(
+            at_ms=entry.at_ms,
+            entry=entry,
+            group_instance_id=entry.event.group_instance_id,
+            member_id=entry.event.member_id,
+            old_member_id=entry.event.old_member_id,
+            client_id=entry.event.client_id,
+            rebalances=entry.event.rebalances,
+        )
+        for entry in told
+        if isinstance(entry, entries.Return) and entry.type == kind
+    ]
 
 
-def fencing_of(entry: Entry) -> Fencing:
-    """The value of an entry."""
-    return Fencing(
-        at_ms=entry["at_ms"],
-        entry=entry,
-        group_instance_id=entry["group_instance_id"],
-        member_id=entry["member_id"],
-        current_member_id=entry["current_member_id"],
-        operation=entry["operation"],
-        is_conflict=entry["kind"] == CONFLICT,
-    )
+def fencings_of(told: Iterable[Entry]) -> list[Fencing]:
+    """The fencings among these entries."""
+    return [
+        Fencing(
+            at_ms=entry.at_ms,
+            entry=entry,
+            group_instance_id=event.group_instance_id,
+            member_id=event.member_id,
+            current_member_id=event.current_member_id,
+            operation=event.operation,
+            is_conflict=event.is_conflict,
+        )
+        for entry in told
+        if isinstance(event := entry.event, MemberFenced)
+    ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Rebalance, Timeline
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
@@ -84,4 +84,4 @@ def _is_told(server: Tenure) -> bool:
     """Whether the topic of events has the beginning of a rebalance that is under way."""
     with Client(server.bootstrap) as client:
         timeline = Timeline(GROUP).add_all(EventReader(client, GROUP).read())
-    return any(entry["type"] == "rebalance" and entry["outcome"] is None for entry in timeline.entries)
+    return any(isinstance(entry, Rebalance) and entry.outcome is None for entry in timeline.entries)

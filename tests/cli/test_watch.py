@@ -30,7 +30,7 @@ from tests.support.preloaded import popen
 from tests.support.raw import Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
-from tests.support.told import but, told
+from tests.support.told import but, cause_of, told
 
 
 @contextmanager
@@ -117,7 +117,7 @@ CAUSES = [
     }
     for kind, member_id in (("member_left", "m-1"), ("member_joined", "m-2"), ("member_joined", "m-3"))
 ]
-OLD, *NEW = (cause_text(cause) for cause in CAUSES)
+OLD, *NEW = (cause_text(cause_of(cause)) for cause in CAUSES)
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> Any:

@@ -149,7 +149,7 @@ def test_gaps_alone_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         past.at_ms += 10_000
         past.tell(None, "events_dropped", "g", events=1, first_ms=0, last_ms=past.at_ms)
     timeline = read_timelines(EventReader(past.cluster(), "g"), ["g"], 1)["g"]
-    assert timeline.entries[0]["type"] == "static_restart"
+    assert timeline.entries[0].type == "static_restart"
 
 
 def test_a_fold_is_read_to_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:

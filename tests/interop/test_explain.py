@@ -13,9 +13,10 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
-from coordinator.story.entries import Entry, Timeline
+from coordinator.story.entries import Timeline
 from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.support.told import shown
 
 pytestmark = pytest.mark.interop
 
@@ -41,13 +42,13 @@ def five(tenure_server: TenureBroker) -> Iterator[Fleet]:
         yield fleet
 
 
-def timeline_of(broker: TenureBroker, group: str) -> list[Entry]:
+def timeline_of(broker: TenureBroker, group: str) -> list[dict[str, Any]]:
     """Return the group's timeline."""
     with Client(broker.bootstrap) as client:
-        return Timeline(group).add_all(EventReader(client).read()).entries
+        return shown(Timeline(group).add_all(EventReader(client).read()))
 
 
-def of_type(entries: list[Entry], kind: str) -> list[Entry]:
+def of_type(entries: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Return the entries of that type."""
     return [entry for entry in entries if entry["type"] == kind]
 

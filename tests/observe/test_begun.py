@@ -14,7 +14,7 @@ from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupLoaded, RebalanceStarted
-from tests.support.told import cause, told
+from tests.support.told import cause, shown, told
 
 NODE = Node(1, Address("127.0.0.1", 9092))
 
@@ -43,7 +43,7 @@ def test_a_rebalance_begins_once_and_its_end_tells_the_cause() -> None:
     assert begun.begins([look("CompletingRebalance", 4.0)]) == []
     begun.add([ended(5, 4_500)], 5.0)
     timeline = Timeline("g").add_all([ended(4, 1_000), began, ended(5, 4_500)])
-    assert [(entry["generation"], entry["cause"]["kind"]) for entry in timeline.entries] == [
+    assert [(entry["generation"], entry["cause"]["kind"]) for entry in shown(timeline)] == [
         (4, "member_joined"), (5, "member_joined"),
     ]  # fmt: skip
     (again,) = begun.begins([look("PreparingRebalance", 6.0)])
@@ -69,7 +69,7 @@ def test_a_rebalance_without_an_end_was_lost_by_its_coordinator() -> None:
     (loaded,) = begun.begins([look("Stable", 3.0)])
     assert isinstance(loaded, GroupLoaded)
     assert loaded.generation == 4
-    entries = Timeline("g").add_all([ended(4, 1_000), began, loaded]).entries
+    entries = shown(Timeline("g").add_all([ended(4, 1_000), began, loaded]))
     assert [(entry["type"], entry.get("outcome")) for entry in entries] == [
         ("rebalance", "completed"), ("rebalance", "interrupted"), ("loaded", None),
     ]  # fmt: skip

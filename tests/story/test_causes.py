@@ -7,7 +7,7 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.story.causes import CAUSES, NO_REQUEST
 from coordinator.story.words import cause_text
-from tests.support.told import cause
+from tests.support.told import cause, cause_of
 
 
 def test_each_cause_by_a_request_has_its_request() -> None:
@@ -25,4 +25,4 @@ def test_each_cause_by_a_request_has_its_request() -> None:
 @pytest.mark.parametrize("kind", CauseKind)
 def test_each_kind_has_words_where_it_is_one_of_several(kind: CauseKind) -> None:
     """A log that allows several kinds of causes is told in words, whichever they are."""
-    assert cause_text(cause("unknown", possible=[kind.value, "member_joined"])).startswith("unknown: ")
+    assert cause_text(cause_of(cause("unknown", possible=[kind.value, "member_joined"]))).startswith("unknown: ")

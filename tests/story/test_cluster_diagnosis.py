@@ -5,14 +5,15 @@ from __future__ import annotations
 from coordinator.story.cluster_diagnosis import MOVES_MIN, MOVES_MS, cluster_findings
 from coordinator.story.described import StoreHealth
 from coordinator.story.diagnosis import NAMED_MAX, OVER_MS, Finding, Severity
-from coordinator.story.entries import Entry
+from coordinator.story.entries import Entry, Loaded
+from tests.support.told import entries_of, told
 
 NOW_MS = 10_000_000
 
 
 def moved(at_ms: int, node: int, former_node: int) -> Entry:
     """A group that was loaded by another node than before."""
-    return {"type": "loaded", "at_ms": at_ms, "members": 1, "node": node, "former_node": former_node}
+    return Loaded(told("group_loaded", at_ms=at_ms), node, former_node)
 
 
 def flapping(times: int, every_ms: int = 10_000, end_ms: int = NOW_MS) -> list[Entry]:
@@ -75,7 +76,7 @@ def test_partitions_that_no_node_has() -> None:
 
 def test_a_group_that_goes_from_node_to_node() -> None:
     """One finding for all groups, with the one that moved most often; other loads don't count."""
-    loads: list[Entry] = [{"type": "loaded", "at_ms": NOW_MS, "members": 1}] * MOVES_MIN
+    loads = entries_of(*[told("group_loaded", at_ms=NOW_MS)] * MOVES_MIN)
     (finding,) = found({"g": flapping(MOVES_MIN), "h": flapping(MOVES_MIN + 1), "i": loads})
     assert (finding.kind, finding.severity, finding.group_id) == ("nodes_flap", "warning", None)
     assert finding.found == (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from coordinator.story.entries import Timeline, timelines
 from tests.support.told import cause as cause_of
-from tests.support.told import told
+from tests.support.told import shown, told
 
 
 def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
@@ -64,10 +64,10 @@ def test_a_rebalance_is_one_entry() -> None:
     """The entry lasts from begin to end; the record of the end has the final fields."""
     first, second = cause("a"), cause("b")
     timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 11, cause=second)])
-    assert len(timeline.entries) == 1
-    assert (timeline.entries[0]["outcome"], timeline.entries[0]["causes"]) == (None, [first, second])
+    assert len(shown(timeline)) == 1
+    assert (shown(timeline)[0]["outcome"], shown(timeline)[0]["causes"]) == (None, [first, second])
     timeline.add(ended(20, 10, first, second))
-    (entry,) = timeline.entries
+    (entry,) = shown(timeline)
     assert (entry["type"], entry["at_ms"], entry["ended_ms"], entry["outcome"]) == ("rebalance", 10, 20, "completed")
     assert (entry["cause"], entry["causes"]) == (first, [first, second])
     assert (entry["generation_before"], entry["generation"], entry["members_after"]) == (3, 4, 1)
@@ -75,55 +75,55 @@ def test_a_rebalance_is_one_entry() -> None:
 
 def test_only_a_rebalance_of_the_consumer_protocol_has_targets() -> None:
     """It has none at first, and nobody must give up partitions; in the classic protocol there is nothing to count."""
-    for group_type, shown in ((None, (None, None)), ("consumer", (0, []))):
+    for group_type, wanted in ((None, (None, None)), ("consumer", (0, []))):
         timeline = Timeline("g")
         begin = started(1, cause("m"))
         timeline.add(begin if group_type is None else replace(begin, group_type=group_type))
-        (entry,) = timeline.entries
-        assert (entry.get("targets"), entry.get("revoking")) == shown
+        (entry,) = shown(timeline)
+        assert (entry.get("targets"), entry.get("revoking")) == wanted
 
 
 def test_each_cause_has_its_time_where_a_record_tells() -> None:
     """The first cause has the time of the begin; a cause without a record has no time."""
     first, lost, second, third = (cause(name) for name in "abcd")
     timeline = Timeline("g").add_all([started(10, first), event("rebalance_cause", 12, cause=second)])
-    assert timeline.entries[0]["causes_at_ms"] == [10, 12]
+    assert shown(timeline)[0]["causes_at_ms"] == [10, 12]
     timeline.add(ended(20, 10, first, lost, second, third))
-    assert timeline.entries[0]["causes_at_ms"] == [10, None, 12, None]
-    (entry,) = Timeline("g").add_all([ended(20, 10, first, second)]).entries
+    assert shown(timeline)[0]["causes_at_ms"] == [10, None, 12, None]
+    (entry,) = shown(Timeline("g").add_all([ended(20, 10, first, second)]))
     assert entry["causes_at_ms"] == [10, None]
 
 
 def test_an_end_whose_beginning_is_missing_stands_for_itself() -> None:
     """Retention or a gap may have removed the begin, so the end alone makes the entry."""
-    (entry,) = Timeline("g").add_all([ended(20, 10, cause("a"))]).entries
+    (entry,) = shown(Timeline("g").add_all([ended(20, 10, cause("a"))]))
     assert (entry["at_ms"], entry["cause"], entry["outcome"]) == (10, cause("a"), "completed")
 
 
 def test_a_beginning_whose_end_is_missing_is_told_as_that() -> None:
     """When another rebalance begins, the outcome of the first is "unknown"."""
     timeline = Timeline("g").add_all([started(10, cause("a")), started(30, cause("b"), 5)])
-    assert [entry["outcome"] for entry in timeline.entries] == ["unknown", None]
+    assert [entry["outcome"] for entry in shown(timeline)] == ["unknown", None]
     timeline.add(ended(40, 30, cause("b"), before=5))
-    assert [entry["outcome"] for entry in timeline.entries] == ["unknown", "completed"]
+    assert [entry["outcome"] for entry in shown(timeline)] == ["unknown", "completed"]
 
 
 def test_an_end_of_another_rebalance_does_not_end_this_one_as_its_own() -> None:
     """An end names the generation at which its rebalance began. A group has one at a time, so no other is under way."""
     timeline = Timeline("g").add_all([started(10, cause("a")), ended(40, 30, cause("b"), before=7)])
-    assert [(entry["at_ms"], entry["outcome"]) for entry in timeline.entries] == [(10, "unknown"), (30, "completed")]
+    assert [(entry["at_ms"], entry["outcome"]) for entry in shown(timeline)] == [(10, "unknown"), (30, "completed")]
 
 
 def test_other_groups_are_passed_over() -> None:
     """A timeline is of one group."""
     timeline = Timeline("g").add_all([replace(started(10, cause("a")), group="h")])
-    assert timeline.entries == []
+    assert shown(timeline) == []
 
 
 def test_a_gap_is_every_groups() -> None:
     """The missing events may be this group's."""
     gap = told("events_dropped", at_ms=9, events=3, first_ms=5, last_ms=9)
-    (entry,) = Timeline("g").add_all([gap]).entries
+    (entry,) = shown(Timeline("g").add_all([gap]))
     assert (entry["type"], entry["events"], entry["first_ms"]) == ("gap", 3, 5)
 
 
@@ -135,7 +135,7 @@ def test_what_became_of_a_member_id() -> None:
     timeline.add(event("pending_expired", 12, member_id="k", left=False))
     timeline.add(event("pending_expired", 12, member_id="l", left=True))
     timeline.add(event("pending_expired", 12, member_id="never told", left=True))
-    outcomes = {entry["member_id"]: entry["outcome"] for entry in timeline.entries if entry["type"] == "pending"}
+    outcomes = {entry["member_id"]: entry["outcome"] for entry in shown(timeline) if entry["type"] == "pending"}
     assert outcomes == {"j": "joined", "k": "lapsed", "l": "left", "m": None, "n": "joined"}
 
 
@@ -148,8 +148,8 @@ def test_what_is_no_rebalance_is_an_entry_of_its_own() -> None:
         event("rebalance_stuck", 4),
         event("group_deleted", 5),
     ])  # fmt: skip
-    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "fencing", "rebalance", "deleted"]
-    assert timeline.entries[2]["is_stuck"]
+    assert [entry["type"] for entry in shown(timeline)] == ["static_restart", "fencing", "rebalance", "deleted"]
+    assert shown(timeline)[2]["is_stuck"]
 
 
 def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
@@ -159,9 +159,9 @@ def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
         for at_ms, name in enumerate("ab")
     )
     timeline.add(event("member_fenced", 5, member_id="a-1", kind="self"))
-    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "static_restart", "fencing"]
+    assert [entry["type"] for entry in shown(timeline)] == ["static_restart", "static_restart", "fencing"]
     timeline.add(event("member_fenced", 6, member_id="b-1", kind="conflict"))
-    assert [entry["type"] for entry in timeline.entries] == ["static_restart", "takeover", "fencing", "fencing"]
+    assert [entry["type"] for entry in shown(timeline)] == ["static_restart", "takeover", "fencing", "fencing"]
 
 
 def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
@@ -171,7 +171,7 @@ def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
         event("member_replaced", 190, member_id="b-2", old_member_id="b-1", rebalances=False),
         ended(200, 100, cause("a-2")),
     ])  # fmt: skip
-    assert [entry.get("member_id", entry["type"]) for entry in timeline.entries] == ["a-2", "rebalance", "b-2"]
+    assert [entry.get("member_id", entry["type"]) for entry in shown(timeline)] == ["a-2", "rebalance", "b-2"]
 
 
 def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None:
@@ -185,7 +185,7 @@ def test_a_seat_is_taken_in_the_millisecond_in_which_a_rebalance_began() -> None
         ended(200, 100, cause("c")),
     ])  # fmt: skip
     told = ["loaded", "pending", "static_restart", "rebalance", "takeover", "fencing"]
-    assert [entry["type"] for entry in timeline.entries] == told
+    assert [entry["type"] for entry in shown(timeline)] == told
 
 
 @pytest.mark.parametrize("late_ms", [0, 1])
@@ -196,27 +196,27 @@ def test_a_seat_is_taken_that_leads_to_a_rebalance(late_ms: int) -> None:
         fenced(100 + late_ms, "a"),
         ended(200, 100, cause("a-2")),
     ])  # fmt: skip
-    assert [entry["type"] for entry in timeline.entries] == ["takeover", "fencing", "rebalance"]
+    assert [entry["type"] for entry in shown(timeline)] == ["takeover", "fencing", "rebalance"]
 
 
 def test_members_before_of_an_older_record_are_unknown() -> None:
     """Its field `members` is another number."""
-    assert Timeline("g").add_all([started(10, cause("a"))]).entries[0]["members_before"] is None
+    assert shown(Timeline("g").add_all([started(10, cause("a"))]))[0]["members_before"] is None
     newer = replace(started(10, cause("a")), members_before=4)
-    assert Timeline("g").add_all([newer]).entries[0]["members_before"] == 4
+    assert shown(Timeline("g").add_all([newer]))[0]["members_before"] == 4
 
 
 def test_a_load_ends_what_was_under_way() -> None:
     """The server stopped before it wrote the end; the load forgets member ids that clients have not used."""
     timeline = Timeline("g").add_all([pending(5, "x"), started(10, cause("a"))])
     timeline.add(event("group_loaded", 20, state="Stable", members=2))
-    assert [(entry["type"], entry.get("outcome")) for entry in timeline.entries] == [
+    assert [(entry["type"], entry.get("outcome")) for entry in shown(timeline)] == [
         ("pending", "forgotten"),
         ("rebalance", "interrupted"),
         ("loaded", None),
     ]
     timeline.add(ended(40, 30, cause("b")))
-    assert [entry.get("outcome") for entry in timeline.entries] == ["forgotten", "interrupted", None, "completed"]
+    assert [entry.get("outcome") for entry in shown(timeline)] == ["forgotten", "interrupted", None, "completed"]
 
 
 def test_a_load_at_another_node_names_both() -> None:
@@ -224,27 +224,25 @@ def test_a_load_at_another_node_names_both() -> None:
     timeline = Timeline("g").add_all([event("group_loaded", 1, node=1), event("group_loaded", 2, node=1)])
     timeline.add(event("leader_elected", 3, node=4))
     timeline.add(event("group_loaded", 4, node=2))
-    assert [(entry.get("former_node"), entry.get("node")) for entry in timeline.entries] == [(None, None)] * 2 + [
-        (4, 2)
-    ]
+    assert [(entry.get("former_node"), entry.get("node")) for entry in shown(timeline)] == [(None, None)] * 2 + [(4, 2)]
 
 
 def test_a_load_in_a_cluster_names_its_node() -> None:
     """Nodes there load groups also when no node starts, and the events of the former node may be away with it."""
     timeline = Timeline("g").add_all([event("group_loaded", at_ms, node=2, in_cluster=True) for at_ms in (1, 2)])
     timeline.add(event("group_loaded", 3, node=3, in_cluster=True))
-    assert [(entry.get("former_node"), entry["node"]) for entry in timeline.entries] == [(None, 2)] * 2 + [(2, 3)]
+    assert [(entry.get("former_node"), entry["node"]) for entry in shown(timeline)] == [(None, 2)] * 2 + [(2, 3)]
 
 
 def test_a_load_after_a_failed_write_ends_what_was_open() -> None:
     """Its outcome is "unloaded", or "unknown" if the log has a later generation."""
     timeline = Timeline("g").add_all([started(10, cause("a"))])
-    before = timeline.entries[0]["generation_before"]
+    before = shown(timeline)[0]["generation_before"]
     timeline.add(event("group_loaded", 20, generation=before, state="Stable", members=2, write_failed=True))
-    assert timeline.entries[0]["outcome"] == "unloaded"
+    assert shown(timeline)[0]["outcome"] == "unloaded"
     timeline = Timeline("g").add_all([started(10, cause("a"))])
     timeline.add(event("group_loaded", 20, generation=before + 1, state="Stable", members=2, write_failed=True))
-    assert timeline.entries[0]["outcome"] == "unknown"
+    assert shown(timeline)[0]["outcome"] == "unknown"
 
 
 def held(at_ms: int, *missing: str) -> Any:
@@ -259,9 +257,9 @@ def hold_ended(at_ms: int, *missing: str) -> Any:
 
 def test_a_hold_is_one_entry_that_its_end_completes() -> None:
     """The entry names who was missing when it began, who still was when it ended, and how many joins came in."""
-    (open_one,) = Timeline("g").add_all([held(1, "a", "b")]).entries
+    (open_one,) = shown(Timeline("g").add_all([held(1, "a", "b")]))
     assert (open_one["type"], open_one["outcome"], open_one["missing"]) == ("held", None, ["a", "b"])
-    first, second = Timeline("g").add_all([held(1, "a", "b"), hold_ended(5), held(6, "c"), hold_ended(8, "c")]).entries
+    first, second = shown(Timeline("g").add_all([held(1, "a", "b"), hold_ended(5), held(6, "c"), hold_ended(8, "c")]))
     assert (first["at_ms"], first["ended_ms"], first["outcome"], first["joins"]) == (1, 5, "arrived", 2)
     assert (second["outcome"], second["still_missing"], second["still_missing_count"]) == ("timed_out", ["c"], 1)
 
@@ -269,14 +267,14 @@ def test_a_hold_is_one_entry_that_its_end_completes() -> None:
 @pytest.mark.parametrize("end", ["group_loaded", "group_deleted", "group_converted"])
 def test_a_hold_that_no_record_ends_is_interrupted(end: str) -> None:
     """The coordinator started anew, or the group went; the next hold is another one."""
-    first, _, other = Timeline("g").add_all([held(1, "a"), event(end, 4), held(6, "b"), held(7, "c")]).entries[:3]
+    first, _, other = shown(Timeline("g").add_all([held(1, "a"), event(end, 4), held(6, "b"), held(7, "c")]))[:3]
     assert (first["outcome"], first["ended_ms"]) == ("interrupted", 4)
     assert other["outcome"] == "interrupted", "another hold began, so a record is missing"
 
 
 def test_an_end_of_a_hold_without_its_beginning() -> None:
     """The entry has no names of its beginning."""
-    (only,) = Timeline("g").add_all([hold_ended(5, "a")]).entries
+    (only,) = shown(Timeline("g").add_all([hold_ended(5, "a")]))
     assert (only["at_ms"], only["missing"], only["until_wall_ms"], only["outcome"]) == (5, None, None, "timed_out")
 
 
@@ -285,7 +283,7 @@ def test_each_timeline_of_several_groups_has_its_own_events_and_all_gaps() -> No
     found = timelines(
         ["g", "h"], [event("events_dropped", 1), event("group_deleted", 2), told("group_deleted", group="i")]
     )
-    assert {name: [entry["type"] for entry in each.entries] for name, each in found.items()} == {
+    assert {name: [entry.type for entry in each.entries] for name, each in found.items()} == {
         "g": ["gap", "deleted"],
         "h": ["gap"],
     }

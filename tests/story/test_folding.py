@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from coordinator.story.entries import Entry
 from coordinator.story.folding import FOLDED_MIN, PAUSE_MS, folded, newest, whole
+from tests.support.told import entries_of, told
 
 
-def restarts(instance: str, *times_ms: int) -> list[dict[str, Any]]:
+def restarts(instance: str, *times_ms: int) -> list[Entry]:
     """Entries of one seat that restarts at these times."""
-    return [{"type": "static_restart", "at_ms": at_ms, "group_instance_id": instance} for at_ms in times_ms]
+    return entries_of(*(told("member_replaced", at_ms=at_ms, group_instance_id=instance) for at_ms in times_ms))
 
 
-def rebalance(at_ms: int) -> dict[str, Any]:
+def rebalance(at_ms: int) -> Entry:
     """An entry of another type."""
-    return {"type": "rebalance", "at_ms": at_ms}
+    return Entry(told("rebalance_started", at_ms=at_ms))
 
 
 def test_restarts_of_one_seat_in_a_row_are_one() -> None:
     """The fold stands where the first one stands. Fewer than FOLDED_MIN restarts, and other entries, are not folded."""
     many, few = restarts("i", 1, 3, 5, 7), restarts("j", 2, 4, 6)
     assert len(many) == FOLDED_MIN
-    run = sorted(many + few, key=lambda entry: entry["at_ms"])
+    run = sorted(many + few, key=lambda entry: entry.at_ms)
     before, after = rebalance(0), rebalance(8)
     folds = [[before], many, *([each] for each in few), [after]]
     assert folded([before, *run, after]) == folds
@@ -42,7 +42,7 @@ def test_what_comes_between_and_a_pause_end_a_row() -> None:
 def test_the_newest_are_counted_as_they_are_told() -> None:
     """A fold counts as one; its entries stay in order."""
     many, few = restarts("i", 1, 3, 5, 7), restarts("j", 2, 4, 6)
-    run = sorted(many + few, key=lambda entry: entry["at_ms"])
+    run = sorted(many + few, key=lambda entry: entry.at_ms)
     entries = [rebalance(0), *run, rebalance(8)]
     assert newest(entries, 1) == entries[-1:]
     assert newest(entries, 4) == [*few, entries[-1]]

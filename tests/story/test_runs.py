@@ -38,7 +38,7 @@ def test_restarts_of_one_seat_that_are_near_are_a_run() -> None:
     later = [replaced(first + 4 * PAUSE_MS + 1 + number) for number in range(3)]
     mixed = sorted([*near, *others, *later], key=lambda event: event.at_ms)
     (run,) = found(mixed)
-    assert [entry["at_ms"] for entry in run.restarts] == [event.at_ms for event in near]
+    assert [entry.at_ms for entry in run.restarts] == [event.at_ms for event in near]
     assert (run.group_instance_id, run.finding) == ("i", None)
     assert found([*near[:3], *later]) == []
 

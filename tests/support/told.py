@@ -8,6 +8,7 @@ from msgspec import convert
 from msgspec.structs import fields
 
 from coordinator.story import events
+from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import RebalanceEvent
 
 EMPTY: dict[str, Any] = {"str": "", "int": 0, "bool": False, "list": []}
@@ -21,6 +22,11 @@ def cause(kind: str = "member_left", *member_ids: str, **other: Any) -> dict[str
         "source": "inferred", "reason": "", "meaning": None, "join_reason": None, "api_version": None,
     }  # fmt: skip
     return made | other
+
+
+def cause_of(said: dict[str, Any]) -> events.Cause:
+    """A cause, from its JSON."""
+    return convert(cause() | said, events.Cause)
 
 
 def told(kind: str, /, **said: Any) -> Any:
@@ -39,6 +45,16 @@ def told(kind: str, /, **said: Any) -> Any:
     needed = {each.encode_name: _empty(each.type) for each in fields(of_kind) if each.required}
     event: RebalanceEvent = convert(needed | common | said, of_kind)
     return event
+
+
+def entries_of(*told: RebalanceEvent) -> list[Any]:
+    """The entries of group g that these events make."""
+    return Timeline("g").add_all(told).entries
+
+
+def shown(timeline: Timeline) -> list[Any]:
+    """A timeline as JSON."""
+    return list(map(entry_json, timeline.entries))
 
 
 def but(event: Any, **said: Any) -> Any:

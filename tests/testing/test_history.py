@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from coordinator.client.events import EventReader
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Rebalance, Timeline
 from coordinator.story.schema import Gap
 from coordinator.testing import Tenure
-from coordinator.testing.history import History, kinds
+from coordinator.testing.history import History
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
+from tests.support.told import shown
 from tests.testing.conftest import Join, join_in, port_of
 
 
@@ -32,7 +33,7 @@ def test_a_timeline_equals_that_of_the_topic_of_events(tmp_path: Path) -> None:
         with server.client() as client:
             reader = EventReader(client, "workers")
             events = reader.read()
-            while len(entries := Timeline("workers").add_all(events).entries) < len(group.timeline):
+            while len(entries := shown(Timeline("workers").add_all(events))) < len(group.timeline):
                 events += reader.poll(1_000)
         assert entries == group.timeline
         assert entries[: len(told)] == told
@@ -51,7 +52,8 @@ def test_a_rebalance_that_was_open_at_a_mark_is_not_new(server: Tenure, member: 
     assert group.new_entries(mark) == []
     join_in(server, third, one, other)
     (new,) = group.new_entries(mark)
-    assert new["causes"][0]["member_ids"] == [third.member_id]
+    assert isinstance(new, Rebalance)
+    assert new.causes[0].member_ids == [third.member_id]
     assert new is not group.new_entries(mark)[0]
 
 
@@ -82,5 +84,4 @@ def test_groups_are_known_by_their_events() -> None:
     history = History()
     history.write([Gap(3, 1, 2)], lambda *_: None)
     assert history.group_ids() == []
-    assert [entry["type"] for entry in history.entries("any")] == ["gap"]
-    assert kinds(history.entries("any"), "rebalance") == []
+    assert [entry.type for entry in history.new_entries("any", 0)] == ["gap"]

@@ -25,9 +25,8 @@ from coordinator.audit.read.batches import unpack
 from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.log.segments.segment import topic_partition_of
-from coordinator.story.counts import RETURNS
+from coordinator.story import entries
 from coordinator.story.diagnosis import conflict_text
-from coordinator.story.entries import Timeline
 from coordinator.story.events import (
     Cause,
     EventsDropped,
@@ -38,12 +37,11 @@ from coordinator.story.events import (
     RebalanceEnded,
     RebalanceEvent,
     RebalanceStarted,
-    fields_of,
     read_event,
 )
 from coordinator.story.inference.told import unknown
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
-from coordinator.story.schema import CONFLICT, EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC
 from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
@@ -114,9 +112,9 @@ class GroupEvents:
             rebalances.add(event)
         self.rebalance_count = rebalances.count
         seats = [event for event in self.waiting if isinstance(event, RETURN_EVENTS)]
-        for entry in Timeline(seats[0].group if seats else "").add_all(seats).entries:
-            if entry["type"] in RETURNS:
-                self.returns[entry["member_id"]] = Return(entry["type"], entry["group_instance_id"])
+        for entry in entries.Timeline(seats[0].group if seats else "").add_all(seats).entries:
+            if isinstance(entry, entries.Return):
+                self.returns[entry.event.member_id] = Return(entry.type, entry.event.group_instance_id)
         self.waiting.clear()
 
 
@@ -249,8 +247,8 @@ def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
         kind = event.causes[0].kind.replace("_", " ")
         words = "; ".join(_words(event, event.causes[0], kind))
         recorded.rebalances.append(Rebalance(event.at_ms, event.generation, kind, words[:WORDS_MAX]))
-    elif isinstance(event, MemberFenced) and event.kind == CONFLICT:
-        newest = Conflict(event.at_ms, event.generation, conflict_text(fields_of(event)), 0)
+    elif isinstance(event, MemberFenced) and event.is_conflict:
+        newest = Conflict(event.at_ms, event.generation, conflict_text(event), 0)
         former = recorded.conflicts.get(event.group_instance_id, newest)
         if former.at_ms > newest.at_ms:
             newest = former

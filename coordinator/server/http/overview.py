@@ -145,6 +145,6 @@ def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms
     """The numbers of plain and of suspect restarts, of rejoins and of takeovers since a time."""
     entries = Timeline(group).add_all(events).entries
     suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]
-    suspect = sum(entry["at_ms"] >= since_ms for entry in suspects)
-    counted = counts(entry for entry in entries if entry["at_ms"] >= since_ms)
+    suspect = sum(entry.at_ms >= since_ms for entry in suspects)
+    counted = counts(entry for entry in entries if entry.at_ms >= since_ms)
     return counted[RESTART] - suspect, suspect, counted[REJOIN], counted[TAKEOVER]

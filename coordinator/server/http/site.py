@@ -41,7 +41,7 @@ from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.story.diagnosis import worst_first
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lanes import Lane, lane_json, lanes_of
 from coordinator.story.runs import run_json, runs
@@ -249,12 +249,12 @@ class Site:
         def ask(client: Client) -> Any:
             found = found_group(client, group_id)
             body = group_json(found)
-            if body["waiting"] is not None:
-                body["waiting"]["text"] = list(waiting_lines(found.state, body["waiting"]))
+            if found.waiting is not None:
+                body["waiting"]["text"] = list(waiting_lines(found.state, found.waiting))
             if found.expects is not None:
-                body["expects"]["text"] = list(expects_lines(body["expects"]))
+                body["expects"]["text"] = list(expects_lines(found.expects))
             if found.consumer is not None and found.state in RECONCILING:
-                body["held_up_text"] = list(held_up_lines(found.state, body))
+                body["held_up_text"] = list(held_up_lines(found.state, found.consumer))
             return body
 
         return await self._asked(ask)
@@ -336,7 +336,7 @@ class Site:
         drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,
-            "timeline": [entry | {"text": list(entry_lines(entry))} for entry in entries],
+            "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
             "findings": [each._asdict() for each in problems],
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],

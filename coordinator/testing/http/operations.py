@@ -284,7 +284,7 @@ def groups(desk: Desk) -> Any:
 def timeline(desk: Desk, group_id: str, since: int = 0, type: str | None = None) -> Any:  # noqa: A002 - a field of JSON
     """The history of a group, from `since` on, only entries of a type if the query says so."""
     entries = desk.tenure.group(group_id).new_entries(since)
-    return timeline_json(entry for entry in entries if type in {None, entry["type"]})
+    return timeline_json(entry for entry in entries if type in {None, entry.type})
 
 
 @operation("GET", f"{GROUP}/explain", TEXT, since=SINCE, last=COUNT)

@@ -14,6 +14,7 @@ from coordinator.client.groups import member_json
 from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.server.http.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
+from coordinator.story.entries import entry_json
 from coordinator.story.words import entry_lines
 from coordinator.testing.faults import FAULTS_MAX, Action, Fault
 from coordinator.testing.members import MEMBERS_MAX
@@ -178,7 +179,7 @@ def look_json(group_id: str, look: Look) -> dict[str, Any]:
 
 def timeline_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """The entries of a timeline, each with its words."""
-    return [entry | {"text": list(entry_lines(entry))} for entry in entries]
+    return [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries]
 
 
 def crew_json(number: int, group_id: str, members: Members) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from coordinator.server.http.openapi import PATHS, SCHEMAS, document
 from coordinator.server.http.site import LAGS_MAX, Site
-from coordinator.story.entries import Timeline
+from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.lanes import MARKS, lane_json, lanes_of
 from coordinator.story.runs import run_json
 from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -221,7 +221,7 @@ def test_every_kind_of_entry_is_described() -> None:
         replace(loaded, in_cluster=True),
     ]
     timeline_entries = Timeline("g").add_all(events).entries
-    entries = [entry | {"text": ["words"]} for entry in timeline_entries]
+    entries = [entry_json(entry) | {"text": ["words"]} for entry in timeline_entries]
     assert [entry["type"] for entry in entries] == ["gap", "loaded", "deleted", "loaded", "loaded"]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
     assert all(run["finding"] for run in shown)

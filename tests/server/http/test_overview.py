@@ -47,7 +47,7 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         ]
         entries = Timeline("one").add_all(events).entries
         for since_ms in (0, 26):
-            types = [entry["type"] for entry in entries if entry["at_ms"] >= since_ms]
+            types = [entry.type for entry in entries if entry.at_ms >= since_ms]
             counted = churn(events, since_ms, 50).get("one", Churn())
             kinds_of_returns = [types.count(name) for name in ("static_restart", "static_rejoin", "takeover")]
             assert counted == (types.count("rebalance"), kinds_of_returns[0], 0, *kinds_of_returns[1:])

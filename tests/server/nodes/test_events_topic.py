@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import LINGER_MS
-from coordinator.story.entries import Entry, Timeline
+from coordinator.story.entries import Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
@@ -17,6 +17,7 @@ from tests.server.harness import Peer, Serving, heartbeat_request, join_request,
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
+from tests.support.told import shown
 from tests.support.told import told as told_of
 
 
@@ -73,10 +74,11 @@ async def test_an_event_wakes_those_who_wait_for_it() -> None:
         assert (await reader.receive()).responses[0].partitions[0].high_watermark == 1
 
 
-async def told(server: Serving, peer: Peer) -> list[Entry]:
+async def told(server: Serving, peer: Peer) -> list[dict[str, Any]]:
     """The timeline of group g."""
     await server.advance(LINGER_MS)
-    return Timeline("g").add_all(told_of(each["type"], **each) for each in await records_of(peer)).entries
+    events = [told_of(each["type"], **each) for each in await records_of(peer)]
+    return shown(Timeline("g").add_all(events))
 
 
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
