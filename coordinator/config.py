@@ -295,7 +295,7 @@ def _spec(
 class GroupConfig:
     """The settings of the group core. The defaults are Kafka's (GroupCoordinatorConfig).
 
-    fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); see docs/contribute/decisions.
+    fixes: tickets whose better rule is switched on, in lower case ("kafka-12759"); docs/run/group-settings.md has each.
     stored_max_bytes: the most bytes that the store takes of a group's record, or of a batch that must not be divided,
     packed; 0 if it takes any number. stored_max_records: the most records of such a batch.
     """

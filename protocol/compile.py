@@ -5,7 +5,7 @@ inside a message are classes too, and attributes of the message's class under th
 
 Everything is compiled at first use: a class when a module names it (`protocol.messages`), the decode and the encode
 function of a version with the first message of that version, a `writer` or an `alike` when a caller asks for it. See
-docs/contribute/decisions/README.md.
+docs/contribute/decisions.md.
 
 Decoding raises ProtocolError and nothing else, whatever the bytes. Encoding raises AssertionError when the version
 can't express the message: null where a value is mandatory, a number out of range, a value that the version has no

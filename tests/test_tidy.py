@@ -418,7 +418,7 @@ def test_tests_named_in_documents_exist() -> None:
 WRITTEN = {
     "README.md": ("data/meta.properties",),
     "docs/ask-why/audit.md": ("found/index.html", "tenure.zip"),
-    "docs/run/cluster-data.md": ("snapshot.db",),
+    "docs/run/cluster-operations.md": ("snapshot.db",),
     "docs/start/leaders-and-shards.md": ("counter.db",),
     "docs/run/cluster.md": ("build/try/1/meta.properties",),
     "docs/run/disk-trouble.md": ("backup/__consumer_offsets-41/x.log", "damaged/__consumer_offsets-41/x.log", "mended"),

@@ -8,7 +8,7 @@ The collector has three generations, and a look at one of them has the younger o
            groups; here `Looks` says when
 
 So a cycle that is in use during its first looks, such as that of a request under way, costs memory until the next look
-at the old objects. Why it is so: docs/contribute/decisions/loop.md.
+at the old objects. Why it is so: docs/contribute/decisions.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings about expected members (docs/run/expected-members.md) and about seats with standbys (docs/run/seats.md).
+"""Findings about expected members (docs/run/group-settings.md) and about seats with standbys (docs/run/seats.md).
 
 A group's description says which expected members are missing, how many seats there are, and which members are standbys.
 Events say since when a member is missing, as far as records tell. `diagnosis` says what a finding is.

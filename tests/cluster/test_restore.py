@@ -1,6 +1,6 @@
 """etcd comes back from a snapshot under a cluster: members keep their seats, and an earlier node writes nothing.
 
-House rule: as docs/run/cluster-data.md tells an operator to do it, but for one node that nobody has stopped.
+House rule: as docs/run/cluster-operations.md tells an operator to do it, but for one node that nobody has stopped.
 """
 
 from __future__ import annotations

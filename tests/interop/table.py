@@ -11,7 +11,7 @@ tests in tests/interop that need a toolchain run beside them, and aren't in the 
 failed.
 
 There is a part for each protocol of groups: the classic one, compared with Apache Kafka 3.9.1
-(docs/start/clients.md), and the consumer protocol, compared with 4.4.0 (docs/start/clients-consumer-protocol.md, and
+(docs/start/clients.md), and the consumer protocol, compared with 4.4.0 (docs/run/consumer-protocol.md, and
 one row in the other page). Rows of a part's table are scenarios, columns are clients. A part is made of the reports in
 build/interop/reports, the latest of each client on each server, and is written once all of them are there,
 by a run on both servers.
@@ -37,7 +37,7 @@ from tests.interop.clients import CLIENTS
 from tests.support import apache
 
 PAGE = ROOT / "docs/start/clients.md"
-CONSUMER_PAGE = ROOT / "docs/start/clients-consumer-protocol.md"
+CONSUMER_PAGE = ROOT / "docs/run/consumer-protocol.md"
 REPORTS = ROOT / "build" / "interop" / "reports"
 SERVERS = ("tenure", "apache")
 MARKERS = {"tenure": "interop", "apache": "oracle"}
@@ -196,7 +196,7 @@ def table(part: Part, results: Results) -> str:
     for scenario, row in part.scenarios.items():
         cells = [cell([results.passed.get((scenario, client, server)) for server in SERVERS]) for client in clients]
         lines.append(f"| {row} | " + " | ".join(cells) + " |")
-    lines += ["", "What a client can't do, and so has no scenario of:", "", "| Client | doesn't do this | because |"]
+    lines += ["", "A client has no scenario of what it can't do:", "", "| Client | doesn't do this | because |"]
     lines += ["| --- | --- | --- |"]
     for client in clients:
         by_reason: dict[str, list[Ability]] = {}

@@ -91,7 +91,7 @@ def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
 def test_a_client_that_the_classic_protocol_refuses(
     tenure_server: TenureBroker, fleet: Fleet, client: str, group: str
 ) -> None:
-    """It ends with an error, or says it and tries again; docs/run/expected-members.md has the same table."""
+    """It ends with an error, or says it and tries again; docs/run/group-settings.md has the same table."""
     tenure = tenure_server.tenure
     expect(tenure.port, group, expected_instance_ids="seat-0", unexpected_instance_ids="refused")
     mark = tenure.mark()

@@ -1,4 +1,4 @@
-"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. docs/contribute/kip.md has the clauses.
+"""KIP-134, group.initial.rebalance.delay.ms: a test per clause. tests/kip/clauses.md has the clauses.
 
 The members of a fleet start one by one. An empty group holds its first rebalance open for a while, and longer if
 members arrive, so that the group forms once. The tests follow Kafka's own form (InitialDelayedJoin).

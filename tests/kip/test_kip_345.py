@@ -1,4 +1,4 @@
-"""KIP-345, static membership: a test per clause. docs/contribute/kip-345.md has the clauses in a table.
+"""KIP-345, static membership: a test per clause. tests/kip/kip-345.md has the clauses in a table.
 
 The tests follow the KIP from top to bottom: rebalances, what static membership changes about them, fields on the wire
 and in the log, joining, leaving, and the life of a fleet.

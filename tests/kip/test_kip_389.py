@@ -1,4 +1,4 @@
-"""KIP-389, group.max.size: a test per clause. docs/contribute/kip.md has the clauses in a table.
+"""KIP-389, group.max.size: a test per clause. tests/kip/clauses.md has the clauses in a table.
 
 The number of members in a group has a limit. A full group refuses new members and does not disturb its own. The tests
 follow what Kafka made of the KIP (GroupCoordinator.acceptJoiningMember).

@@ -1,4 +1,4 @@
-"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. docs/contribute/kip.md has the clauses in a table.
+"""KIP-394, MEMBER_ID_REQUIRED: a test per clause. tests/kip/clauses.md has the clauses in a table.
 
 A dynamic member first gets a member id, and becomes a member when it joins with that id. A client that never does so
 costs the coordinator a short string, until the session timeout that the client asked for has passed.

@@ -1,4 +1,4 @@
-"""KIP-423, why a member joins, as a number: a test per clause. docs/contribute/kip.md has the clauses.
+"""KIP-423, why a member joins, as a number: a test per clause. tests/kip/clauses.md has the clauses.
 
 Kafka never adopted the KIP. The number is a tagged field of this project (tag 423). Other programs skip the field, and
 no program of Kafka's sends it. A client that sends it asks for the KIP's rules; for other clients nothing changes.

@@ -1,4 +1,4 @@
-"""KIP-800, reasons as text: a test per clause. docs/contribute/kip.md has the clauses in a table.
+"""KIP-800, reasons as text: a test per clause. tests/kip/clauses.md has the clauses in a table.
 
 The cause of a rebalance has the client's reason for joining or leaving. People read it; it decides nothing.
 

@@ -1,4 +1,4 @@
-"""KIP-814, SkipAssignment: a test per clause. docs/contribute/kip.md has the clauses in a table.
+"""KIP-814, SkipAssignment: a test per clause. tests/kip/clauses.md has the clauses in a table.
 
 A static leader that restarts must know that it leads, or no member watches the topics. But it must not assign, because
 a Stable group takes no assignment. JoinGroup v9 can say both.

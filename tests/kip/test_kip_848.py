@@ -1,4 +1,4 @@
-"""KIP-848, the consumer protocol: the clauses that no test beside the code shows. docs/contribute/kip-848.md has all.
+"""KIP-848, the consumer protocol: the clauses that no test beside the code shows. tests/kip/kip-848.md has all.
 
 Most clauses are shown by tests of `tests/group/consumer`, which the table names with their files.
 

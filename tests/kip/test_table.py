@@ -1,4 +1,4 @@
-"""docs/contribute/kip*.md agree with code and tests: names exist, and every test of a clause is there.
+"""The tables of clauses agree with code and tests: names exist, and every test of a clause is there.
 
 House rule: these tests read the pages as they are, tables with names in backticks.
 """
@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("kip.md", "kip-345.md", "kip-848.md", "known-bugs.md")
-PAGE = "".join((ROOT / "docs/contribute" / name).read_text(encoding="utf-8") for name in PAGES)
-"""All of them, one behind the other."""
 KIP_TESTS = Path(__file__).parent
+PAGES = (*sorted(KIP_TESTS.glob("*.md")), ROOT / "docs/contribute/kip.md", ROOT / "docs/contribute/known-bugs.md")
+PAGE = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+"""All of them, one behind the other."""
 SCRIPTS = ROOT / "tests/oracle/scripts"
 SETTINGS = {
     "group.consumer.migration.policy",

@@ -50,7 +50,7 @@ def test_all_examples_pass() -> None:
 @pytest.mark.interop
 def test_the_pages_tests_pass_as_they_stand(tmp_path: Path) -> None:
     """A new user copies the conftest.py and the tests of the pages into an empty folder, and they pass."""
-    pages = ("docs/test/first-test.md", "docs/test/consumer-protocol.md", "docs/test/time-faults-nodes.md")
+    pages = ("docs/test/first-test.md", "docs/test/recipes.md", "docs/test/time-faults-nodes.md")
     blocks = [block for page in pages for block in blocks_of(page)]
     (conftest,) = (block for block in blocks if "def start_worker" in block)
     tests = [block for block in blocks if block.startswith("def test_")]

@@ -1,6 +1,6 @@
 """Expected members in the consumer protocol: a group refuses others, removes old names, and says who is missing.
 
-It holds no join: a heartbeat has to be answered at once, and a join stops nobody (docs/run/expected-members.md).
+It holds no join: a heartbeat has to be answered at once, and a join stops nobody (docs/run/group-settings.md).
 
 House rule: a member that the group knows is never refused.
 """

@@ -53,13 +53,13 @@ from protocol.records.batch import Record
 from protocol.speed import new
 
 SEGMENT_SIZE = 4 * 1024 * 1024
-"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/contribute/decisions)."""
+"""Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/start/differences.md)."""
 
 WINDOW_MAX = 4096
 """The most calls that the thread takes from the queue at once. The limit bounds how long the first of them waits."""
 
 SYNCS_MAX = 8
-"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions/disk.md)."""
+"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions-disk.md)."""
 
 
 class _Append(NamedTuple):

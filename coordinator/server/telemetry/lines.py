@@ -1,6 +1,6 @@
 """Log lines: text in the form of a Kafka broker's, or one JSON object a line.
 
-Tenure has its own small writer (docs/contribute/decisions/README.md): importing structlog alone would cost a
+Tenure has its own small writer (docs/contribute/decisions.md): importing structlog alone would cost a
 third of the time that a start may take.
 
 House rule: text from a client can't start another line, steer a terminal or turn a line around, because characters

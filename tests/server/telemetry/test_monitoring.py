@@ -66,7 +66,7 @@ def test_every_metric_is_one_of_the_servers() -> None:
 
 def test_every_alert_is_tested_and_described() -> None:
     """A test lets it fire, and one beside it doesn't; the page says what to do."""
-    tests, page = TESTS.read_text(), (ROOT / "docs/run/monitoring.md").read_text()
+    tests, page = TESTS.read_text(), (ROOT / "docs/run/metrics.md").read_text()
     for name in alerts():
         assert len(re.findall(rf"alertname: {name}\n        exp_alerts:\n", tests)) == 1, name
         assert len(re.findall(rf"alertname: {name}\n        exp_alerts: \[\]\n", tests)) == 1, name
