@@ -1,5 +1,7 @@
 """Share and streams groups of Apache Kafka 4.4: each command names the kind, and none says that there is no such group.
 
+Tenure has no such groups, and Kafka's share consumer says so.
+
 House rule: a member joins by a request that kio encodes, because this project has no such requests.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
@@ -23,11 +26,12 @@ from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
 from tests.cli.conftest import Ran, at, run_app
+from tests.interop.java.tools import Tools
 from tests.observe.test_observer import observing
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.tenure import wait_until
+from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
 
@@ -86,13 +90,18 @@ def is_member(connection: Connection, request: Any) -> bool:
     return bool(struct.unpack_from(">ixih", connection.receive_frame())[2] == 0)
 
 
-@pytest.mark.usefixtures("kafka_is_here")
-def test_each_command_names_the_kind(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
+    """A node of Kafka 4.4.0 with a topic."""
+    with ApacheKafka(STAYS, version=VERSION_44) as node:
+        with Client(node.bootstrap, WITHIN_S) as client:
+            create_topic(client, TOPIC, 1)
+        yield node
+
+
+def test_each_command_names_the_kind(kafka: ApacheKafka, tmp_path: Path) -> None:
     """The commands about one group end with exit code 6 and HTTP answers 501; lists of all groups leave it out."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(ApacheKafka(STAYS, version=VERSION_44))
-        with Client(kafka.bootstrap, WITHIN_S) as client:
-            create_topic(client, TOPIC, 1)
         for kind in KINDS:
             connection = stack.enter_context(Connection(kafka.port))
             wait_until(partial(is_member, connection, joined(kind)), "a member", WITHIN_S)
@@ -124,3 +133,16 @@ def test_each_command_names_the_kind(tmp_path: Path) -> None:
         for kind in KINDS:
             for path in (f"/groups/{kind}", f"/groups/{kind}/events", f"/lag?group={kind}"):
                 assert (path, observer.status(path)) == (path, 501)
+
+
+def test_a_share_consumer_ends_where_there_are_no_share_groups(kafka: ApacheKafka) -> None:
+    """It names the API that is missing, so none of its acknowledgements is tried again for ever (KAFKA-18899)."""
+    with Tenure({"tenure.topics": f"{TOPIC}:1"}) as tenure, Tools(VERSION_44) as tools:
+        said = [
+            tools.run(
+                "console-share-consumer",
+                *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--group", "read", "--timeout-ms", "1000"),
+            )
+            for server in (kafka, tenure)
+        ]
+    assert ["The node does not support SHARE_GROUP_HEARTBEAT" in each.err for each in said] == [False, True]

@@ -18,6 +18,7 @@ CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "kafka.tools.ConsoleProducer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
