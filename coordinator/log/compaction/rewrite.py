@@ -5,20 +5,18 @@ part that was appended since the last compaction, and notes the last offset of e
 reads all closed segments from the oldest on, and leaves out each record that has a later one.
 
 Retained records keep their offset, timestamp and epoch. A batch that loses no record is copied. A batch that loses all
-its records is left out, so offsets get gaps. Batches of transactions are copied, and their records supersede nothing,
-because the transaction may have been aborted. A tombstone stays if a copied batch has a record with its key; otherwise
-that record could come back to life.
+its records is left out, so offsets get gaps.
 
-In a group's log:
+Records of aborted transactions are left out. A compaction ends before the oldest open transaction (outcomes.py), so it
+leaves what is pending. A marker stays as long as a batch of its transaction was there, and then as long as a tombstone.
 
-- a tombstone stays until delete_retention_ms after its own timestamp; in a batch to which Kafka's cleaner gave a delete
-  horizon, it stays until that horizon (KIP-534);
-- batches of idempotent producers are copied too.
+In a group's log a tombstone stays until delete_retention_ms after its own timestamp. In a batch to which Kafka's
+cleaner gave a delete horizon, it stays until that horizon (KIP-534).
 
 In a topic's log, as in Kafka's:
 
-- the compaction that first sees a tombstone gives its batch a delete horizon, delete_retention_ms from then; the first
-  compaction behind that horizon drops the tombstone;
+- the compaction that first sees a tombstone, or a marker alone, gives its batch a delete horizon, delete_retention_ms
+  from then; the first compaction behind that horizon drops it;
 - the last batch of each idempotent producer stays, empty if it loses all records: it holds the producer's last number;
 - a record without a key is dropped: it was appended before the topic was compacted.
 
@@ -51,6 +49,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.log.compaction.latest import KEY_SIZE_MAX, Latest, name_of
+from coordinator.log.compaction.outcomes import marker_in
 from coordinator.log.compaction.output import Output
 from coordinator.log.compaction.reading import SegmentReader, Source, closed_segments, records_of
 from coordinator.log.compaction.task import Cleaned, Compaction, Swap, Task
@@ -102,7 +101,9 @@ class _Rewrite:
         self._due_ms = task.due_ms
         self._stay = latest.stay
         self._stay_at = 0
-        self._keys_of_whole: set[bytes] = set()
+        self._outcomes = latest.outcomes
+        # The producers with batches whose marker comes next.
+        self._begun: set[int] = set()
         self._is_left_out = False
         # The last batch of the new file if it lost all its records: its bytes and their start.
         self._dropped: tuple[bytes, int] | None = None
@@ -147,6 +148,7 @@ class _Rewrite:
         output = Output(self._disk, self._folder, first, self._task.segment_size // FREE_PART)
         count = size_before = 0
         self._dropped = self._held = None
+        begun = set(self._begun)
         try:
             for segment, following in sources:
                 size = self._reader.size(segment)
@@ -164,6 +166,7 @@ class _Rewrite:
             if output.finish(newest):
                 cleaned = Cleaned(first.base_offset, end, self._index(first.base_offset))
         except (OSError, Damaged):
+            self._begun = begun
             output.remove()
             raise
         finally:
@@ -173,6 +176,8 @@ class _Rewrite:
     def _write_source(self, segment: Segment, end: int, size: int, output: Output) -> None:
         if not self._nothing_stays(segment.base_offset, end):
             for frame in self._reader.frames(segment, partial(self._filter_plain, output)):
+                if frame.header.is_transactional and not frame.header.is_control:
+                    self._begun.add(frame.header.producer_id)
                 self._filter(segment, frame, output)
         elif size:
             output.mark_changed()
@@ -186,10 +191,13 @@ class _Rewrite:
     def _filter(self, segment: Segment, frame: Frame, output: Output) -> None:
         """Copy, rewrite or leave out a batch."""
         header = frame.header
-        if self._task.keeps_whole(header):
-            self._keep_tombstones_of(segment, frame)
-        elif header.base_offset < self._map_end:
-            retained = self._retained(header, records_of(segment, frame))
+        if header.base_offset < self._map_end:
+            records = records_of(segment, frame)
+            retained = (
+                self._with_marker(header, records, is_marker=marker_in(segment, frame) is not None)
+                if header.is_control
+                else self._with_records(header, records)
+            )
             if retained is not None:
                 output.mark_changed()
                 output.write(retained)
@@ -198,11 +206,29 @@ class _Rewrite:
         self._dropped = None
         output.copy(frame.data, frame.at, frame.at + header.size)
 
+    def _with_records(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
+        """What is retained of a batch of records: none of an aborted transaction."""
+        is_aborted = self._outcomes.is_aborted(header)
+        stay = [] if is_aborted else [record for record in records if self._stays(header, record)]
+        return self._retained(header, records, stay, ends=any(record.is_tombstone for record in stay))
+
+    def _with_marker(self, header: Header, records: Sequence[RecordSlice], *, is_marker: bool) -> bytes | None:
+        """What is retained of a control batch. Once no batch of its transaction is left, a marker is as a tombstone."""
+        ends = is_marker and header.producer_id not in self._begun
+        self._begun.discard(header.producer_id)
+        stay = [record for record in records if not (ends and self._goes(header, record))]
+        return self._retained(header, records, stay, ends=ends)
+
     # Methods that the rules of a topic's log replace.
 
-    def _retained(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
-        """The bytes of a batch with its retained records, empty without any; None if the batch doesn't change."""
-        stay = [record for record in records if self._stays(header, record)]
+    def _retained(
+        self, header: Header, records: Sequence[RecordSlice], stay: Sequence[RecordSlice], *, ends: bool
+    ) -> bytes | None:
+        """The bytes of a batch with its retained records, empty without any; None if the batch doesn't change.
+
+        ends: whether a record has a time to be kept.
+        """
+        del ends
         if stay and len(stay) == len(records):
             return None
         return encode_slices(header, stay) if stay else b""
@@ -282,23 +308,16 @@ class _Rewrite:
                 return None
         return None if 0 < superseded < len(found) else not superseded
 
-    def _keep_tombstones_of(self, segment: Segment, frame: Frame) -> None:
-        """Keep all tombstones with a key of this copied batch; if there are too many such keys, keep all tombstones."""
-        if not frame.header.is_control and len(self._keys_of_whole) <= self._task.keys_max:
-            records = records_of(segment, frame)
-            self._keys_of_whole.update(name_of(record.key) for record in records if record.key is not None)
-
     def _stays(self, header: Header, record: RecordSlice) -> bool:
         if record.key is None:
             return False
-        name = name_of(record.key)
-        if record.offset < self._last.get(name, -1):
+        if record.offset < self._last.get(name_of(record.key), -1):
             return False
-        if not record.is_tombstone or self._is_left_out:
-            return True
-        if name in self._keys_of_whole or len(self._keys_of_whole) > self._task.keys_max:
-            return True
-        return not self._is_retention_over(header, record)
+        return not (record.is_tombstone and self._goes(header, record))
+
+    def _goes(self, header: Header, record: RecordSlice) -> bool:
+        """Whether a tombstone or a marker goes: none does behind a segment that was left as it is."""
+        return not self._is_left_out and self._is_retention_over(header, record)
 
 
 class _TopicRewrite(_Rewrite):
@@ -314,7 +333,7 @@ class _TopicRewrite(_Rewrite):
     def _filter(self, segment: Segment, frame: Frame, output: Output) -> None:
         self._drop_held(output)
         header = frame.header
-        if header.record_count or self._task.keeps_whole(header) or header.next_offset - 1 in self._last_offsets:
+        if header.record_count or header.next_offset - 1 in self._last_offsets:
             super()._filter(segment, frame, output)
             return
         self._dropped = None
@@ -330,14 +349,15 @@ class _TopicRewrite(_Rewrite):
             self._held = None
             output.mark_changed()
 
-    def _retained(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
-        stay = [record for record in records if self._stays(header, record)]
+    def _retained(
+        self, header: Header, records: Sequence[RecordSlice], stay: Sequence[RecordSlice], *, ends: bool
+    ) -> bytes | None:
         if not stay:
             if header.next_offset - 1 not in self._last_offsets:
                 return b""
             return encode_slices(header, []) if records else None
         horizon_ms = None
-        if header.delete_horizon_ms is None and any(record.is_tombstone for record in stay):
+        if header.delete_horizon_ms is None and ends:
             horizon_ms = self._task.now_ms + self._task.retention_ms
         if horizon_ms is None and len(stay) == len(records):
             return None

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from protocol.records.batch import Header
-
 KEYS_MAX = 500_000
 """Entries of the map from keys to offsets, 150 to 200 bytes each; other things that are noted count as entries too. So
-this bounds the memory of a compaction, beside its largest batch and, in a log that was a broker's, as many keys of
-producers again."""
+this bounds the memory of a compaction, beside its largest batch and its aborted transactions."""
 
 TIME_END_MS = 2**63
 
@@ -43,11 +40,6 @@ class Task(NamedTuple):
     def due_ms(self) -> int:
         """A tombstone in a plain batch is looked at one by one if it has this timestamp or an earlier one."""
         return TIME_END_MS if self.is_topic else self.now_ms - self.retention_ms
-
-    def keeps_whole(self, header: Header) -> bool:
-        """Whether a batch stays as it is, whatever records it has."""
-        has_producer = not self.is_topic and header.producer_id >= 0
-        return has_producer or header.is_control or header.is_transactional
 
 
 class Cleaned(NamedTuple):

@@ -102,6 +102,8 @@ class Upkeep(LogUpkeep):
             return
         if work.task.lag_ms and compaction.clean_offset < work.task.end_offset:
             self._not_before_ms = work.task.now_ms + work.task.lag_ms // LAG_PART
+        elif compaction.clean_offset <= work.task.dirty_offset:  # an open transaction is in the way
+            self._pause(work.task.now_ms)
 
     def _is_swapped(self, now_ms: int) -> bool:
         """Finish an interrupted swap unless a read of the log did; False if it is too early. Raises OSError."""

@@ -129,17 +129,17 @@ class View:
 
     def ends(self) -> Ends:
         """Start, end, and the last stable offset."""
-        return Ends(self.start, self.end, next(iter(self.open.values()), self.end))
+        return Ends(self.start, self.end, max(self.start, next(iter(self.open.values()), self.end)))
 
     def take_transaction(self, header: Header, base_offset: int, marker: int | None) -> None:
-        """A batch of a transaction is in the log. marker: the type of a control batch's, None for records."""
+        """A batch of a transaction is in the log. marker: the type of a control batch's, None if it has none."""
         if not header.is_control:
             self.open.setdefault(header.producer_id, base_offset)
-            return
-        first_offset = self.open.pop(header.producer_id, None)
-        if first_offset is not None and marker != COMMIT:
-            stable = next(iter(self.open.values()), base_offset + 1)
-            self.aborted.append(Aborted(header.producer_id, first_offset, base_offset, stable))
+        elif marker is not None:
+            first_offset = self.open.pop(header.producer_id, None)
+            if first_offset is not None and marker != COMMIT:
+                stable = next(iter(self.open.values()), base_offset + 1)
+                self.aborted.append(Aborted(header.producer_id, first_offset, base_offset, stable))
 
     def aborted_within(self, offset: int, size: int) -> Iterator[Aborted]:
         """The aborted transactions of the records that `read_from` found in `size` bytes, and some behind these.
@@ -160,6 +160,10 @@ class View:
                 yield each
             if each.stable >= before:
                 return
+
+    def forget_aborted(self, offset: int) -> None:
+        """No record of a transaction whose marker is before `offset` can be read."""
+        self.aborted = self.aborted[bisect_left(self.aborted, offset, key=lambda each: each.marker_offset) :]
 
     def available(self, offset: int, size_max: int, before: int | None = None) -> int:
         """Bytes that reads from `offset` on would find, counted up to `size_max`. Raises Rejected, OSError.

@@ -130,6 +130,8 @@ class Compactions:
             size_before, size_after = compaction.size_before, compaction.size_after
             self._counts.compacted(size_before, size_after, duration_s)
             self._compacted(Compacted(upkeep.folder.name, size_before, size_after, duration_s))
+        if compaction is not None and compaction.clean_offset <= work.task.dirty_offset:
+            self._put_off(upkeep.key)  # an open transaction is in the way
         if reason and not upkeep.was_given_up(work):
             self._failed(upkeep.key, upkeep.folder, duration_s, reason)
 

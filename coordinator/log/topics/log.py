@@ -256,6 +256,7 @@ class TopicLog(PartitionLog):
             return
         self._note_offset(START_NAME, offset)
         self.view.start = offset
+        self.view.forget_aborted(offset)
         if not self.is_being_compacted:
             self._remove(self._count_before(offset))
 
@@ -289,6 +290,7 @@ class TopicLog(PartitionLog):
                     return 0
                 self.view.parts.append(Part(segment_at(self._folder, self._next_offset)))
         self.view.start = max(self.view.start, self.view.parts[count].segment.base_offset if count else 0)
+        self.view.forget_aborted(self.view.start)
         self._remove(count)
         return count
 
@@ -304,6 +306,7 @@ class TopicLog(PartitionLog):
     def end_compaction(self, clean_offset: int) -> None:
         """Note the offset below which each key occurs once. Raises OSError."""
         self.is_being_compacted = False
+        self.view.forget_aborted(clean_offset)
         if clean_offset != self.clean_offset:
             self._note_offset(CLEAN_NAME, clean_offset)
             self.clean_offset = clean_offset

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator.group.transactions import marker
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Compaction, Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.recovery import LogReader
 from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import cleaned_path, swap_in
-from protocol.records.batch import Record, encode_batch
+from protocol.records.batch import Batch, Record, encode_batch
 from protocol.records.walk import decode_batches
 
 NOW_MS = 1_800_000_000_000
@@ -50,8 +52,18 @@ def tombstone(key: int, timestamp_ms: int = NOW_MS) -> Record:
     return Record(b"key-%d" % key, None, timestamp_ms)
 
 
-def write(folder: Path, *segments: list[list[Record]]) -> int:
-    """Write segments, each a list of batches; return the offset behind them."""
+def sent(producer_id: int, *records: Record) -> Batch:
+    """Return records in a transaction of a producer."""
+    return Batch(records, producer_id, 0)
+
+
+def marker_of(producer_id: int, *, commit: bool, timestamp_ms: int = NOW_MS) -> Batch:
+    """Return the marker that ends a producer's transaction."""
+    return marker(producer_id, 0, is_commit=commit, coordinator_epoch=0, wall_ms=timestamp_ms)
+
+
+def write(folder: Path, *segments: Sequence[list[Record]]) -> int:
+    """Write segments, each of some batches; return the offset behind them."""
     folder.mkdir(exist_ok=True)
     next_offset = 0
     for batches in segments:
@@ -93,11 +105,17 @@ def records(folder: Path) -> list[tuple[int, Record]]:
 
 def state(folder: Path) -> State:
     """Return the state that a replay finds."""
+    return replayed(folder)[0]
+
+
+def replayed(folder: Path) -> tuple[State, dict[tuple[int, bytes], bytes | None]]:
+    """Return the state that a replay finds, and what is pending, by producer and key."""
     found: dict[bytes, bytes | None] = {}
     reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
     for page in reader.pages():
         found |= {record.key: record.value for record in page}
-    return {key: value for key, value in found.items() if value is not None}
+    pending = {(batch.producer_id, key): value for batch in reader.transactions.open() for key, value, _ in batch}
+    return {key: value for key, value in found.items() if value is not None}, pending
 
 
 def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:

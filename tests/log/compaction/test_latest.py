@@ -47,13 +47,13 @@ class TestBounds:
         assert rounds > 5
         assert len(records(tmp_path / "p")) == len(expected)
 
-    @pytest.mark.parametrize("producer_id", [-1, 7])
-    def test_what_is_no_key_counts(self, tmp_path: Path, producer_id: int) -> None:
-        """Tombstones of few keys and batches of producers take memory as keys do: they end a round as well."""
+    @pytest.mark.parametrize(("attributes", "producer_id"), [(0, -1), (0x30, 7)])
+    def test_what_is_no_key_counts(self, tmp_path: Path, attributes: int, producer_id: int) -> None:
+        """Tombstones of few keys and markers take memory as keys do: they end a round as well."""
         folder = tmp_path / "p"
         folder.mkdir()
         batches = (encode_batch([tombstone(offset % 2, 0)], offset, 1) for offset in range(1_000))
-        content = b"".join(changed(batch, 0, producer_id) for batch in batches)
+        content = b"".join(changed(batch, attributes, producer_id) for batch in batches)
         segment_at(folder, 0).path.write_bytes(content)
         assert 50 <= compact(Disk(), folder, task(1_000, keys_max=100), not_swapped).clean_offset <= 100
 

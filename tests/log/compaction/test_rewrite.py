@@ -13,12 +13,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import cast
 
 import pytest
 
+from coordinator.group.transactions import ABORT, COMMIT
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Compaction, Task
 from coordinator.log.engine import Damaged
@@ -34,19 +36,23 @@ from protocol.messages import (
     OffsetDeleteRequest,
     encode,
 )
-from protocol.records.batch import Record, encode_batch
+from protocol.records.batch import Batch, Record, encode_batch
 from protocol.records.batch import peek_header as header_of
 from protocol.records.rewrite import encode_slices, slice_records
 from protocol.records.walk import decode_batches
 from tests.log.compaction.closed import (
     DAY_MS,
     NOW_MS,
+    State,
     changed,
     compacted,
     epochs,
+    marker_of,
     not_swapped,
     put,
     records,
+    replayed,
+    sent,
     state,
     swap,
     task,
@@ -177,56 +183,72 @@ class TestTombstones:
         assert [offset for offset, _ in records(folder)] == [2, 3]
 
 
-class TestProducers:
-    """A compaction leaves batches of producers unchanged."""
+class TestTransactions:
+    """Records of a transaction count by its end."""
 
-    @pytest.mark.parametrize(("attributes", "is_marker"), [(0, False), (0x10, False), (0x30, True)])
-    def test_untouched(self, tmp_path: Path, attributes: int, is_marker: bool) -> None:
-        """A producer's batch keeps all records, supersedes none, and keeps its keys' tombstones.
-
-        A marker's key is no record's key.
-        """
+    @pytest.mark.parametrize(("commit", "left"), [(True, [1, 2]), (False, [0, 2])])
+    def test_end(self, tmp_path: Path, commit: bool, left: list[int]) -> None:
+        """A committed record supersedes an earlier one; an aborted one supersedes nothing, and goes."""
         folder = tmp_path / "p"
-        folder.mkdir()
-        theirs = changed(encode_batch([put(1, b"a"), put(1, b"b"), put(4, b"c")], 1, 1), attributes, producer_id=7)
-        ours = encode_batch([tombstone(4, 0)], 4, 1)
-        other = encode_batch([tombstone(5, 0)], 5, 1)
-        segment_at(folder, 0).path.write_bytes(encode_batch([put(4)], 0, 1) + theirs + ours + other)
-        compacted(folder, task(6))
-        assert segment_at(folder, 0).path.read_bytes() == theirs + (b"" if is_marker else ours)
+        end = write(folder, [[put(1, b"old")], sent(7, put(1, b"new")), marker_of(7, commit=commit)])
+        assert compacted(folder, task(end)).clean_offset == end
+        assert [offset for offset, _ in records(folder)] == left
 
-    @pytest.mark.parametrize("attributes", [0, 0x10])
-    def test_all_superseded(self, tmp_path: Path, attributes: int) -> None:
-        """A producer's batch stays even if later records have all its keys, in the clean and in the dirty part."""
+    def test_place_counts(self, tmp_path: Path) -> None:
+        """A record that is later than a transaction's supersedes it, even if the marker is later still."""
         folder = tmp_path / "p"
-        folder.mkdir()
-        theirs = changed(encode_batch([put(1, b"theirs")], 0, 1), attributes, producer_id=7)
-        segment_at(folder, 0).path.write_bytes(theirs)
-        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
-        for dirty_offset in (0, 1):
-            compacted(folder, task(2, dirty_offset=dirty_offset))
-            assert records(folder) == [(0, put(1, b"theirs")), (1, put(1))]
+        end = write(folder, [sent(7, put(1), put(2)), [put(1, b"later")], marker_of(7, commit=True)])
+        compacted(folder, task(end))
+        assert [offset for offset, _ in records(folder)] == [1, 2, 3]
 
-    def test_of_too_many_keys(self, tmp_path: Path) -> None:
-        """If producers' batches have more keys than a compaction may remember, it keeps every tombstone behind them."""
+    @pytest.mark.parametrize("is_topic", [False, True])
+    def test_marker(self, tmp_path: Path, is_topic: bool) -> None:
+        """A marker stays beside its records; then for its retention: from its timestamp, in a topic from that time."""
         folder = tmp_path / "p"
-        folder.mkdir()
-        theirs = changed(encode_batch([put(1), put(2), put(3)], 0, 1), 0x10, producer_id=7)
-        segment_at(folder, 0).path.write_bytes(theirs + encode_batch([tombstone(5, 0)], 3, 1))
-        compacted(folder, task(4, keys_max=2))
-        assert [offset for offset, _ in records(folder)] == [0, 1, 2, 3]
-        compacted(folder, task(4, keys_max=3))
-        assert [offset for offset, _ in records(folder)] == [0, 1, 2]
+        end = write(folder, [sent(7, put(1)), marker_of(7, commit=True)], [sent(7, put(2)), marker_of(7, commit=False)])
+        compacted(folder, task(end, now_ms=NOW_MS + DAY_MS, is_topic=is_topic))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 3]
+        for now_ms, left in ((NOW_MS + DAY_MS, [0, 1, 3]), (NOW_MS + 2 * DAY_MS, [0, 1])):
+            compacted(folder, task(end, dirty_offset=end, now_ms=now_ms, is_topic=is_topic))
+            assert [offset for offset, _ in records(folder)] == (left if is_topic else [0, 1])
 
-    def test_alone_in_a_segment(self, tmp_path: Path) -> None:
-        """A segment that keeps nothing but a producer's batch stays."""
+    def test_open(self, tmp_path: Path) -> None:
+        """From the first batch of the oldest open transaction on, everything stays, and the log isn't clean."""
         folder = tmp_path / "p"
-        folder.mkdir()
-        theirs = changed(encode_batch([put(1)], 0, 1), 0x10, producer_id=7)
-        segment_at(folder, 0).path.write_bytes(theirs)
-        segment_at(folder, 1).path.write_bytes(encode_batch([put(1)], 1, 1))
-        compacted(folder, task(2))
-        assert records(folder) == [(0, put(1)), (1, put(1))]
+        end = write(
+            folder,
+            [[put(1)], sent(7, put(1, b"new")), sent(8, put(1, b"open"))],
+            [[put(1, b"later")], marker_of(7, commit=True), [put(1, b"latest")]],
+        )
+        expected = replayed(folder)
+        assert compacted(folder, task(end)).clean_offset == 2
+        assert [offset for offset, _ in records(folder)] == [1, 2, 3, 4, 5]
+        assert replayed(folder) == expected
+
+    def test_many_keys(self, tmp_path: Path) -> None:
+        """A transaction with more keys than the map takes ends in several compactions, as other records do."""
+        folder = tmp_path / "p"
+        end = write(folder, [*(sent(7, put(key % 10)) for key in range(20)), marker_of(7, commit=True)])
+        dirty_offset = 0
+        while dirty_offset < end:
+            outcome = compacted(folder, task(end, dirty_offset=dirty_offset, keys_max=4))
+            assert outcome.clean_offset > dirty_offset
+            dirty_offset = outcome.clean_offset
+        assert [offset for offset, _ in records(folder)] == list(range(10, 21))
+
+    def test_a_markers_key_is_no_records_key(self, tmp_path: Path) -> None:
+        """A control record supersedes nothing, and one of a kind that nobody here knows stays."""
+        folder = tmp_path / "p"
+        end = write(folder, [[put(1)], Batch([put(1)], 7, 0, 0x30)])
+        compacted(folder, task(end, now_ms=NOW_MS + DAY_MS))
+        assert [offset for offset, _ in records(folder)] == [0, 1]
+
+    def test_idempotent_producers(self, tmp_path: Path) -> None:
+        """Records of a producer without a transaction are like any others."""
+        folder = tmp_path / "p"
+        end = write(folder, [Batch([put(1), put(2)], 7, 0, 0), [put(1)]])
+        compacted(folder, task(end))
+        assert records(folder) == [(1, put(2)), (2, put(1))]
 
 
 class SmallDisk(Disk):
@@ -339,16 +361,57 @@ class TestFullDisk:
             compact(Disk(), folder, task(end, dirty_offset=40), lambda cleaned: swap(folder, cleaned))
         assert not list(folder.glob("*.cleaned"))
 
+    def test_a_marker_on_the_second_try(self, tmp_path: Path) -> None:
+        """A segment whose first file doesn't fit is read twice; its marker still ends what lies in earlier segments."""
+        folder = tmp_path / "p"
+        end = write(folder, [sent(7, put(1))], [marker_of(7, commit=True), [put(2)], [put(2)]])
+        disk = FailingDisk(fail_one("write", 1, errno.ENOSPC))
+        compact(disk, folder, task(end, segment_size=1, retention_ms=0), lambda cleaned: swap(folder, cleaned))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 3]
+
 
 class Ended(Exception):
     """The process was killed."""
+
+
+class Model:
+    """What a log says, by the rule that the place of a record counts. open: by producer, then by key."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._last: dict[bytes, tuple[int, bytes | None]] = {}
+
+    def add(self, producer_id: int, base_offset: int, batch: Sequence[Record]) -> None:
+        """A batch comes, in a transaction if it has a producer."""
+        found = {record.key: (offset, record.value) for offset, record in enumerate(batch, base_offset)}
+        if producer_id < 0:
+            self._last |= found
+        else:
+            self.open.setdefault(producer_id, {}).update(found)
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """A marker comes."""
+        found = self.open.pop(producer_id)
+        if commit:
+            self._last |= {key: max(it, self._last.get(key, it), key=itemgetter(0)) for key, it in found.items()}
+
+    def state(self) -> tuple[State, dict[tuple[int, bytes], bytes | None]]:
+        """As `replayed`."""
+        pending = {
+            (producer_id, key): value
+            for producer_id, found in self.open.items()
+            for key, (offset, value) in found.items()
+            if offset > self._last.get(key, (-1,))[0]
+        }
+        return {key: value for key, (_, value) in self._last.items() if value is not None}, pending
 
 
 @pytest.mark.rounds
 def test_any_history(tmp_path: Path) -> None:
     """After appends, compactions with maps of any size, and restarts in any order, a replay finds the same state.
 
-    It does so too where segments don't fit the disk, and where a compaction ends after one of its files.
+    What is pending is the same as well. It does so too where segments don't fit the disk, and where a compaction ends
+    after one of its files.
     """
     fewest = []
     left_out = ended = 0
@@ -356,7 +419,7 @@ def test_any_history(tmp_path: Path) -> None:
         chance = Random(seed)
         folder = tmp_path / f"{seed}"
         folder.mkdir()
-        expected: dict[bytes, bytes | None] = {}
+        model = Model()
         next_offset = dirty_offset = written = 0
         now_ms = 0
         for _ in range(chance.randint(1, 25)):
@@ -373,20 +436,31 @@ def test_any_history(tmp_path: Path) -> None:
                         )
                         for _ in range(chance.randint(1, 3))
                     ]
+                    producer_id = chance.choice([-1, -1, -1, -1, 7, 8])
+                    if producer_id in model.open and chance.random() < 0.8:
+                        commit = chance.random() < 0.5
+                        model.end(producer_id, commit=commit)
+                        parts.append(
+                            encode_batch(marker_of(producer_id, commit=commit, timestamp_ms=now_ms), next_offset, 1)
+                        )
+                        next_offset += 1
+                        continue
+                    if producer_id >= 0:
+                        batch = sent(producer_id, *batch)
                     written_batch = encode_batch(batch, next_offset, 1)
-                    parts.append(changed(written_batch, 0x08) if chance.random() < 0.2 else written_batch)
+                    parts.append(changed(written_batch, 0x08, producer_id) if chance.random() < 0.2 else written_batch)
+                    model.add(producer_id, next_offset, batch)
                     next_offset += len(batch)
                     written += len(batch)
-                    expected |= {record.key: record.value for record in batch}
                 if parts:
                     segment_at(folder, base_offset).path.write_bytes(b"".join(parts))
             else:
                 if chance.random() < 0.3:
                     dirty_offset = 0  # a restart: the new process doesn't know which part is clean
                 disk = FailingDisk()
-                if chance.random() < 0.3:
+                if chance.random() < 0.5:
                     disk.fails = lambda name, _number, chance=chance: (  # type: ignore[misc]
-                        OSError(errno.ENOSPC, "full") if name == "write" and chance.random() < 0.5 else None
+                        OSError(errno.ENOSPC, "full") if name == "write" and chance.random() < 0.8 else None
                     )
                 left = chance.choice([0, 1, 2, 99, 99, 99])
 
@@ -416,11 +490,26 @@ def test_any_history(tmp_path: Path) -> None:
                     left_out += outcome.reason != ""
                 ended += left < 0
                 remove_cleaned(Disk(), folder)
-            assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
-        compacted(folder, task(next_offset, now_ms=now_ms + 1, retention_ms=0))
-        assert state(folder) == {key: value for key, value in expected.items() if value is not None}, seed
-        assert len(records(folder)) == len(state(folder))
-        fewest.append(written - len(records(folder)))
+            assert replayed(folder) == model.state(), seed
+        batches = [marker_of(producer_id, commit=True, timestamp_ms=now_ms) for producer_id in model.open]
+        for producer_id in list(model.open):
+            model.end(producer_id, commit=True)
+        if batches:
+            segment_at(folder, next_offset).path.write_bytes(
+                b"".join(encode_batch(batch, offset, 1) for offset, batch in enumerate(batches, next_offset))
+            )
+        for dirty_offset in (0, next_offset):  # the second one finds markers whose records are gone
+            compacted(
+                folder, task(next_offset + len(batches), dirty_offset=dirty_offset, now_ms=now_ms + 1, retention_ms=0)
+            )
+        assert replayed(folder) == model.state(), seed
+        keys = [record.key for _, record in records(folder)]
+        assert sorted(set(keys) - {ABORT, COMMIT}) == sorted(model.state()[0])
+        left = len(keys) - keys.count(ABORT) - keys.count(COMMIT)
+        assert left == len(model.state()[0])
+        assert not keys.count(ABORT)
+        assert keys.count(COMMIT) <= left
+        fewest.append(written - left)
     assert max(fewest) > 20
     assert left_out > HISTORIES // 10
     assert ended > HISTORIES // 10
@@ -526,7 +615,7 @@ def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
 
 
 def _commit_and_delete(port: int, chance: Random) -> None:
-    """Commit offsets without a membership in the group, and delete some."""
+    """Commit offsets without a membership in the group, some in transactions, and delete some."""
     Partition = OffsetCommitRequest.OffsetCommitRequestPartition  # noqa: N806 - a class
     Deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition  # noqa: N806 - a class
     with Connection(port) as connection:

@@ -97,6 +97,16 @@ class TestPolicy:
         assert compaction is not None
         assert compaction.files
 
+    def test_an_open_transaction_is_in_the_way(self, tmp_path: Path) -> None:
+        """A compaction that an open transaction stopped where it began isn't repeated all the time."""
+        partition = Partition(tmp_path / "p", backoff_ms=1)
+        partition.append(0, 100)
+        work = partition.upkeep.look(NOW_MS, is_new_round=True)
+        assert work is not None
+        partition.upkeep.finish(work, Compaction(0, [], 0, 0))
+        assert partition.upkeep.look(NOW_MS + 39, is_new_round=True) is None
+        assert partition.upkeep.look(NOW_MS + 40, is_new_round=True) is not None
+
     def test_failed_is_left_alone(self, tmp_path: Path) -> None:
         """After a failure the upkeep removes the new files, and compacts again later."""
         partition = Partition(tmp_path / "p", backoff_ms=1)

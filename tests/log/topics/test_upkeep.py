@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from coordinator.group.transactions import marker
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Compaction
 from coordinator.log.engine import Damaged
@@ -214,6 +215,46 @@ class TestWhatStays:
         append(log, put(b"end", b""))
         cleaned(log, limits)
         assert all(read.records for read in batches(log))
+
+    def test_transactions(self, tmp_path: Path) -> None:
+        """Aborted records go, and readers hear of them as long as they are there; a marker goes once they are gone.
+
+        What comes behind the first record of an open transaction stays as it is, and the log isn't clean from there on.
+        """
+
+        joined = COMPACTED._replace(segment_bytes=10_000, delete_retention_ms=0)
+
+        def sent(producer_id: int, sequence: int, value: bytes) -> bytes:
+            records = [(b"a", value, NOW_MS)]
+            return batch(records, producer_id=producer_id, producer_epoch=0, sequence=sequence, attributes=0x10)
+
+        def end(producer_id: int, *, commit: bool) -> None:
+            ends = marker(producer_id, 0, is_commit=commit, coordinator_epoch=0, wall_ms=NOW_MS)
+            assert isinstance(log.append_marker(ends, COMPACTED._replace(segment_bytes=1)), Written)
+
+        log = appended(tmp_path / "t-0", put(b"a", b"plain"), put(b"a", b"newer"), sent(7, 0, b"aborted"))
+        end(7, commit=False)
+        append(log, sent(7, 1, b"committed"))
+        end(7, commit=True)
+        append(log, sent(8, 0, b"open"), sent(7, 2, b"later"))
+        end(7, commit=True)
+        append(log, put(b"end", b""))
+        assert [each.first_offset for each in log.view.aborted] == [2]
+        outcome = cleaned(log, joined)
+        assert outcome is not None
+        assert outcome.clean_offset == log.view.ends().stable == 7
+        values = [(offset, value) for offset, key, value in left(log) if key == b"a"]
+        assert values == [(5, b"committed"), (7, b"open"), (8, b"later")]
+        assert log.view.aborted == []
+        assert len([read for read in batches(log) if read.is_control]) == 3
+        end(8, commit=False)
+        for _ in range(3):  # records go, then their markers get a horizon, then these go
+            append(log, put(b"end", b""))
+            cleaned(log, joined)
+        # The last batch of a producer stays, empty, and its marker with it.
+        assert [read.base_offset for read in batches(log) if read.is_control and read.records] == [9, 11]
+        again = a_log(tmp_path / "t-0")
+        assert (left(again), again.view.open) == (left(log), {})
 
     def test_ends(self, tmp_path: Path) -> None:
         """An empty batch keeps a segment's end if its last batch is gone; the next compaction writes no file."""
