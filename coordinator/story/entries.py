@@ -10,13 +10,23 @@ House rule: records may be missing at every place; then the timeline says so and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
+from coordinator.group.course import Outcome
 from coordinator.story import events
 from coordinator.story.counts import RESTART, TAKEOVER
-from coordinator.story.events import Cause, EventsDropped, RebalanceEnded, RebalanceEvent, fields_of
+from coordinator.story.events import (
+    Cause,
+    EventsDropped,
+    RebalanceEnded,
+    RebalanceEvent,
+    UnixMs,
+    fields_of,
+    one_of,
+    says,
+)
 from coordinator.story.rebalances import is_end_of, return_type
 from coordinator.story.schema import CONSUMER
 
@@ -65,13 +75,10 @@ class Return(Entry):
 
 
 class Pending(Entry):
-    """A member id that a client got.
-
-    outcome: joined, left, lapsed, forgotten (the coordinator started anew); None while the id is unused.
-    """
+    """A member id that a client got. outcome: None while the id is unused; forgotten: the coordinator started anew."""
 
     event: events.MemberPending
-    outcome: str | None = None
+    outcome: Annotated[str, one_of(("joined", "left", "lapsed", "forgotten"))] | None = None
 
 
 class Loaded(Entry):
@@ -88,19 +95,19 @@ class Loaded(Entry):
 class Held(Entry):
     """Joins waited for expected members.
 
-    outcome: arrived, timed_out, interrupted (the coordinator started anew, or the group went); None while they wait.
+    outcome: None while they wait; interrupted: the coordinator started anew, or the group went.
     missing, missing_count, until_wall_ms: None if no record tells how the wait began.
     """
 
     event: events.RebalanceHeld | events.HoldEnded
     missing: list[str] | None = None
     missing_count: int | None = None
-    until_wall_ms: int | None = None
-    outcome: str | None = None
-    joins: int | UnsetType = UNSET
+    until_wall_ms: UnixMs | None = None
+    outcome: Annotated[str, one_of(("arrived", "timed_out", "interrupted"))] | None = None
+    joins: Annotated[int, says("how many came in")] | UnsetType = UNSET
     still_missing: list[str] | UnsetType = UNSET
     still_missing_count: int | UnsetType = UNSET
-    ended_ms: int | UnsetType = UNSET
+    ended_ms: UnixMs | UnsetType = UNSET
 
 
 class Rebalance(Entry, kw_only=True):
@@ -114,15 +121,15 @@ class Rebalance(Entry, kw_only=True):
 
     event: events.RebalanceStarted | RebalanceEnded
     causes: list[Cause] = []
-    causes_at_ms: list[int | None] = []
-    outcome: str | None = None
+    causes_at_ms: list[UnixMs | None] = []
+    outcome: Annotated[str, one_of((*(each.value for each in Outcome), "unknown", "interrupted"))] | None = None
     generation_before: int
     is_stuck: bool = False
     targets: int | UnsetType = UNSET
     revoking: list[events.MemberRevoking] | UnsetType = UNSET
     target: events.TargetAssigned | UnsetType = UNSET
     ended: RebalanceEnded | None = None
-    ended_ms: int | UnsetType = UNSET
+    ended_ms: UnixMs | UnsetType = UNSET
     cause: Cause
 
     @property

@@ -11,14 +11,32 @@ House rule: `version` grows when a field changes its meaning or goes; new fields
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET, DecodeError, Struct, UnsetType, field, to_builtins
+from msgspec import UNSET, DecodeError, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from coordinator.story.schema import CONFLICT, event_name
+from coordinator.group.causes import Change, Source
+from coordinator.group.course import Outcome, Phase
+from coordinator.group.notes import CLASSIC
+from coordinator.story.schema import CONFLICT, CONSUMER, SELF, event_name
+
+
+def one_of(values: type[Enum] | tuple[str, ...], text: str | None = None) -> Meta:
+    """About a field that has one of these values. A reader takes others too: a later version may have more."""
+    known = [each if isinstance(each, str) else each.value for each in values]
+    return Meta(description=text, extra_json_schema={"enum": known})
+
+
+def says(text: str) -> Meta:
+    """About a field."""
+    return Meta(description=text)
+
 
 Flag = bool | UnsetType
+UnixMs = Annotated[int, says("Unix time in ms")]
+GroupType = Annotated[str, one_of((CONSUMER,), "in the consumer protocol; missing in classic groups")] | UnsetType
 
 
 class Client(Struct, frozen=True):
@@ -43,7 +61,7 @@ class TopicChange(Struct, frozen=True):
     """A topic that is part of a cause. change: a value of coordinator.group.causes.Change."""
 
     topic: str
-    change: str
+    change: Annotated[str, one_of(Change)]
 
 
 class Cause(Struct, frozen=True):
@@ -58,12 +76,12 @@ class Cause(Struct, frozen=True):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    source: str
-    reason: str
+    source: Annotated[str, one_of(Source)]
+    reason: Annotated[str, says("the client's own words (KIP-800)")]
     meaning: str | None
-    join_reason: int | None
+    join_reason: Annotated[int | None, says("KIP-423's number")]
     api_version: int | None
-    members: list[Party] | UnsetType = UNSET
+    members: Annotated[list[Party], says("the members, if there are several")] | UnsetType = UNSET
     principal: str | UnsetType = UNSET
     topics: list[TopicChange] | UnsetType = UNSET
     further_topics: int | UnsetType = UNSET
@@ -75,7 +93,7 @@ class Waited(Struct, frozen=True):
     """The longest wait of a rebalance (coordinator.group.course.Waited)."""
 
     member_id: str
-    phase: str
+    phase: Annotated[str, one_of(Phase)]
     ms: int
     group_instance_id: str | UnsetType = UNSET
 
@@ -86,7 +104,7 @@ class Pending(Struct, frozen=True):
     member_id: str
     client_id: str
     client_host: str
-    lapses_ms: int
+    lapses_ms: UnixMs
 
 
 class After(Struct, frozen=True):
@@ -124,12 +142,12 @@ class EventsDropped(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     type: Literal["events_dropped"] = "events_dropped"
     entry: ClassVar[str] = "gap"
-    at_ms: int
+    at_ms: UnixMs
     group: None = None
     node: int | UnsetType = UNSET
     events: int
-    first_ms: int
-    last_ms: int
+    first_ms: UnixMs
+    last_ms: UnixMs
     inferred: Flag = UNSET
 
 
@@ -142,7 +160,7 @@ class GroupEvent(Struct, frozen=True, kw_only=True):
     entry: ClassVar[str] = ""
     version: Literal[1] = 1
     type: str
-    at_ms: int
+    at_ms: UnixMs
     group: str
     generation: int
     node: int | UnsetType = UNSET
@@ -158,8 +176,8 @@ class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
     cause: Cause
     members: int
     pending: list[Pending]
-    members_before: int | None
-    group_type: str | UnsetType = UNSET
+    members_before: Annotated[int | None, says("null if only an older record of the start exists")]
+    group_type: GroupType = UNSET
 
 
 class RebalanceCause(GroupEvent, frozen=True, kw_only=True):
@@ -167,7 +185,7 @@ class RebalanceCause(GroupEvent, frozen=True, kw_only=True):
 
     type: Literal["rebalance_cause"] = "rebalance_cause"
     cause: Cause
-    group_type: str | UnsetType = UNSET
+    group_type: GroupType = UNSET
 
 
 class RebalanceEnded(GroupEvent, frozen=True, kw_only=True):
@@ -175,13 +193,13 @@ class RebalanceEnded(GroupEvent, frozen=True, kw_only=True):
 
     type: Literal["rebalance_ended"] = "rebalance_ended"
     entry: ClassVar[str] = "rebalance"
-    group_type: str | UnsetType = UNSET
-    outcome: str
+    group_type: GroupType = UNSET
+    outcome: Annotated[str, one_of(Outcome)]
     generation_before: int
     state: str
     causes: list[Cause]
     further_causes: int
-    began_ms: int
+    began_ms: UnixMs
     preparing_ms: int | None
     completing_ms: int | None
     waited_for: Waited | None
@@ -215,7 +233,7 @@ class RebalanceHeld(GroupEvent, frozen=True, kw_only=True):
     entry: ClassVar[str] = "held"
     missing: list[str]
     missing_count: int
-    until_wall_ms: int
+    until_wall_ms: UnixMs
 
 
 class HoldEnded(GroupEvent, frozen=True, kw_only=True):
@@ -249,7 +267,7 @@ class MemberRevoking(GroupEvent, frozen=True, kw_only=True):
     client_id: str
     client_host: str
     partitions: int
-    until_ms: int
+    until_ms: UnixMs
 
 
 class MemberAway(GroupEvent, frozen=True, kw_only=True):
@@ -269,7 +287,7 @@ class ClientRefused(GroupEvent, frozen=True, kw_only=True):
     entry: ClassVar[str] = "refused"
     member_id: str
     group_instance_id: str | None
-    error: str
+    error: Annotated[str, says("the name of the error code")]
     why: str
     until: str
     client: Client
@@ -293,7 +311,7 @@ class GroupConverted(GroupEvent, frozen=True, kw_only=True):
 
     type: Literal["group_converted"] = "group_converted"
     entry: ClassVar[str] = "converted"
-    kind: str
+    kind: Annotated[str, one_of((CLASSIC, CONSUMER), "the group's protocol from then on")]
     members: int
 
 
@@ -306,7 +324,7 @@ class GroupLoaded(GroupEvent, frozen=True, kw_only=True):
     members: int
     write_failed: Flag = UNSET
     in_cluster: Flag = UNSET
-    group_type: str | UnsetType = UNSET
+    group_type: GroupType = UNSET
 
 
 class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
@@ -316,7 +334,7 @@ class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
     entry: ClassVar[str] = "deleted"
     offsets: int | None
     expired: bool
-    client: Client | None = None
+    client: Annotated[Client | None, says("null if it expired")] = None
 
 
 class MemberPending(GroupEvent, frozen=True, kw_only=True):
@@ -327,7 +345,7 @@ class MemberPending(GroupEvent, frozen=True, kw_only=True):
     member_id: str
     client_id: str
     client_host: str
-    lapses_ms: int
+    lapses_ms: UnixMs
     principal: str | UnsetType = UNSET
 
 
@@ -350,12 +368,15 @@ class MemberReplaced(GroupEvent, frozen=True, kw_only=True):
     client_id: str
     client_host: str
     rebalances: bool
-    subscription_changed: Flag = UNSET
+    subscription_changed: Annotated[bool, says("missing in older records")] | UnsetType = UNSET
     after_load: Flag = UNSET
-    api_version: int | UnsetType | None = UNSET
+    api_version: Annotated[int | None, says("of the JoinGroup; missing in older records")] | UnsetType = UNSET
     principal: str | UnsetType = UNSET
-    away_ms: int | UnsetType = UNSET
-    silent_ms: int | UnsetType | None = UNSET
+    away_ms: Annotated[int, says("in the consumer protocol, how long the member was away")] | UnsetType = UNSET
+    silent_ms: (
+        Annotated[int | None, says("since the last request of old_member_id; null if none came since the load")]
+        | UnsetType
+    ) = UNSET
 
 
 class MemberFenced(GroupEvent, frozen=True, kw_only=True):
@@ -370,7 +391,7 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
     client: Client | None
     current_client: Client | None
     waited: bool
-    kind: str
+    kind: Annotated[str, one_of((CONFLICT, SELF))]
 
     @property
     def is_conflict(self) -> bool:
@@ -391,7 +412,7 @@ class SeatTaken(GroupEvent, frozen=True, kw_only=True):
     old_group_instance_id: str | None
     old_client_id: str
     old_client_host: str
-    kind: str
+    kind: Annotated[str, says("why the old member is gone, as the kind of a cause")]
     waited_ms: int | None
     leads: bool
     standbys: int | None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 from msgspec.structs import fields
 
 from coordinator.group.notes import Note
-from coordinator.story.events import TYPES, EventsDropped, event_json, fields_of, read_event
-from coordinator.story.schema import event_name
+from coordinator.story.events import TYPES, After, EventsDropped, Move, event_json, fields_of, read_event
+from coordinator.story.schema import CONFLICT, SELF, event_name
 from tests.support.cases import each
 from tests.support.told import told
 
@@ -27,12 +28,17 @@ def test_an_event_has_the_fields_of_its_note() -> None:
         assert set(noted[name].FIELDS) - {"topic_names"} <= has, name
 
 
-def test_the_page_has_every_field_of_an_event() -> None:
+def test_the_page_has_every_field_of_an_event_and_no_other() -> None:
     """docs/run/events.md is what people read before they write a consumer of the topic."""
     page = (ROOT / "docs" / "run" / "events.md").read_text(encoding="utf-8")
     own = {"inferred", "causes_in_order", "generations_unseen"}  # an observer's: docs/ask-why/observe.md
     named = {field.encode_name for kind in TYPES.values() for field in fields(kind)} - own
     assert [name for name in sorted(named) if f"`{name}`" not in page] == []
+    listed = page.partition("The topic has only the types of this list.")[2].partition("\n\nIn a record")[0]
+    known = {*TYPES, *named, *(field.encode_name for kind in (After, Move) for field in fields(kind))}
+    known |= {CONFLICT, SELF, "consumer"}
+    assert [name for name in re.findall(r"`([a-z_]+)`", listed) if name not in known] == []
+    assert [name for name in TYPES if f"`{name}`" not in listed] == ["member_away"], "an observer alone makes it"
 
 
 @each("name", sorted(TYPES))

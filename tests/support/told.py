@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 from msgspec import convert
 from msgspec.structs import fields
@@ -68,6 +68,8 @@ def _whole(said: Any) -> dict[str, Any]:
 
 def _empty(kind: Any) -> Any:
     """A value of a type of a field."""
+    if get_origin(kind) is Annotated:
+        return _empty(get_args(kind)[0])
     if "None" in str(kind):
         return None
     if kind is events.Cause:

@@ -1,17 +1,27 @@
 """The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
-It is data: a table of schemas and a table of paths. A test (tests/server/http/test_openapi.py) checks that the server
-has exactly these paths, and that its answers have exactly these fields.
+It is data: a table of schemas and a table of paths. The schemas of entries and causes are made from their classes. A
+test (tests/server/http/test_openapi.py) checks that the server has exactly these paths, and its answers these fields.
 
 House rule: fields may be added; none is removed or changes its meaning, as in docs/run/events.md.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Collection, Sequence
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
+
+from msgspec import Meta, Struct, UnsetType
+from msgspec.structs import fields
 
 from coordinator import pages
+from coordinator.group import notes
 from coordinator.server.http.feed import EVENTS_KEPT
+from coordinator.story.counts import NOUNS
+from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
+from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
 
 Schema = dict[str, Any]
 
@@ -51,30 +61,9 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
 
 CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
 LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
-ENTRY: dict[str, Schema] = {"at_ms": UNIX_MS, "generation": or_null(NUMBER), "text": list_of(TEXT)}
 BY_TOPIC: Schema = {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
-PHASES = ["preparing", "completing", "revoking", "acknowledging"]
 GROUP_TYPE: Schema = {**just("consumer"), "description": "in the consumer protocol; missing in classic groups"}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
-
-REPLACED: dict[str, Schema] = {
-    "member_id": TEXT,
-    "old_member_id": TEXT,
-    "group_instance_id": TEXT,
-    "state": TEXT,
-    **CLIENT,
-    "rebalances": FLAG,
-}
-DELETED_BY: dict[str, Schema] = {"client": {**or_null(object_of(CLIENT)), "description": "null if it expired"}}
-CHANGED: dict[str, Schema] = {
-    "subscription_changed": {**FLAG, "description": "missing in older records"},
-    "api_version": {**or_null(NUMBER), "description": "of the JoinGroup; missing in older records"},
-    "away_ms": {**NUMBER, "description": "in the consumer protocol, how long the member was away"},
-    "silent_ms": {
-        **or_null(NUMBER),
-        "description": "since the last request of old_member_id; null if none came since the load",
-    },
-}
 
 SUMS: dict[str, Schema] = {
     "partitions": {
@@ -302,243 +291,71 @@ SCHEMAS: dict[str, Schema] = {
         ),
         "description": "a finding of tenure doctor",
     },
-    "Cause": object_of(
-        {
-            "kind": TEXT,
-            "member_ids": list_of(TEXT),
-            "group_instance_id": or_null(TEXT),
-            **CLIENT,
-            "source": {"enum": ["client", "inferred"]},
-            "reason": {**TEXT, "description": "the client's own words (KIP-800)"},
-            "meaning": or_null(TEXT),
-            "join_reason": or_null({**NUMBER, "description": "KIP-423's number"}),
-            "api_version": or_null(NUMBER),
-        },
-        {
-            "members": {**list_of(object_of(SEAT)), "description": "the members, if there are several"},
-            "topics": list_of(
-                object_of({"topic": TEXT, "change": {"enum": ["created", "grown", "deleted", "added", "removed"]}})
-            ),
-            "further_topics": NUMBER,
-        },
-    ),
-    "Target": object_of(
-        {
-            "at_ms": UNIX_MS,
-            "assignor": TEXT,
-            "members": NUMBER,
-            "gained_partitions": NUMBER,
-            "lost_partitions": NUMBER,
-            "changes": list_of(
-                object_of(
-                    {
-                        "member_id": TEXT,
-                        "group_instance_id": or_null(TEXT),
-                        "gains": NUMBER,
-                        "loses": NUMBER,
-                        "partitions": NUMBER,
-                    }
-                )
-            ),
-            "further_changes": NUMBER,
-        }
-    ),
-    "Revoking": object_of({**SEAT, "at_ms": UNIX_MS, "partitions": NUMBER, "until_ms": UNIX_MS}),
-    "Entry": {
-        "oneOf": [
-            ref(name)
-            for name in (
-                "Rebalance",
-                "StaticRestart",
-                "StaticRejoin",
-                "Takeover",
-                "Held",
-                "SeatTaken",
-                "Fencing",
-                "Refused",
-                "Unreleased",
-                "Pending",
-                "Loaded",
-                "Converted",
-                "Gap",
-                "Deleted",
-            )
-        ]
-    },
-    "Rebalance": object_of(
-        {
-            **ENTRY,
-            "type": just("rebalance"),
-            "state": TEXT,
-            "outcome": {
-                **or_null({"enum": ["completed", "emptied", "superseded", "unloaded", "unknown", "interrupted"]}),
-                "description": "null while the rebalance is under way",
-            },
-            "generation_before": NUMBER,
-            "members_before": {**or_null(NUMBER), "description": "null if only an older record of the start exists"},
-            "cause": {**ref("Cause"), "description": "the cause of its start"},
-            "causes": list_of(ref("Cause")),
-            "causes_at_ms": {
-                **list_of(or_null(UNIX_MS)),
-                "description": "the time of each cause; null if no record has it",
-            },
-            "is_stuck": FLAG,
-        },
-        {
-            "members": NUMBER,
-            "pending": list_of(object_of({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
-            "further_causes": NUMBER,
-            "began_ms": UNIX_MS,
-            "ended_ms": UNIX_MS,
-            "preparing_ms": NUMBER,
-            "completing_ms": or_null(NUMBER),
-            "waited_for": or_null(
-                object_of({"member_id": TEXT, "phase": {"enum": PHASES}, "ms": NUMBER}, {"group_instance_id": TEXT})
-            ),
-            "group_type": GROUP_TYPE,
-            "targets": {
-                **NUMBER,
-                "description": "in the consumer protocol, how many were made, as far as records tell",
-            },
-            "target": {**ref("Target"), "description": "the newest of them"},
-            "revoking": list_of(ref("Revoking")),
-            "late": list_of(TEXT),
-            "lapsed": list_of(TEXT),
-            "leader": or_null(TEXT),
-            "protocol_type": or_null(TEXT),
-            "protocol_name": or_null(TEXT),
-            "members_after": NUMBER,
-            "before": list_of(TEXT),
-            "after": list_of(object_of({**SEAT, "partitions": or_null(NUMBER)})),
-            "moved_partitions": or_null(NUMBER),
-            "assigned_partitions": or_null(NUMBER),
-            "freed_partitions": or_null(NUMBER),
-            "moved": or_null(
-                list_of(object_of({"topic": TEXT, "partition": NUMBER, "from": or_null(TEXT), "to": or_null(TEXT)}))
-            ),
-        },
-    ),
-    "StaticRestart": object_of({**ENTRY, "type": just("static_restart"), **REPLACED}, CHANGED),
-    "StaticRejoin": {
-        **object_of({**ENTRY, "type": just("static_rejoin"), **REPLACED}, CHANGED),
-        "description": "a static restart as the first return of the seat since the group was loaded",
-    },
-    "Takeover": {
-        **object_of({**ENTRY, "type": just("takeover"), **REPLACED}, CHANGED),
-        "description": "a static restart by a second program: the old member id was used again, which is a conflict",
-    },
-    "Held": {
-        **object_of(
-            {
-                **ENTRY,
-                "type": just("held"),
-                "outcome": {
-                    **or_null({"enum": ["arrived", "timed_out", "interrupted"]}),
-                    "description": "null while joins are held",
-                },
-                "missing": {
-                    **or_null(list_of(TEXT)),
-                    "description": "up to 100 instance ids; null, as the two below, if no record tells the beginning",
-                },
-                "missing_count": or_null(NUMBER),
-                "until_wall_ms": or_null(UNIX_MS),
-            },
-            {
-                "ended_ms": UNIX_MS,
-                "joins": {**NUMBER, "description": "how many came in; this and the next two once the hold is over"},
-                "still_missing": list_of(TEXT),
-                "still_missing_count": NUMBER,
-            },
-        ),
-        "description": "joins waited for expected members",
-    },
-    "SeatTaken": {
-        **object_of(
-            {
-                **ENTRY,
-                "type": just("seat_taken"),
-                **SEAT,
-                "old_member_id": TEXT,
-                "old_group_instance_id": or_null(TEXT),
-                "old_client_id": TEXT,
-                "old_client_host": TEXT,
-                "kind": {**TEXT, "description": "why the old member is gone, as the kind of a cause"},
-                "waited_ms": NUMBER,
-                "leads": FLAG,
-                "standbys": NUMBER,
-            }
-        ),
-        "description": "a standby took the seat of a member that is gone, without a rebalance",
-    },
-    "Fencing": object_of(
-        {
-            **ENTRY,
-            "type": just("fencing"),
-            "kind": {"enum": ["conflict", "self"]},
-            "member_id": TEXT,
-            "current_member_id": TEXT,
-            "group_instance_id": TEXT,
-            "operation": TEXT,
-            "client": or_null(object_of(CLIENT)),
-            "current_client": or_null(object_of(CLIENT)),
-            "waited": FLAG,
-        }
-    ),
-    "Converted": object_of(
-        {
-            **ENTRY,
-            "type": just("converted"),
-            "kind": {"enum": ["classic", "consumer"], "description": "the group's protocol from then on"},
-            "members": NUMBER,
-        }
-    ),
-    "Refused": {
-        **object_of(
-            {
-                **ENTRY,
-                "type": just("refused"),
-                "member_id": TEXT,
-                "group_instance_id": or_null(TEXT),
-                "error": {**TEXT, "description": "the name of the error code"},
-                "why": TEXT,
-                "until": TEXT,
-                "client": object_of(CLIENT),
-            }
-        ),
-        "description": "a client wanted to join, and got an error that ends it",
-    },
-    "Unreleased": object_of(
-        {
-            **ENTRY,
-            "type": just("unreleased"),
-            "member_id": TEXT,
-            "current_member_id": TEXT,
-            "group_instance_id": TEXT,
-            "silent_ms": or_null(NUMBER),
-            "client": object_of(CLIENT),
-            "current_client": object_of(CLIENT),
-        }
-    ),
-    "Pending": object_of(
-        {
-            **ENTRY,
-            "type": just("pending"),
-            "member_id": TEXT,
-            **CLIENT,
-            "lapses_ms": UNIX_MS,
-            "outcome": or_null({"enum": ["joined", "left", "lapsed", "forgotten"]}),
-        }
-    ),
-    "Loaded": {
-        **object_of(
-            {**ENTRY, "type": just("loaded"), "state": TEXT, "members": NUMBER},
-            {"write_failed": FLAG, "in_cluster": FLAG, "node": NUMBER, "former_node": NUMBER},
-        ),
-        "description": "the coordinator read the group from its log, after a start or after a failed write; "
-        "with `in_cluster`, `node` read it, also without a start; with `former_node`, it is another node than before",
-    },
-    "Gap": object_of({**ENTRY, "type": just("gap"), "events": NUMBER, "first_ms": UNIX_MS, "last_ms": UNIX_MS}),
-    "Deleted": object_of({**ENTRY, "type": just("deleted"), "offsets": NUMBER, "expired": FLAG}, DELETED_BY),
+}
+
+PLAIN: dict[Any, Schema] = {str: TEXT, int: NUMBER, bool: FLAG, NoneType: {"type": "null"}, Cause: ref("Cause")}
+
+
+def schema_of(kind: Any) -> Schema:
+    """The schema of the type of a field, of those that events and entries have."""
+    parts = get_args(kind)
+    if kind in PLAIN:
+        return PLAIN[kind]
+    if get_origin(kind) is Annotated:
+        about: Meta = parts[1]
+        said = {} if about.description is None else {"description": about.description}
+        return schema_of(parts[0]) | said | (about.extra_json_schema or {})
+    if get_origin(kind) is list:
+        return list_of(schema_of(parts[0]))
+    if parts:
+        some = [schema_of(part) for part in parts if part is not UnsetType]
+        return some[0] if len(some) == 1 else {"anyOf": some}
+    return object_of(*_fields(kind, COMMON - {"at_ms"} if issubclass(kind, GroupEvent) else ()))
+
+
+def _fields(kind: type[Struct], without: Collection[str]) -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """The fields of a class that its JSON always has, and those that may be missing."""
+    found: tuple[dict[str, Schema], dict[str, Schema]] = {}, {}
+    for field in fields(kind):
+        if field.encode_name not in without:
+            found[UnsetType in get_args(field.type)][field.encode_name] = schema_of(field.type)
+    return found
+
+
+def _entry_schema(name: str, kind: type[Entry], begun_by: Sequence[type[RebalanceEvent]]) -> Schema:
+    """An entry has the fields of its events, and its own, which may have the same name."""
+    own, own_maybe = _fields(kind, {"type", "event", "ended"})
+    parts = [_fields(event, COMMON) for event in begun_by]
+    every: dict[str, Schema] = {}
+    for always, maybe in parts:
+        every = always | maybe | every
+    head = {"type": just(name), "at_ms": UNIX_MS, "generation": or_null(NUMBER), "text": list_of(TEXT)}
+    needed = {field: every[field] for field in every if all(field in always for always, _ in parts)}
+    needed = head | needed | own
+    about = getattr(notes, begun_by[0].__name__, begun_by[0]) if kind is Entry else kind
+    optional = {field: schema for field, schema in (every | own_maybe).items() if field not in needed}
+    return object_of(needed, optional) | {"description": (inspect.getdoc(about) or "").replace("None", "null")}
+
+
+def _entry_schemas() -> dict[str, Schema]:
+    """The schema of each type of entry, by its type in CamelCase."""
+    kinds: dict[str, type[Entry]] = {"rebalance": Rebalance, "held": Held, "pending": Pending, "loaded": Loaded}
+    begun: dict[str, list[type[RebalanceEvent]]] = {}
+    for event in TYPES.values():
+        if event.entry:
+            begun.setdefault(event.entry, []).append(event)
+    begun |= {name: [MemberReplaced] for name in NOUNS}
+    return {
+        name.title().replace("_", ""): _entry_schema(name, Return if name in NOUNS else kinds.get(name, Entry), events)
+        for name, events in begun.items()
+    }
+
+
+ENTRIES = _entry_schemas()
+SCHEMAS |= {
+    "Cause": object_of(*_fields(Cause, ())),
+    "Entry": {"oneOf": [ref(name) for name in sorted(ENTRIES)]},
+    **ENTRIES,
 }
 
 GROUP_ID = {
