@@ -3,13 +3,16 @@
 `Duet` sends each step to one server and then to the other. What a member sends next is chosen by the seed and by what
 the first server answered so far, so both get the same requests; the transcripts must be equal.
 
-The plays leave out what a server does by its own clock: sessions and rebalance timeouts are minutes, and subscriptions
-by regular expression are resolved beside the requests (they have scripts of their own). `uniform` goes through topics
-in an order of its own, so with several topics the two servers may choose other partitions, as good ones: each second
-play has members that all want the same topic, and the others have the assignor `range`.
+The plays leave out what a server does by its own clock: sessions and rebalance timeouts are minutes. `uniform` goes
+through topics in an order of its own, so with several topics the two servers may choose other partitions, as good ones:
+each second play has members that all want the same topic, and some vote for `range`. The others have `range`. Nobody
+votes for `uniform`: where votes tie, each heartbeat makes an epoch in Kafka 4.4.0 (test_tied_votes.py).
 
 In half of the plays members of the classic protocol take part. There is always one of the consumer protocol, which
 only does what a good client does: a group of classic members alone would let them wait for each other.
+
+In each eighth play members may subscribe by a regular expression. It is resolved beside the requests, so one member has
+it before the first step, does what a good client does, and keeps it.
 
 No member subscribes to nothing: if all others subscribe to the same topics, Kafka 4.4.0 takes it for one of them, and
 assigns it partitions that it doesn't read. Here it gets none.
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from tests.oracle.consumer import ClassicSeat, Seat, classic_seat, grow_topic, seat
+from tests.oracle.consumer import ClassicSeat, Seat, classic_seat, grow_topic, seat, until_epoch
 from tests.oracle.stage import Server, Stage
 from tests.oracle.transcript import Transcript
 
@@ -41,6 +44,9 @@ ANCHOR = "e"
 CLASSIC_CAST = (("h", None), ("i", None), ("k", "I"))
 PARTITIONS = {"x": 4, "y": 7, "z": 1}
 SUBSCRIPTIONS = (("x",), ("x",), ("x", "y"), ("x", "y"), ("y",), ("x", "y", "z"), ("z", "nothing"))
+REGEX = "*"
+"""Among the topics of a subscription: the regular expression, for x and y."""
+RACKS = (None, "r", "s")
 
 
 @dataclass
@@ -53,10 +59,10 @@ class Company:
     topics: dict[str, str]
 
     @classmethod
-    def on(cls, stage: Stage, assignor: str | None) -> Company:
+    def on(cls, stage: Stage) -> Company:
         """All members, connected, and the topics."""
         topics = {name: stage.known_topic(f"{stage.group}.{name}", count) for name, count in PARTITIONS.items()}
-        seats = {name: seat(stage, name, instance=instance, assignor=assignor) for name, instance in CAST}
+        seats = {name: seat(stage, name, instance=instance) for name, instance in CAST}
         classic = {name: classic_seat(stage, name, instance=instance) for name, instance in CLASSIC_CAST}
         return cls(stage, seats, classic, topics)
 
@@ -73,15 +79,21 @@ class Duet:
         self.companies: list[Company] = []
         self.said: list[str] = []
         self.partitions = dict(PARTITIONS)
-        self.assignor = "range" if seed % 2 else None
+        self.votes = ("range",) if seed % 2 else (None, "range")
         self.is_mixed = seed % 4 >= 2
+        self.pattern = rf"duet-{seed}\.[xy]" if seed % 8 == 5 else None
+        self.has_anchor = self.is_mixed or self.pattern is not None
         self.subscriptions = SUBSCRIPTIONS if seed % 2 else ((self.random.choice("xyz"),),)
+        if self.pattern:
+            self.subscriptions = (*SUBSCRIPTIONS, (REGEX,), (REGEX,), (REGEX, "z"))
 
     def play(self) -> tuple[Transcript, Transcript]:
         """Play all steps; what happened on each server."""
         try:
-            self.companies = [Company.on(stage, self.assignor) for stage in self.stages]
-            if self.is_mixed:
+            self.companies = [Company.on(stage) for stage in self.stages]
+            if self.pattern:
+                self._do(f"{ANCHOR} joins with the regular expression", self._join_by_regex)
+            elif self.is_mixed:
                 self._do(*self._join(ANCHOR))
             for _ in range(STEP_COUNT):
                 self._do(*self._choose())
@@ -98,15 +110,16 @@ class Duet:
 
     def _choose(self) -> tuple[str, Step]:
         if self.is_mixed and self.random.random() < CLASSIC_SHARE:
-            return self._classic(self.random.choice("hik" if self.assignor else "hi"))
+            return self._classic(self.random.choice("hik" if len(self.votes) == 1 else "hi"))
         name = self.random.choice([name for name, _ in CAST])
-        if self.random.random() < FOLLOWS_THE_RULES or (self.is_mixed and name == ANCHOR):
+        if self.random.random() < FOLLOWS_THE_RULES or (self.has_anchor and name == ANCHOR):
             return self._rightly(name)
         choices: list[tuple[int, Callable[[str], tuple[str, Step]]]] = [
             (6, self._join),
             (6, self._beat),
             (6, self._own),
             (4, self._subscribe),
+            (3, self._vote),
             (5, self._leave),
             (3, self._commit),
             (2, self._fetch),
@@ -123,7 +136,7 @@ class Duet:
 
     def _others(self) -> list[str]:
         """Members that a step may name in place of its own."""
-        return [name for name, _ in CAST if not (self.is_mixed and name == ANCHOR)]
+        return [name for name, _ in CAST if not (self.has_anchor and name == ANCHOR)]
 
     def _rightly(self, name: str) -> tuple[str, Step]:
         """What a good client would do: join if it isn't in the group, else say what it owns."""
@@ -133,24 +146,45 @@ class Duet:
         return f"{name} confirms", lambda company: company.seats[name].confirm()
 
     def _join(self, name: str) -> tuple[str, Step]:
-        chosen = self.random.choice(self.subscriptions)
-        keeps = self._seat(name).topics is not None and self.random.random() < 0.5
+        chosen, vote, rack = (self.random.choice(among) for among in (self.subscriptions, self.votes, RACKS))
+        keeps = self._seat(name).topics is not None and (
+            self.random.random() < 0.5 or (self.pattern is not None and name == ANCHOR)
+        )
 
         def step(company: Company) -> None:
             member = company.seats[name]
             if not keeps:
-                member.topics = _named(company, chosen)
+                self._wish(company, name, chosen)
+                member.assignor, member.rack = vote, rack
             member.join()
 
-        return f"{name} joins, {'as before' if keeps else chosen}", step
+        return f"{name} joins, {'as before' if keeps else (chosen, vote, rack)}", step
+
+    def _join_by_regex(self, company: Company) -> None:
+        self._wish(company, ANCHOR, (REGEX,))
+        company.seats[ANCHOR].assignor = "range"
+        company.seats[ANCHOR].join()
+        until_epoch(company.stage, 3)  # the vote makes one epoch, the resolution another
+
+    def _wish(self, company: Company, name: str, chosen: tuple[str, ...]) -> None:
+        """Say what a member's next full heartbeat subscribes to."""
+        member = company.seats[name]
+        member.topics = [company.topics.get(letter, letter) for letter in chosen if letter != REGEX]
+        member.regex = self.pattern and (self.pattern if REGEX in chosen else "")
+
+    def _vote(self, name: str) -> tuple[str, Step]:
+        vote = self.random.choice(self.votes)
+        return f"{name} votes for {vote}", lambda company: company.seats[name].beat(server_assignor=vote)
 
     def _beat(self, name: str) -> tuple[str, Step]:
         change = self._foolish(name)
         is_full = self.random.random() < 0.3
         owns = self._part(name) if self.random.random() < 0.3 else None
+        rack = self.random.choice(RACKS)
 
         def step(company: Company) -> None:
             member = company.seats[name]
+            member.rack = rack if is_full else member.rack
             owned = None if owns is None else _known(company, owns)
             (member.full if is_full else member.beat)(owns=owned, **change)
 
@@ -166,11 +200,11 @@ class Duet:
 
         def step(company: Company) -> None:
             member = company.seats[name]
-            member.topics = _named(company, chosen)
+            self._wish(company, name, chosen)
             if full:
                 member.full()
             else:
-                member.beat(subscribed_topic_names=member.topics)
+                member.beat(subscribed_topic_names=member.topics, subscribed_topic_regex=member.regex)
 
         return f"{name} subscribes to {chosen}, full {full}", step
 

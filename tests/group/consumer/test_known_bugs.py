@@ -69,3 +69,12 @@ def test_kafka_20272_classic_members_rejoin_for_a_new_target_alone() -> None:
     play.beat("a", 2)
     assert play.group.target_epoch == 3
     assert play.classic_beat(c, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_tied_votes_make_no_epochs() -> None:
+    """A heartbeat of the member whose vote loses changes nothing; in Kafka 4.4.0 each makes an epoch."""
+    play = Play()
+    play.join("a", assignor="uniform")
+    assert play.join("b", assignor="range").member_epoch == 3
+    assert [play.beat("b", 3, owned={}).member_epoch for _ in range(3)] == [3, 3, 3]
+    assert play.group.generation == play.group.target_epoch == 3
