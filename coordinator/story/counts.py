@@ -20,27 +20,14 @@ House rule: a view that counts otherwise is wrong, and so is one that says other
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.story.entries import Entry
 
 RESTART, TAKEOVER, REJOIN = "static_restart", "takeover", "static_rejoin"
 """Types of entries about a return."""
-
-RETURNS = frozenset({RESTART, TAKEOVER, REJOIN})
 
 NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover"}
 """The words for one of each."""
 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
-
-
-def counts(entries: Iterable[Entry]) -> Counter[str]:
-    """The number of entries by type."""
-    return Counter(entry.type for entry in entries)
 
 
 def number_text(number: int, noun: str, plural: str = "", *, at_least: bool = False) -> str:

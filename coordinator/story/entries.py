@@ -9,6 +9,7 @@ House rule: records may be missing at every place; then the timeline says so and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeGuard
 
@@ -330,6 +331,11 @@ def timelines(names: Iterable[str], told: Iterable[RebalanceEvent]) -> dict[str,
         elif event.group in made:
             made[event.group].add(event)
     return made
+
+
+def counts(entries: Iterable[Entry]) -> Counter[str]:
+    """The number of entries by type."""
+    return Counter(entry.type for entry in entries)
 
 
 def is_restart(entry: Entry) -> TypeGuard[Return]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.story.counts import REJOIN, RESTART, counts
-from coordinator.story.entries import Timeline
+from coordinator.story.counts import REJOIN, RESTART
+from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import RebalanceEvent
 from coordinator.story.rebalances import Rebalances, return_type
 from tests.support.told import cause, told

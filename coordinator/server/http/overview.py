@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import lag_json, offset_lines
-from coordinator.story.counts import REJOIN, RESTART, TAKEOVER, counts
-from coordinator.story.entries import Timeline
+from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
+from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.runs import runs
