@@ -2,8 +2,8 @@
 
     python -m tests.observe.accuracy                                 # the recorded histories, once more
     python -m tests.observe.accuracy --misses                        # and each rebalance that isn't right
-    python -m tests.observe.accuracy --play kafka-3.9 kafka-4.3 tenure   # plays all scripts anew, and records them
-    python -m tests.observe.accuracy --play kafka-4.3 --only storm twins.consumer
+    python -m tests.observe.accuracy --play kafka-3.9 kafka-4.4 tenure   # plays all scripts anew, and records them
+    python -m tests.observe.accuracy --play kafka-4.4 --only storm twins.consumer
     python -m tests.observe.accuracy --write                         # the table of docs/contribute/accuracy.md
     python -m tests.observe.accuracy --random --seed 7 --rounds 7    # histories that no rule was made for, 8 minutes
     python -m tests.observe.accuracy --random --seed 7 --rounds 0 --misses   # these once more
@@ -32,7 +32,7 @@ PAGE = ROOT / "docs/contribute/accuracy.md"
 RANDOM = ROOT / "build" / "random"
 BEGIN, END = "<!-- the table of tests.observe.accuracy -->\n", "<!-- end of the table -->\n"
 WORDS = ("right", "unknown", "wrong")
-TITLES = {"kafka-3.9": "Kafka 3.9.1", "kafka-4.3": "Kafka 4.3.1", "tenure": "Tenure"}
+TITLES = {"kafka-3.9": "Kafka 3.9.1", "kafka-4.4": "Kafka 4.4.0", "tenure": "Tenure"}
 CLIENTS = {"confluent": "librdkafka", "kafka-clients-3": "Java"}
 
 

@@ -19,7 +19,7 @@ from coordinator.client.errors import ClientError
 from tests.observe.histories import SCRIPTS, Script
 from tests.observe.random_histories import DEFAULT, Round, traits_of
 from tests.observe.stage import BROKER_SESSION_MS, History, Server, Stage
-from tests.support.apache import VERSION, VERSION_43, ApacheKafka
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
 AT_ONCE = 6
@@ -30,7 +30,7 @@ CONSUMER_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "300",
 }
-SERVERS = ("kafka-3.9", "kafka-4.3", "tenure")
+SERVERS = ("kafka-3.9", "kafka-4.4", "tenure")
 
 RANDOM_AT_ONCE = 10
 SLOW_ROUNDS = {"classic": 1, "consumer": 1}
@@ -45,7 +45,7 @@ def server_of(name: str) -> Server:
         return ApacheKafka(SETTINGS, version=VERSION)
     return ApacheKafka(
         SETTINGS | CONSUMER_SETTINGS,
-        version=VERSION_43,
+        version=VERSION_44,
         # Only at this level does Kafka 4 say that a member subscribed to other topics.
         loggers={"org.apache.kafka.coordinator.group.GroupMetadataManager": "DEBUG"},
     )

@@ -82,7 +82,7 @@ class LogRecord(NamedTuple):
 class History:
     """One history as it was played.
 
-    server: `kafka-3.9`, `kafka-4.3` or `tenure`. lines: of the server's log, those that name the group.
+    server: `kafka-3.9`, `kafka-4.4` or `tenure`. lines: of the server's log, those that name the group.
     events: of the group in `__rebalance_events`. described: live states, each with the time of its answer.
     topic_ids: the names of topics by id; records of the consumer protocol have ids. session_ms: the session timeout of
     the group's members, if it has the consumer protocol. traits: what a seed drew (random_histories.py).
@@ -157,7 +157,8 @@ class Member:
         self.signal(signal.SIGKILL)
         self._process.wait()
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # of a command that its end came before
+                self._process.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal: SIGSTOP freezes it."""

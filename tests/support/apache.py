@@ -42,7 +42,7 @@ from tests.support.ports import reserved_port
 VERSION = "3.9.1"
 """The release that Tenure is compared with."""
 VERSION_43 = "4.3.1"
-"""The release before, with which histories were recorded (tests/observe) and times measured (benchmarks)."""
+"""The release before, which answers otherwise in some cases (tests/oracle/test_before_44.py)."""
 VERSION_44 = "4.4.0"
 """The release that the consumer protocol (KIP-848) is compared with, and the newest versions of the APIs."""
 
