@@ -29,7 +29,7 @@ from benchmarks.members import UnexpectedAnswer
 from benchmarks.meter import Meter
 from benchmarks.report import Failed, Runs
 from benchmarks.works import Bench, Figures, answer
-from tests.support.apache import VERSION_43, ApacheKafkaError
+from tests.support.apache import VERSION_44, ApacheKafkaError
 from tests.support.certificates import HOSTS, Authority
 
 JOB_TIMEOUT_S = 600
@@ -124,7 +124,7 @@ class Stage:
         self._ca, self._identity = certified(folder)
         self._open = Kafka(lambda: servers.kafka(self.server_cpus))
         self._secured = Kafka(lambda: servers.kafka(self.server_cpus, self._identity))
-        self._newer = Kafka(lambda: servers.kafka(self.server_cpus, version=VERSION_43))
+        self._newer = Kafka(lambda: servers.kafka(self.server_cpus, version=VERSION_44))
         self._kafka = self._open
         for kafka in (self._open, self._secured, self._newer):
             stack.callback(kafka.close)
