@@ -43,7 +43,8 @@ ANCHOR = "e"
 # A static member's id is given by chance, and `uniform` orders members by it: it plays with `range` alone.
 CLASSIC_CAST = (("h", None), ("i", None), ("k", "I"))
 PARTITIONS = {"x": 4, "y": 7, "z": 1}
-SUBSCRIPTIONS = (("x",), ("x",), ("x", "y"), ("x", "y"), ("y",), ("x", "y", "z"), ("z", "nothing"))
+Subscriptions = tuple[tuple[str, ...], ...]
+SUBSCRIPTIONS: Subscriptions = (("x",), ("x",), ("x", "y"), ("x", "y"), ("y",), ("x", "y", "z"), ("z", "nothing"))
 REGEX = "*"
 """Among the topics of a subscription: the regular expression, for x and y."""
 RACKS = (None, "r", "s")
@@ -83,7 +84,7 @@ class Duet:
         self.is_mixed = seed % 4 >= 2
         self.pattern = rf"duet-{seed}\.[xy]" if seed % 8 == 5 else None
         self.has_anchor = self.is_mixed or self.pattern is not None
-        self.subscriptions = SUBSCRIPTIONS if seed % 2 else ((self.random.choice("xyz"),),)
+        self.subscriptions: Subscriptions = SUBSCRIPTIONS if seed % 2 else ((self.random.choice("xyz"),),)
         if self.pattern:
             self.subscriptions = (*SUBSCRIPTIONS, (REGEX,), (REGEX,), (REGEX, "z"))
 
@@ -146,7 +147,8 @@ class Duet:
         return f"{name} confirms", lambda company: company.seats[name].confirm()
 
     def _join(self, name: str) -> tuple[str, Step]:
-        chosen, vote, rack = (self.random.choice(among) for among in (self.subscriptions, self.votes, RACKS))
+        chosen = self.random.choice(self.subscriptions)
+        vote, rack = self.random.choice(self.votes), self.random.choice(RACKS)
         keeps = self._seat(name).topics is not None and (
             self.random.random() < 0.5 or (self.pattern is not None and name == ANCHOR)
         )
