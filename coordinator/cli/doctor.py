@@ -1,9 +1,9 @@
 """`tenure doctor`: what is wrong with a group, or with all groups, and what to do about it.
 
-The doctor reads the events that the server kept (coordinator.client.events), and describes the groups as they are now.
-Before that it asks each server which of its logs fail, and whether nodes have all partitions
-(coordinator.client.topics); a finding about them has no group id. A group whose coordinator isn't there is a finding
-too: the doctor says all it knows in the outage for which one asks it.
+The doctor reads the events that the server kept (coordinator.client.events). It asks for the groups as they are now,
+which logs of each server fail, and whether nodes have all partitions (coordinator.client.examination). A finding about
+servers has no group id. A group whose coordinator isn't there is a finding too: the doctor says all it knows in the
+outage for which one asks it.
 A cluster such as Apache Kafka keeps no events: there they are inferred from `__consumer_offsets`. Each finding has a
 severity. The exit code is 1 if there is an error or a warning; notices don't change it. JSON is a list of objects with
 `severity`, `kind`, `group_id`, `found`, `advice`, `last_at_ms` and `times`, the worst first.
@@ -30,17 +30,10 @@ from coordinator.cli.explain import reader_of
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
-from coordinator.client.errors import error_name
-from coordinator.client.groups import DESCRIBED, Group, describe_groups, list_known_groups, topics_of
+from coordinator.client.examination import examine
+from coordinator.client.groups import DESCRIBED, Group, list_known_groups
 from coordinator.client.newest import read_timelines
-from coordinator.client.topics import node_health, partition_counts, partition_owners
-from coordinator.story.cluster_diagnosis import (
-    UNAVAILABLE,
-    UNAVAILABLE_ADVICE,
-    cluster_findings,
-    not_listed,
-    unavailable,
-)
+from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
 from coordinator.story.diagnosis import (
     DROPPED,
     LOG_FAILS,
@@ -48,12 +41,10 @@ from coordinator.story.diagnosis import (
     TOO_OLD,
     Finding,
     Severity,
-    log_findings,
     names_text,
-    worst_first,
 )
+from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
-from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.words import time_text
 from schemas.errors import ErrorCode
 
@@ -88,7 +79,7 @@ def command(
     with cluster(bootstrap_server, timeout, command_config) as client:
         wanted, found = _examine(client, group_id, since, last)
     if output is Output.JSON:
-        print_json([finding._asdict() for finding in found])
+        print_json(list(map(fields_of, found)))
     else:
         together = _together(found) if every else {}
         for finding in found:
@@ -112,38 +103,23 @@ def _examine(
 
     group_id: the group that the command line names, None for all groups.
     """
-    health, ownerless = node_health(client), partition_owners(client).nobody
     listed, problems = ([], []) if group_id is not None else list_known_groups(client)
     wanted = [group.group_id for group in listed if group.group_type.lower() in DESCRIBED]
     if group_id is not None:
         wanted = [group_id]
-    reader = reader_of(client, group_id, None if since_ms is None else time.time_ns() // 1_000_000 - since_ms)
-    timelines = read_timelines(reader, wanted, last)
-    # The groups that exist, each with its description; None if its coordinator doesn't answer.
-    groups: dict[str, Group | None] = {}
-    about_coordinators = [*not_listed(map(str, problems))]
-    for name, answer in describe_groups(client, wanted).items():
-        if isinstance(answer, Group):
-            groups[name] = answer
-        elif answer.error_code in COORDINATOR_MOVED:
-            groups[name] = None
-            about_coordinators.append(unavailable(name, error_name(answer.error_code)))
-        elif answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise answer
-    entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
-    if group_id is not None and group_id not in groups and timelines[group_id].is_empty:
-        fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
-    counts = partition_counts(client, topics_of(group for group in groups.values() if group is not None))
     now_ms = time.time_ns() // 1_000_000
-    found = [
-        finding
-        for name, group in groups.items()
-        for finding in group_findings(name, entries[name], group, counts, now_ms)
-    ]
-    away = sorted({*health.away, *reader.absent_nodes})
-    about_nodes = cluster_findings(ownerless, entries, health.stores, away, now_ms)
-    about_logs = log_findings(health.failing, health.failing_count, now_ms)
-    return wanted, worst_first([*about_logs, *about_nodes, *about_coordinators, *found])
+    reader = reader_of(client, group_id, None if since_ms is None else now_ms - since_ms)
+    timelines = read_timelines(reader, wanted, last)
+    entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
+    answers, found = examine(client, entries, problems, now_ms, reader.absent_nodes)
+    for name, answer in answers.items():
+        if isinstance(answer, Group) or answer.error_code in COORDINATOR_MOVED:
+            continue
+        if answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise answer
+        if name == group_id and timelines[name].is_empty:
+            fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
+    return wanted, found
 
 
 def _whose(finding: Finding) -> str:

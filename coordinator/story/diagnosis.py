@@ -19,10 +19,12 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from coordinator import pages
 from coordinator.story.described import Caller, DescribedGroup, FailingLog, Member, client_text
 from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
-from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced
+from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced, UnixMs
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
@@ -155,11 +157,11 @@ SAY_HOW_OFTEN = frozenset({"dynamic_members_come_back", "restarts_in_a_loop"})
 """Kinds of findings whose text has the number of times."""
 
 
-class Finding(NamedTuple):
+class Finding(Struct, frozen=True):
     """Something about a group: what, and what to do.
 
-    group_id: None for a finding about the server. last_at_ms: when it happened last, Unix time in ms; None if it is so
-    now. times: how often it happened.
+    group_id: None for a finding about a server or its cluster. last_at_ms: when it happened last; None if it is so now.
+    times: how often it happened.
     """
 
     severity: Severity
@@ -167,7 +169,7 @@ class Finding(NamedTuple):
     group_id: str | None
     found: str
     advice: str
-    last_at_ms: int | None = None
+    last_at_ms: UnixMs | None = None
     times: int | None = None
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from coordinator.story.diagnosis import Finding, findings
 from coordinator.story.entries import Entry, Return, is_restart
-from coordinator.story.events import MemberFenced, MemberReplaced
+from coordinator.story.events import MemberFenced, MemberReplaced, fields_of
 from coordinator.story.folding import FOLDED_MIN, PAUSE_MS
 from coordinator.story.words import restarts_text
 
@@ -79,6 +79,6 @@ def run_json(run: Run) -> dict[str, Any]:
         "until_ms": run.restarts[-1].at_ms,
         "restarts": len(run.restarts),
         "rebalances": sum(entry.event.rebalances for entry in run.restarts),
-        "finding": None if run.finding is None else run.finding._asdict(),
+        "finding": None if run.finding is None else fields_of(run.finding),
         "text": run.text,
     }

@@ -51,7 +51,7 @@ def test_an_expected_member_that_is_missing_for_long() -> None:
         [held(OLD_MS, "b"), hold_ended(OLD_MS + 1, "b")],
     ):
         (finding,) = found(expecting("b"), *events)
-        assert finding[:4] == (
+        assert (finding.severity, finding.kind, finding.group_id, finding.found) == (
             Severity.WARNING, "expected_members_missing", "g", "1 expected member is missing: b (for 3 min 0 s)"
         )  # fmt: skip
         assert finding.advice.endswith(

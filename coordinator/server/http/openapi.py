@@ -20,6 +20,7 @@ from coordinator import pages
 from coordinator.group import notes
 from coordinator.server.http.feed import EVENTS_KEPT
 from coordinator.story.counts import NOUNS
+from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
 
@@ -277,23 +278,16 @@ SCHEMAS: dict[str, Schema] = {
         ),
         "description": "several restarts of one static member, each soon after the last",
     },
-    "Finding": {
-        **object_of(
-            {
-                "severity": {"enum": ["error", "warning", "notice"]},
-                "kind": TEXT,
-                "group_id": {**or_null(TEXT), "description": "null if it is about a server or its cluster"},
-                "found": TEXT,
-                "advice": TEXT,
-                "last_at_ms": or_null(UNIX_MS),
-                "times": or_null(NUMBER),
-            }
-        ),
-        "description": "a finding of tenure doctor",
-    },
 }
 
-PLAIN: dict[Any, Schema] = {str: TEXT, int: NUMBER, bool: FLAG, NoneType: {"type": "null"}, Cause: ref("Cause")}
+PLAIN: dict[Any, Schema] = {
+    str: TEXT,
+    int: NUMBER,
+    bool: FLAG,
+    NoneType: {"type": "null"},
+    Cause: ref("Cause"),
+    Severity: {"enum": list(Severity)},
+}
 
 
 def schema_of(kind: Any) -> Schema:
@@ -334,7 +328,12 @@ def _entry_schema(name: str, kind: type[Entry], begun_by: Sequence[type[Rebalanc
     needed = head | needed | own
     about = getattr(notes, begun_by[0].__name__, begun_by[0]) if kind is Entry else kind
     optional = {field: schema for field, schema in (every | own_maybe).items() if field not in needed}
-    return object_of(needed, optional) | {"description": (inspect.getdoc(about) or "").replace("None", "null")}
+    return object_of(needed, optional) | {"description": _about(about)}
+
+
+def _about(kind: type) -> str:
+    """The words about a class, as JSON has its values."""
+    return (inspect.getdoc(kind) or "").replace("None", "null")
 
 
 def _entry_schemas() -> dict[str, Schema]:
@@ -354,6 +353,7 @@ def _entry_schemas() -> dict[str, Schema]:
 ENTRIES = _entry_schemas()
 SCHEMAS |= {
     "Cause": object_of(*_fields(Cause, ())),
+    "Finding": object_of(*_fields(Finding, ())) | {"description": _about(Finding)},
     "Entry": {"oneOf": [ref(name) for name in sorted(ENTRIES)]},
     **ENTRIES,
 }

@@ -42,6 +42,7 @@ from coordinator.server.http.web import Web, error
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.story.diagnosis import worst_first
 from coordinator.story.entries import Timeline, entry_json
+from coordinator.story.events import fields_of
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lanes import Lane, lane_json, lanes_of
 from coordinator.story.runs import run_json, runs
@@ -337,7 +338,7 @@ class Site:
         return {
             "group_id": group_id,
             "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
-            "findings": [each._asdict() for each in problems],
+            "findings": list(map(fields_of, problems)),
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.client import examination
 from coordinator.client.client import Client
 from coordinator.client.groups import describe_groups
 from coordinator.server.http import examined as module
@@ -94,7 +95,7 @@ def test_groups_that_are_not_at_rest_are_looked_at_first(monkeypatch: pytest.Mon
         asked.extend(names)
         return describe_groups(client, names)
 
-    monkeypatch.setattr(module, "describe_groups", note)
+    monkeypatch.setattr(examination, "describe_groups", note)
     groups = listed(("a", "Stable"), ("b", "Stable"), ("c", "PreparingRebalance"), ("d", "Empty"))
     found = ask(groups, [but(replaced(NOW_MS - 2_000), group="b"), but(replaced(NOW_MS), group="d")])
     assert (found["groups"], found["looked_at"]) == (4, 3)
