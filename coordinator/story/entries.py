@@ -18,16 +18,7 @@ from msgspec import UNSET, Struct, UnsetType, to_builtins
 from coordinator.group.course import Outcome
 from coordinator.story import events
 from coordinator.story.counts import RESTART, TAKEOVER
-from coordinator.story.events import (
-    Cause,
-    EventsDropped,
-    RebalanceEnded,
-    RebalanceEvent,
-    UnixMs,
-    fields_of,
-    one_of,
-    says,
-)
+from coordinator.story.events import Cause, RebalanceEnded, RebalanceEvent, UnixMs, one_of, says
 from coordinator.story.rebalances import is_end_of, return_type
 from coordinator.story.schema import CONSUMER
 
@@ -56,7 +47,7 @@ class Entry(Struct):
     @property
     def generation(self) -> int | None:
         """The group's generation then, or the one to which a rebalance led; None for a gap."""
-        return None if isinstance(self.event, EventsDropped) else self.event.generation
+        return None if isinstance(self.event, events.EventsDropped) else self.event.generation
 
 
 class Return(Entry):
@@ -168,7 +159,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
 
 def _said(event: Struct) -> dict[str, Any]:
     """The fields of an event that its entry has too."""
-    return {name: value for name, value in fields_of(event).items() if name not in COMMON}
+    return {name: value for name, value in events.fields_of(event).items() if name not in COMMON}
 
 
 class Timeline:
@@ -186,7 +177,7 @@ class Timeline:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known of the group: gaps may be of any group."""
-        return all(isinstance(entry.event, EventsDropped) for entry in self.entries)
+        return all(isinstance(entry.event, events.EventsDropped) for entry in self.entries)
 
     def add_all(self, told: Iterable[RebalanceEvent]) -> Timeline:
         """Add events in the order of time: this group's, and gaps. Others are skipped."""
@@ -196,7 +187,7 @@ class Timeline:
 
     def add(self, event: RebalanceEvent) -> None:
         """Add the next event. Events of other groups are skipped."""
-        if isinstance(event, EventsDropped):
+        if isinstance(event, events.EventsDropped):
             self.entries.append(Entry(event))
         elif event.group == self.group_id:
             self._add(event)

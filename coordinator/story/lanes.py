@@ -15,16 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from coordinator.story import events
 from coordinator.story.counts import REJOIN, TAKEOVER
 from coordinator.story.entries import Entry, Rebalance, Return
-from coordinator.story.events import (
-    GroupDeleted,
-    GroupLoaded,
-    InstanceIdUnreleased,
-    MemberFenced,
-    RebalanceEnded,
-    SeatTaken,
-)
 from coordinator.story.runs import Run
 from coordinator.story.words import entry_lines
 
@@ -111,18 +104,18 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
     in_runs = {id(entry) for run in runs for entry in run.restarts}
     for entry in entries:
         match entry:
-            case Rebalance(ended=RebalanceEnded() as end) if end.outcome in SETTLED:
+            case Rebalance(ended=events.RebalanceEnded() as end) if end.outcome in SETTLED:
                 _settle(lanes, end)
             case Return(event=event):
                 lane = lanes.setdefault(event.group_instance_id, Lane())
                 lane.take(event.at_ms if lane.spans else None)
                 if id(entry) not in in_runs:
                     lane.add(_mark(MARKS.get(entry.type, "restart"), entry, int(event.rebalances)))
-            case Entry(event=MemberFenced() | InstanceIdUnreleased() as event):
+            case Entry(event=events.MemberFenced() | events.InstanceIdUnreleased() as event):
                 lanes.setdefault(event.group_instance_id, Lane()).add(_mark("fencing", entry))
-            case Entry(event=SeatTaken() as event):
+            case Entry(event=events.SeatTaken() as event):
                 _pass_on(lanes, event)
-            case Entry(event=GroupDeleted() | GroupLoaded(members=0)):
+            case Entry(event=events.GroupDeleted() | events.GroupLoaded(members=0)):
                 hold(lanes, (), entry.at_ms)
     for run in runs:
         kind = "restart" if run.finding is None else "suspect"
@@ -137,7 +130,7 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
     return dict(sorted(lanes.items()))
 
 
-def _settle(lanes: dict[str, Lane], end: RebalanceEnded) -> None:
+def _settle(lanes: dict[str, Lane], end: events.RebalanceEnded) -> None:
     """A rebalance ended: take over its members before and after. Of a large group an event names some of them."""
     for name in end.before:
         lane = lanes.setdefault(name, Lane())
@@ -151,7 +144,7 @@ def _settle(lanes: dict[str, Lane], end: RebalanceEnded) -> None:
         lanes.setdefault(name, Lane()).take(end.at_ms)
 
 
-def _pass_on(lanes: dict[str, Lane], taken: SeatTaken) -> None:
+def _pass_on(lanes: dict[str, Lane], taken: events.SeatTaken) -> None:
     """A standby took the seat of a member that is gone."""
     lost = lanes.setdefault(taken.old_group_instance_id or taken.old_member_id, Lane())
     if not lost.spans:
