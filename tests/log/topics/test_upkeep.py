@@ -221,7 +221,6 @@ class TestWhatStays:
 
         What comes behind the first record of an open transaction stays as it is, and the log isn't clean from there on.
         """
-
         joined = COMPACTED._replace(segment_bytes=10_000, delete_retention_ms=0)
 
         def sent(producer_id: int, sequence: int, value: bytes) -> bytes:
