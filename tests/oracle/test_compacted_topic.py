@@ -3,6 +3,8 @@
 Both servers get the same bytes, so that their segments end at the same offsets. Compaction starts only when all is
 there (min.cleanable.dirty.ratio=1), so that both do the same passes. Then the test produces more, and both compact once
 more: tombstones that got a horizon in the first pass are gone after the second.
+
+Some batches are of a transactional producer. Its id is each server's own, so the test puts it into the bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, cast
+from typing import cast
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -20,17 +22,28 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
     FetchRequest,
     FetchResponse,
+    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.records.batch import CODEC_MASK
+from protocol.records.batch import CODEC_MASK, CONTROL, TRANSACTIONAL
+from protocol.records.batch import peek_header as header_of
 from protocol.records.walk import Batch, decode_batches
+from tests.log.compaction.closed import changed
 from tests.support.apache import ApacheKafka, run_tool
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
@@ -47,14 +60,25 @@ CONFIGS = {
     "segment.bytes": "4000",
 }
 CODECS = 5
+ID = "t"
+IN_TRANSACTIONS = 3
+"""The producer of the transactional id; others have no transactions."""
+LAST = 20
+"""So many batches fill a segment."""
 NOW_MS = 1_700_000_000_000
 
 
-class Node(NamedTuple):
+COMMIT, ABORT = b"commit", b"abort"
+"""In place of a batch: the end of the open transaction."""
+
+
+class Node:
     """A server, and where it says up to which offset the topic is clean."""
 
-    port: int
-    checkpoint: Path
+    def __init__(self, port: int, checkpoint: Path) -> None:
+        self.port = port
+        self.checkpoint = checkpoint
+        self.producer_id = -1
 
     def ask(self, request: object, version: int) -> object:
         """One request."""
@@ -67,16 +91,55 @@ class Node(NamedTuple):
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=configs)
         answer = cast("CreateTopicsResponse", self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5))
         assert answer.topics[0].error_code == 0
+        init = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=900_000)
+
+        def granted() -> InitProducerIdResponse | None:
+            self.ask(FindCoordinatorRequest(key=ID, key_type=1), 3)  # Kafka makes the log for it
+            answer = cast("InitProducerIdResponse", self.ask(init, 3))
+            return None if answer.error_code else answer
+
+        self.producer_id = wait_until(granted, "a producer id", WITHIN_S).producer_id
 
     def produce(self, batches: list[bytes]) -> None:
         """Each batch in a request of its own."""
-        with Connection(self.port) as connection:
-            for data in batches:
-                partition = ProduceRequest.PartitionProduceData(index=0, records=data)
-                topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition])
-                request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic])
-                answer = cast("ProduceResponse", connection.ask(request, 7))
-                assert answer.responses[0].partition_responses[0].error_code == 0
+        for data in batches:
+            if data in {COMMIT, ABORT}:
+                self._end(commit=data == COMMIT)
+                continue
+            is_transactional = header_of(data).is_transactional
+            if is_transactional:
+                self._begin()
+            partition = ProduceRequest.PartitionProduceData(
+                index=0, records=changed(data, 0, self.producer_id) if is_transactional else data
+            )
+            topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition])
+            request = ProduceRequest(
+                transactional_id=ID if is_transactional else None, acks=-1, timeout_ms=60_000, topic_data=[topic]
+            )
+            answer = cast("ProduceResponse", self.ask(request, 7))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+    def _begin(self) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=[AddPartitionsToTxnRequest.V3AndBelowTopic(name=TOPIC, partitions=[0])],
+        )
+        (topic,) = cast("AddPartitionsToTxnResponse", self.ask(request, 3)).results_by_topic_v3_and_below
+        assert topic.results_by_partition[0].partition_error_code == 0
+
+    def _end(self, *, commit: bool) -> None:
+        """End the transaction, and wait for its marker."""
+        end = EndTxnRequest(transactional_id=ID, producer_id=self.producer_id, producer_epoch=0, committed=commit)
+        assert cast("EndTxnResponse", self.ask(end, 3)).error_code == 0
+        describe = DescribeTransactionsRequest(transactional_ids=[ID])
+
+        def is_complete() -> bool:
+            (state,) = cast("DescribeTransactionsResponse", self.ask(describe, 0)).transaction_states
+            return state.transaction_state.startswith("Complete")
+
+        wait_until(is_complete, "the marker", WITHIN_S)
 
     def set_ratio(self, ratio: str) -> None:
         """min.cleanable.dirty.ratio."""
@@ -122,25 +185,35 @@ class Node(NamedTuple):
 
 
 class Sent:
-    """Random batches: keys that come again, tombstones, all codecs, with and without a producer id."""
+    """Random batches: keys that come again, tombstones, all codecs, with and without a producer id, in transactions."""
 
     def __init__(self) -> None:
         self.chance = Random(3)
-        self.sequences = [0, 0, 0]
+        self.sequences = [0, 0, 0, 0]
         self.number = 0
 
     def batches(self, count: int) -> list[bytes]:
-        """So many, of a few records each."""
-        return [self._batch() for _ in range(count)]
+        """So many, of a few records each; the active segment will have no marker, and nothing is open."""
+        made: list[bytes] = []
+        is_open = False
+        for left in range(count, 0, -1):
+            if is_open and (left == LAST or self.chance.random() < 0.3):
+                made.append(self.chance.choice([COMMIT, ABORT]))
+                is_open = False
+            made.append(self._batch(is_last=left <= LAST))
+            is_open = is_open or header_of(made[-1]).is_transactional
+        return made
 
-    def _batch(self) -> bytes:
+    def _batch(self, *, is_last: bool) -> bytes:
         chance = self.chance
-        # The last producer soon has no more to say: all of its records are superseded.
-        producer = chance.randrange(-1, len(self.sequences) - (self.number > 100))
+        # The last producer without transactions soon has no more to say: all of its records are superseded.
+        producer = chance.randrange(-1, IN_TRANSACTIONS - (self.number > 100))
+        if not is_last and chance.random() < 0.3:
+            producer = IN_TRANSACTIONS
         builder = DefaultRecordBatchBuilder(
             magic=2,
             compression_type=chance.randrange(CODECS),
-            is_transactional=False,
+            is_transactional=producer == IN_TRANSACTIONS,
             producer_id=1_000 + producer if producer >= 0 else -1,
             producer_epoch=0 if producer >= 0 else -1,
             base_sequence=self.sequences[producer] if producer >= 0 else -1,
@@ -160,8 +233,12 @@ class Sent:
 
 
 def records(batches: list[Batch]) -> list[tuple[int, bytes, bytes | None, int]]:
-    """Offset, key, value and timestamp."""
-    return [(offset, *record) for batch in batches for offset, record in zip(batch.offsets, batch.records, strict=True)]
+    """Offset, key, value and timestamp; a marker has its server's time, and its coordinator's epoch as value."""
+    return [
+        (offset, record.key, b"", 0) if batch.is_control else (offset, *record)
+        for batch in batches
+        for offset, record in zip(batch.offsets, batch.records, strict=True)
+    ]
 
 
 def shapes(batches: list[Batch]) -> list[tuple[object, ...]]:
@@ -175,10 +252,10 @@ def shapes(batches: list[Batch]) -> list[tuple[object, ...]]:
             batch.base_offset,
             batch.header.next_offset,
             len(batch.records),
-            batch.header[9:12],
-            batch.attributes & CODEC_MASK,
+            *batch.header[10:12],
+            batch.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL),
             batch.header.delete_horizon_ms is not None,
-            batch.header.max_timestamp_ms,
+            None if batch.is_control else batch.header.max_timestamp_ms,
         )
         for batch in batches
         if batch.records or last.get(batch.producer_id) == batch.base_offset
@@ -197,13 +274,13 @@ def nodes(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_both_leave_the_same(nodes: tuple[Node, Node, Path]) -> None:
-    """Offsets, keys, values, times, batches, producers' last ones among them; twice; and Kafka's tool reads ours."""
+    """Offsets, keys, values, times, batches, producers' last ones and markers among them, three times; and Kafka's tool reads ours."""
     kafka, tenure, folder = nodes
     sent = Sent()
     for node in (kafka, tenure):
         node.create()
     left: list[Batch] = []
-    for count in (200, 100):
+    for count in (200, 100, 100):
         batches = sent.batches(count)
         for node in (kafka, tenure):
             node.set_ratio("1")
@@ -221,6 +298,7 @@ def test_both_leave_the_same(nodes: tuple[Node, Node, Path]) -> None:
     tombstones = [offset for offset, _, value, _ in records(left) if value is None]
     assert tombstones
     assert any(batch.producer_id >= 0 and not batch.records for batch in left)
+    assert {batch.records[0].key for batch in left if batch.is_control} == {b"\0\0\0\0", b"\0\0\0\1"}
 
     done = run_tool(
         "kafka.tools.DumpLogSegments",

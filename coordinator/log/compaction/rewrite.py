@@ -20,8 +20,8 @@ In a topic's log, as in Kafka's:
 - the last batch of each idempotent producer stays, empty if it loses all records: it holds the producer's last number;
 - a record without a key is dropped: it was appended before the topic was compacted.
 
-Unlike in Kafka, the last batch of each file of a topic stays, empty if it loses all records. So a segment ends where
-the next begins, and a missing segment shows as a gap.
+Unlike in Kafka, the last batch of each file of a topic stays: without its producer if it loses all records. So a
+segment ends where the next begins, and a missing segment shows as a gap.
 
 Segments are joined while the result fits a segment. Files in which nothing changes aren't written. As in Kafka's
 cleaner, each file is swapped in (segments/swap.py) before the next is begun. So a disk needs room for one more segment,
@@ -58,7 +58,7 @@ from coordinator.log.segments.disk import Disk, describe
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, read_frames
 from coordinator.log.segments.swap import cleaned_path
 from coordinator.log.segments.view import Part
-from protocol.records.batch import Header, peek_header
+from protocol.records.batch import CONTROL, TRANSACTIONAL, Header, peek_header
 from protocol.records.plain_keys import Plain, find_keys, peek_plain
 from protocol.records.rewrite import RecordSlice, encode_slices
 
@@ -371,7 +371,10 @@ class _TopicRewrite(_Rewrite):
         if self._held is not None:
             output.copy(*self._held)
         elif self._dropped is not None:
-            output.write(encode_slices(peek_header(*self._dropped), []))
+            header = peek_header(*self._dropped)
+            attributes = header.attributes & ~(TRANSACTIONAL | CONTROL)
+            nobodys = header._replace(attributes=attributes, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+            output.write(encode_slices(nobodys, []))
 
     def _index(self, base_offset: int) -> Sequence[Any]:
         part = Part(Segment(base_offset, cleaned_path(self._folder, base_offset)))
