@@ -281,7 +281,7 @@ class MemoryEngine:
         """Keep a batch; what is in a transaction waits for its marker."""
         transactions = self._log.transactions[partition]
         if not isinstance(records, Batch):
-            transactions.supersede({record.key: None for record in records}.keys())
+            transactions.supersede({key: (value, timestamp_ms) for key, value, timestamp_ms in records})
             self.records[partition] += records
         elif records.attributes & CONTROL:
             marker = marker_type(records[0].key)

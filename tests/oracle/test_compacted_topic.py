@@ -274,7 +274,10 @@ def nodes(kafka_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_both_leave_the_same(nodes: tuple[Node, Node, Path]) -> None:
-    """Offsets, keys, values, times, batches, producers' last ones and markers among them, three times; and Kafka's tool reads ours."""
+    """Offsets, keys, values, times, batches, producers' last ones and markers among them, three times.
+
+    Kafka's tool reads our log.
+    """
     kafka, tenure, folder = nodes
     sent = Sent()
     for node in (kafka, tenure):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.partition import partition_for
@@ -11,10 +14,10 @@ from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.log.store import open_store
-from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
+from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
-from tests.server.requests.test_transactions import V1, V2, Producer, fetch, offset_of
+from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of
 
 TOPICS = "tenure.topics=orders:2"
 
@@ -47,30 +50,66 @@ async def test_a_start_finishes_what_was_answered() -> None:
     await first.stop()
 
 
-async def test_transactions_outlive_a_server(tmp_path: Path) -> None:
-    """An open transaction is open after a restart, and its end makes its records and offsets count."""
+async def seen(producer: Producer) -> tuple[Any, ...]:
+    """What clients see of records and offsets, and what an administrator sees of the transaction."""
+    peer = producer.peer
+    while (state := await producer.describe()).error_code:  # it is being loaded
+        pass
+    ends = [await latest(peer, level) for level in (0, 1)]
+    read = [await fetch(peer, offset, level) for level in (0, 1) for offset in range(ends[0])]
+    offsets = [await offset_of(peer, stable=stable) for stable in (False, True)]
+    return state, read, ends, offsets
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_transactions_outlive_a_server(tmp_path: Path, version: int) -> None:
+    """After a restart clients see the same, whatever is open: a later plain commit counts, and markers settle it."""
     folder = f"log.dirs={tmp_path}"
-    async with serving(TOPICS, folder, opened=open_store) as server:
-        producer = Producer(await server.peer(), V2)
-        await producer.init()
-        await producer.send(b"one")
-        assert await producer.commit_offset(7) == 0
-        where = partition_folder(tmp_path, partition_for("t", 50), TRANSACTIONS_TOPIC)
-        assert list_segments(Disk(), where)
-    async with serving(TOPICS, folder, opened=open_store) as server:
-        producer.peer = peer = await server.peer()
-        while (await producer.describe()).error_code:
-            pass
-        assert (await fetch(peer, 0, 1))[0] == []
-        assert await offset_of(peer, stable=True) == "UNSTABLE_OFFSET_COMMIT"
-        await producer.end()
-        assert (await fetch(peer, 0, 1))[0] == [b"one"]
-        assert await offset_of(peer, stable=True) == 7
-        await producer.send(b"two")
-        await producer.end(commit=False)
-    async with serving(TOPICS, folder, opened=open_store) as server:
-        _, answer = await fetch(await server.peer(), 1, 1)
-        assert [each.first_offset for each in answer.aborted_transactions] == [2]
+    before: tuple[Any, ...] | None = None
+    producer: Producer | None = None
+
+    async def commit(offset: int) -> None:
+        assert producer is not None
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        answer = await producer.peer.ask(OffsetCommitRequest(group_id="g", topics=topics), 7)
+        assert answer.topics[0].partitions[0].error_code == 0
+
+    unstable = "UNSTABLE_OFFSET_COMMIT"
+    steps: list[tuple[str, list[int | str], int]] = [
+        ("plain 5, pending 7, plain 20", [20, unstable], 0),
+        ("commit", [20, 20], 2),
+        ("pending 30", [20, unstable], 2),
+        ("abort", [20, 20], 4),
+        ("pending 40, plain 41, pending 42", [41, unstable], 4),
+        ("commit", [42, 42], 6),
+    ]
+    for step, offsets, stable in steps:
+        async with serving(TOPICS, folder, opened=open_store) as server:
+            peer = await server.peer()
+            if producer is None:
+                producer = Producer(peer, version)
+                await producer.init()
+                where = partition_folder(tmp_path, partition_for("t", 50), TRANSACTIONS_TOPIC)
+                assert list_segments(Disk(), where)
+            producer.peer = peer
+            if before is not None:
+                assert await seen(producer) == before, step
+            if step in {"commit", "abort"}:
+                await producer.end(commit=step == "commit")
+            else:
+                for each in step.split(", "):
+                    kind, offset = each.split()
+                    if kind == "plain":
+                        await commit(int(offset))
+                    else:
+                        assert await producer.commit_offset(int(offset)) == 0
+                await producer.send(step.encode())
+            before = await seen(producer)
+            assert (before[3], before[2][1]) == (offsets, stable), step
+    assert before is not None
+    aborted = [each.first_offset for _, answer in before[1] for each in answer.aborted_transactions or ()]
+    assert set(aborted) == {2}
 
 
 async def test_nodes_that_share_a_log_refuse_transactions() -> None:

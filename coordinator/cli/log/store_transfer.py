@@ -120,9 +120,8 @@ def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes
                 elif batch.is_transactional:
                     transactions.add(batch.producer_id, batch.offsets, batch.records)
                 else:
-                    plain = {each.key: each.value for each in batch.records}
-                    transactions.supersede(plain.keys())
-                    found |= plain
+                    transactions.supersede({each.key: (each.value, each.timestamp_ms) for each in batch.records})
+                    found |= {each.key: each.value for each in batch.records}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -131,7 +131,7 @@ class LogReader:
 
     def _apply(self, last: Values) -> None:
         """Apply records that are outside of transactions, or in a committed one."""
-        self.transactions.supersede(last.keys())
+        self.transactions.supersede(last)
         self._last |= last
 
     def _take(self, segment: Segment, frame: Frame) -> None:

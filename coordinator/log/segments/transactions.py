@@ -7,8 +7,9 @@ compared with that of the records: a broker refuses a marker with an older epoch
 newer one.
 
 The last record of a key is the one with the highest offset of its own; the marker's offset doesn't count (Kafka 4:
-OffsetMetadataManager.replayEndTransactionMarker). So an applied record, a tombstone too, drops all earlier waiting
-records with its key, and a commit hands on only records that are later than those handed on before it.
+OffsetMetadataManager.replayEndTransactionMarker). So behind an applied record no earlier waiting record with its key
+counts, and a commit hands on only records that are later than those handed on before it. A waiting record that doesn't
+count still waits for its marker: meanwhile the key is unstable. A tombstone ends that too.
 
 House rule: the memory holds the last record per key of each open transaction, and nothing else.
 """
@@ -16,7 +17,7 @@ House rule: the memory holds the last record per key of each open transaction, a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from protocol.records.batch import Batch, Record
@@ -35,6 +36,7 @@ _marker_key = struct.Struct(">hh")
 class _Waiting(NamedTuple):
     offset: int
     record: Record
+    counts: bool = True
 
 
 def marker_type(key: bytes) -> int | None:
@@ -72,28 +74,39 @@ class Transactions:
             keys[record.key] = None
             self._waiting.setdefault(record.key, {})[producer_id] = _Waiting(offset, record)
 
-    def supersede(self, keys: KeysView[bytes]) -> None:
-        """Drop waiting records with these keys: later records outside of transactions have the same keys."""
-        for key in keys & self._waiting.keys():
-            del self._waiting[key]
+    def supersede(self, last: Mapping[bytes, tuple[bytes | None, int]]) -> None:
+        """Later records outside of transactions have these values, and times, by key."""
+        for key in last.keys() & self._waiting.keys():
+            if last[key][0] is None:
+                del self._waiting[key]
+            else:
+                self._supersede(key, before=None)
+
+    def _supersede(self, key: bytes, before: int | None) -> None:
+        """A later record of a key counts; before: its offset, None: behind all that waits."""
+        for producer_id, waits in self._waiting[key].items():
+            if before is None or waits.offset < before:
+                self._waiting[key][producer_id] = waits._replace(counts=False)
 
     def open(self) -> Iterator[Batch]:
-        """What waits, in the order of the log: a batch for each record, with its producer's id."""
+        """What waits, in the order of the log: a batch for each record, with its producer's id.
+
+        A record that doesn't count has no value.
+        """
         waiting = [(each, producer_id) for ids in self._waiting.values() for producer_id, each in ids.items()]
-        for (_, record), producer_id in sorted(waiting, key=lambda held: held[0].offset):
-            yield Batch([record], producer_id, NO_EPOCH)
+        for (_, record, counts), producer_id in sorted(waiting, key=lambda held: held[0].offset):
+            yield Batch([record if counts else record._replace(value=None)], producer_id, NO_EPOCH)
 
     def end(self, producer_id: int, marker: int) -> list[Record]:
         """End the transaction of `producer_id` by the type of its marker; return the records to apply."""
         counting = []
         for key in self._keys.pop(producer_id, ()):
-            others = self._waiting.get(key)
-            ended = others.pop(producer_id, None) if others else None
-            if others and ended is not None and marker == COMMIT:
-                others = {other: waits for other, waits in others.items() if waits.offset > ended.offset}
-                self._waiting[key] = others
-            if not others:
-                self._waiting.pop(key, None)
-            if ended is not None and marker == COMMIT:
+            ended = self._waiting.get(key, {}).pop(producer_id, None)
+            if ended is None:
+                continue
+            if ended.counts and marker == COMMIT:
                 counting.append(ended.record)
+                self._supersede(key, ended.offset)
+            if not self._waiting[key]:
+                del self._waiting[key]
         return counting

@@ -108,13 +108,18 @@ def state(folder: Path) -> State:
     return replayed(folder)[0]
 
 
-def replayed(folder: Path) -> tuple[State, dict[tuple[int, bytes], bytes | None]]:
-    """Return the state that a replay finds, and what is pending, by producer and key."""
+def replayed(folder: Path) -> tuple[State, dict[tuple[int, bytes], bytes]]:
+    """Return the state that a replay finds, and what a commit would add, by producer and key."""
     found: dict[bytes, bytes | None] = {}
     reader = LogReader(Disk(), folder, None, lambda *_: pytest.fail("nothing is torn here"))
     for page in reader.pages():
         found |= {record.key: record.value for record in page}
-    pending = {(batch.producer_id, key): value for batch in reader.transactions.open() for key, value, _ in batch}
+    pending = {
+        (batch.producer_id, key): value
+        for batch in reader.transactions.open()
+        for key, value, _ in batch
+        if value is not None
+    }
     return {key: value for key, value in found.items() if value is not None}, pending
 
 

@@ -404,13 +404,13 @@ class Model:
         if commit:
             self._last |= {key: max(it, self._last.get(key, it), key=itemgetter(0)) for key, it in found.items()}
 
-    def state(self) -> tuple[State, dict[tuple[int, bytes], bytes | None]]:
+    def state(self) -> tuple[State, dict[tuple[int, bytes], bytes]]:
         """As `replayed`."""
         pending = {
             (producer_id, key): value
             for producer_id, found in self.open.items()
             for key, (offset, value) in found.items()
-            if offset > self._last.get(key, (-1,))[0]
+            if value is not None and offset > self._last.get(key, (-1,))[0]
         }
         return {key: value for key, (_, value) in self._last.items() if value is not None}, pending
 

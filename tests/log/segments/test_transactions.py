@@ -31,14 +31,28 @@ def random_log(chance: Random) -> list[Step]:
     return steps
 
 
-def model(log: list[Step]) -> dict[bytes, Record]:
-    """Return each key's counting record with the highest offset; a transaction ends at its next marker."""
+def model(log: list[Step]) -> tuple[dict[bytes, Record], dict[tuple[int, bytes], bytes | None]]:
+    """Return each key's counting record with the highest offset, and what is pending, by producer and key.
+
+    A transaction ends at its next marker.
+    """
     last: dict[bytes, Record] = {}
+    pending: dict[tuple[int, bytes], bytes | None] = {}
     for offset, (kind, producer, key, found) in enumerate(log):
         ends = [what for what, other, _, _ in log[offset:] if what in {"commit", "abort"} and other == producer]
         if kind == "plain" or (kind == "add" and ends[:1] == ["commit"]):
             last[key] = found
-    return last
+        if kind == "add" and not ends:
+            deleted = any(what == "plain" and it.key == key and it.value is None for what, _, _, it in log[offset:])
+            if not deleted:
+                pending[producer, key] = found.value
+            elif (producer, key) in pending:
+                del pending[producer, key]
+    counting = {
+        (producer, key): value if key not in last or last[key].timestamp_ms < int(value or 0) else None
+        for (producer, key), value in pending.items()
+    }
+    return last, counting
 
 
 @each("seed", range(300))
@@ -49,14 +63,15 @@ def test_random_logs(seed: int) -> None:
     last: dict[bytes, Record] = {}
     for offset, (kind, producer, key, found) in enumerate(log):
         if kind == "plain":
-            transactions.supersede({key: found}.keys())
+            transactions.supersede({key: (found.value, found.timestamp_ms)})
             last[key] = found
         elif kind == "add":
             transactions.add(producer, [offset], [found])
         else:
             last |= {ended.key: ended for ended in transactions.end(producer, COMMIT if kind == "commit" else ABORT)}
         assert transactions.waiting_count <= 3 * transactions.open_count <= 9
-    assert last == model(log)
+    pending = {(batch.producer_id, key): value for batch in transactions.open() for key, value, _ in batch}
+    assert (last, pending) == model(log)
     for producer in range(3):
         transactions.end(producer, ABORT)
     assert (transactions.open_count, transactions.waiting_count) == (0, 0)
