@@ -17,7 +17,8 @@ from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tests.interop.brokers import Broker, TenureBroker, create_topic
 from tests.interop.client import ROOT
@@ -76,7 +77,7 @@ class Run:
         self.source, self.sink = f"{group}-source", f"{group}-sink"
         for topic in (self.source, self.sink):
             create_topic(broker.bootstrap, topic, len(PARTITIONS))
-        self.common = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+        self.common: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         self.producer = Producer({**self.common, "enable.idempotence": True, "metadata.recovery.strategy": "none"})
         self.admin = AdminClient(self.common)
         self.fed = self.moved = 0
@@ -140,7 +141,8 @@ class Run:
 
     def ends(self, topic: str, level: IsolationLevel) -> tuple[tuple[int, int], ...]:
         """Each partition with the offset behind what a consumer may read."""
-        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in PARTITIONS}
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, number): latest for number in PARTITIONS}
         found = self.admin.list_offsets(asked, isolation_level=level, request_timeout=WITHIN_S)
         return tuple(sorted((each.partition, future.result().offset) for each, future in found.items()))
 
@@ -152,10 +154,11 @@ class Run:
         left = len(PARTITIONS)
         while left:
             each = reader.poll(WITHIN_S)
+            assert each is not None
             if each.error():
                 left -= 1
             else:
-                yield int(each.value())
+                yield int(each.value() or b"")
         reader.close()
 
 

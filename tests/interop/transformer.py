@@ -80,9 +80,13 @@ class Transformer:
     def _transform(self, read: Sequence[Message]) -> None:
         producer = self._producer
         producer.begin_transaction()
+        ends: dict[int, int] = {}
         for each in read:
-            producer.produce(self._sink, each.value(), partition=each.partition())
-        ends = {each.partition(): each.offset() + 1 for each in read}
+            partition, offset = each.partition(), each.offset()
+            assert partition is not None
+            assert offset is not None
+            producer.produce(self._sink, each.value(), partition=partition)
+            ends[partition] = offset + 1
         offsets = [TopicPartition(self._source, partition, end) for partition, end in ends.items()]
         group = self._consumer.consumer_group_metadata()
         until_done(lambda: producer.send_offsets_to_transaction(offsets, group, WITHIN_S))
