@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from coordinator.group.any_group import AnyGroup, CommittedOffset, PendingOffsets
 
 
+OFFSETS_MAX = 1_000_000
+"""Pending offsets of one group, of all producers together: 370 MB."""
+
+
+def has_room(group: AnyGroup, offsets: Mapping[tuple[str, int], CommittedOffset]) -> bool:
+    """Whether the group may have these pending offsets too."""
+    return sum(map(len, group.pending_offsets.values())) + len(offsets) <= OFFSETS_MAX
+
+
 def add(group: AnyGroup, producer_id: int, place: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
     """A producer has written offsets in its transaction."""
     if group.pending_offsets is NO_PENDING:

@@ -30,7 +30,7 @@ def commit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction, place
     """Handle a TxnOffsetCommit; returns whether something is pending. group: None if there is none of this id."""
     prepared, body = event.prepared, event.body
     error = admit(turn, group, event)
-    if error is ErrorCode.NONE and not prepared.fits:
+    if error is ErrorCode.NONE and not (prepared.fits and (group is None or pending.has_room(group, prepared.offsets))):
         error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     turn.answer(event.request, error)
     if error is not ErrorCode.NONE or group is None or not prepared.records:

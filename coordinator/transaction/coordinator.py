@@ -55,6 +55,12 @@ if TYPE_CHECKING:
 EXPIRED_AT_ONCE = 500
 """Ids that one event removes: about 1 ms of work."""
 
+IDS_MAX = 100_000
+"""Ids of one partition: 64 MB. Kafka has no limit; an id that nobody uses is kept for a week."""
+
+WAITING_MAX = 1_000
+"""Requests of one id that wait for its markers; further ones are to try again."""
+
 COMMIT, ABORT = True, False
 
 PREPARED = {COMMIT: Status.PREPARE_COMMIT, ABORT: Status.PREPARE_ABORT}
@@ -112,6 +118,9 @@ class Coordinator:
             return
         known = self.groups.get(event.transactional_id)
         if known is None:
+            if len(self.groups) >= IDS_MAX:
+                self._answer(effects, event, Granted(ErrorCode.POLICY_VIOLATION))
+                return
             producer_id = event.fresh_producer_id
             known = TransactionalId(event.transactional_id, producer_id, 0, event.timeout_ms)
             known.previous_producer_id = producer_id
@@ -167,7 +176,7 @@ class Coordinator:
         elif known.epoch != event.epoch:
             error = FENCED
         elif known.status.is_ending:
-            if event.waits:
+            if event.waits and len(known.waiting) < WAITING_MAX:
                 known.waiting.append(Waiting(event.request, event))
                 return
             error = CONCURRENT

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.client import NOBODY, Now
+from coordinator.transaction import coordinator
 from coordinator.transaction.coordinator import Settings
-from coordinator.transaction.events import DescribeTransaction, Expire, Granted, ListTransactions
+from coordinator.transaction.events import DescribeTransaction, Expire, Granted, InitProducerId, ListTransactions
 from coordinator.transaction.state import EPOCH_MAX, V2, Status, TopicPartition
 from schemas.errors import ErrorCode
 from tests.transaction.harness import ORDERS, Bench, error
@@ -28,6 +29,25 @@ def test_each_init_has_the_next_epoch(bench: Bench) -> None:
     assert [first.epoch, second.epoch, third.epoch] == [0, 1, 2]
     assert first.producer_id == second.producer_id == third.producer_id
     assert bench.add(first) == {FENCED}
+
+
+def test_ids_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id too many is refused, so that its producer ends; the others go on."""
+    monkeypatch.setattr(coordinator, "IDS_MAX", 1)
+    bench.init()
+    one_more = InitProducerId("init", NOBODY, "other", 60_000, 7)
+    assert bench.handle(one_more) == error(ErrorCode.POLICY_VIOLATION)
+    assert bench.init().epoch == 1
+
+
+def test_requests_that_wait_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many is to try again."""
+    monkeypatch.setattr(coordinator, "WAITING_MAX", 1)
+    producer = bench.init()
+    bench.add(producer)
+    bench.end(producer)
+    assert bench.add(producer, waits=True) is None
+    assert bench.add(producer, waits=True) == {CONCURRENT}
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, Settings().timeout_max_ms + 1])
