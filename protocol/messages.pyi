@@ -1887,6 +1887,91 @@ class EndTxnResponse(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class WriteTxnMarkersRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class WritableTxnMarker(Message):
+        producer_id: int
+        producer_epoch: int
+        transaction_result: bool
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: int
+        transaction_version: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            transaction_result: bool = ...,
+            topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
+            coordinator_epoch: int = ...,
+            transaction_version: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerTopic(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class WritableTxnMarkerResult(Message):
+        producer_id: int
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerTopicResult(Message):
+        name: str
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerPartitionResult(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class TxnOffsetCommitRequest(Message):
     API_KEY: ClassVar[int]
 
@@ -3355,6 +3440,86 @@ class DescribeClusterResponse(Message):
         failing_logs: list[DescribeClusterResponse.FailingLog] = ...,
         failing_log_count: int = ...,
         store: DescribeClusterResponse.StoreHealth = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeProducersRequest(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicRequest(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    topics: list[DescribeProducersRequest.TopicRequest]
+    def __init__(
+        self,
+        *,
+        topics: list[DescribeProducersRequest.TopicRequest] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class DescribeProducersResponse(Message):
+    API_KEY: ClassVar[int]
+
+    class TopicResponse(Message):
+        name: str
+        partitions: list[DescribeProducersResponse.PartitionResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[DescribeProducersResponse.PartitionResponse] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class PartitionResponse(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        active_producers: list[DescribeProducersResponse.ProducerState]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            active_producers: list[DescribeProducersResponse.ProducerState] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class ProducerState(Message):
+        producer_id: int
+        producer_epoch: int
+        last_sequence: int
+        last_timestamp: int
+        coordinator_epoch: int
+        current_txn_start_offset: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            last_sequence: int = ...,
+            last_timestamp: int = ...,
+            coordinator_epoch: int = ...,
+            current_txn_start_offset: int = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DescribeProducersResponse.TopicResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[DescribeProducersResponse.TopicResponse] = ...,
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 

@@ -19,15 +19,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from coordinator.group.partition import partition_for
 from protocol.messages import (
+    DescribeProducersResponse,
     DescribeTransactionsResponse,
     EndTxnResponse,
     InitProducerIdResponse,
     ListTransactionsResponse,
+    Message,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.stage import Client, Stage, commit_topics
 from tests.support.batches import batch
+from tests.support.raw import Closed
 from tests.support.requests import request
 
 TRANSACTION = 1
@@ -35,6 +39,9 @@ TRANSACTION = 1
 TRANSACTIONAL = 0x10
 START_MS = time.time_ns() // 1_000_000
 """Of all records: those that are older than a week begin a new segment."""
+
+OFFSETS_PARTITIONS = 4
+"""Of `__consumer_offsets`, on both servers (conftest.py)."""
 
 PRODUCE, COMMIT, END = (0, 11, 12), (0, 4, 5), (0, 4, 5)
 """Versions of the APIs, by the version of the producer."""
@@ -155,12 +162,49 @@ class Producer:
     def list(self, *, version: int = 1, **filters: Any) -> None:
         """ListTransactions and its answer, from which the ids of other scripts are left out."""
         self.client.send(request("ListTransactions", **filters), version)
-        answer = cast("ListTransactionsResponse", self.client.connection.receive())
+        answer = cast("ListTransactionsResponse", self._answer())
         own = f"{self.client.group}."
         answer.transaction_states = [
             each for each in answer.transaction_states if each.transactional_id.startswith(own)
         ]
         self.client.stage.transcript.add(self.client.name, "< ListTransactions", answer)
+
+    def producers(self, topic: str, *partitions: int) -> None:
+        """DescribeProducers, and its answer."""
+        asked = [{"name": topic, "partition_indexes": list(partitions)}]
+        self.client.ask(request("DescribeProducers", topics=asked), 0)
+
+    def own_producers(self) -> None:
+        """DescribeProducers of the group's partition, and its answer about this producer."""
+        self.client.send(request("DescribeProducers", topics=[self._own_partition()]), 0)
+        answer = cast("DescribeProducersResponse", self._answer())
+        (found,) = answer.topics[0].partitions
+        found.partition_index = 0
+        found.active_producers = [each for each in found.active_producers if each.producer_id == self.producer_id]
+        start = min(each.current_txn_start_offset for each in found.active_producers)
+        for each in found.active_producers:
+            each.current_txn_start_offset = min(start, 0)
+        self.client.stage.transcript.add(self.client.name, "< DescribeProducers", answer)
+
+    def mark(self, topic: str, *partitions: int, version: int, **changes: Any) -> None:
+        """WriteTxnMarkers of an abort unless the script says else, and its answer."""
+        self._mark({"name": topic, "partition_indexes": list(partitions)}, version, changes)
+
+    def mark_offsets(self, **changes: Any) -> None:
+        """The same in the group's partition; the answer is outside of the transcript."""
+        self._mark(self._own_partition(), 1, changes, is_aside=True)
+
+    def _mark(self, topic: dict[str, Any], version: int, changes: dict[str, Any], *, is_aside: bool = False) -> None:
+        own = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "topics": [topic], **changes}
+        asked = request("WriteTxnMarkers", markers=[own])
+        if is_aside:
+            self.client.stage.ask_aside(asked, version)
+        else:
+            self.client.ask(asked, version)
+
+    def _own_partition(self) -> dict[str, Any]:
+        number = partition_for(self.client.group, OFFSETS_PARTITIONS)
+        return {"name": "__consumer_offsets", "partition_indexes": [number]}
 
     def read(self, topic: str, level: int, offset: int = 0, partition: int = 0) -> None:
         """Fetch at an isolation level, and its answer."""
@@ -211,6 +255,14 @@ class Producer:
     def until(self, state: str) -> None:
         """Wait, outside of the transcript, until the transaction is in this state."""
         self.client.stage.until_true(lambda: self._state() == state)
+
+    def _answer(self) -> Message:
+        """The next answer, before it is in the transcript."""
+        try:
+            return self.client.connection.receive()
+        except Closed:
+            self.client.stage.transcript.add(self.client.name, "is closed")
+            raise
 
     def _state(self) -> str:
         asked = request("DescribeTransactions", transactional_ids=[self.transactional_id])

@@ -307,11 +307,3 @@ def test_odd_offsets_are_printed_the_same(
         ["-", "5", "-"],
         [str(highest), "5", str(5 - highest)],
     ]
-
-
-def test_transactions_are_not_listed(kafka_is_here: None) -> None:
-    """kafka-transactions names the request that Tenure doesn't serve, and fails: it has no transactions."""
-    with Tenure() as tenure, Tools(VERSION_44) as tools:
-        done = tools.run("transactions", "--bootstrap-server", tenure.bootstrap, "list")
-    assert done.code == 1
-    assert "The node does not support LIST_TRANSACTIONS." in done.err

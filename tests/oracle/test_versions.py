@@ -35,7 +35,6 @@ RENAMED = {"TxnOffsetCommitRequest": {"/generation_id_or_member_epoch": "/genera
 OWN_TAG, OWN_TAGS_FROM = 423, 10_000
 """The tags of fields that are Tenure's own: of KIP-423, and all from a number on."""
 
-TRANSACTIONS = "transactions: none here"
 TOKENS = "delegation tokens: none here"
 SHARE = "share groups: none here"
 STREAMS = "groups of Streams: none here"
@@ -43,14 +42,7 @@ QUORUM = "the quorum of controllers: none here"
 DECISIONS = {
     "Fetch": "all; no fetch sessions",
     "Produce": "all; 0 to 2 are listed for librdkafka and refused, as in Kafka",
-    "TxnOffsetCommit": "refuses each partition, so its versions 5 and 6 mean nothing",
-    "AddPartitionsToTxn": TRANSACTIONS,
-    "AddOffsetsToTxn": TRANSACTIONS,
-    "EndTxn": TRANSACTIONS,
-    "WriteTxnMarkers": TRANSACTIONS,
-    "DescribeProducers": TRANSACTIONS,
-    "DescribeTransactions": TRANSACTIONS,
-    "ListTransactions": TRANSACTIONS,
+    "TxnOffsetCommit": "version 6 has topic ids in place of names: clients use version 5",
     "CreateDelegationToken": TOKENS,
     "RenewDelegationToken": TOKENS,
     "ExpireDelegationToken": TOKENS,
@@ -198,10 +190,14 @@ def _rows(kafka: dict[int, Versions], tenure: dict[int, Versions], names: dict[i
 
 
 def test_old_versions_are_those_of_kafka_39(open_kafka: ApacheKafka, open_tenure: Tenure) -> None:
-    """Clients that Kafka 4 dropped find their versions here; but for Fetch in message formats of before Kafka 0.11."""
+    """Clients that Kafka 4 dropped find their versions here.
+
+    But for Fetch in message formats of before Kafka 0.11, and WriteTxnMarkers 0, which brokers alone sent.
+    """
     kafka, tenure = _api_versions(open_kafka.port), _api_versions(open_tenure.port)
     assert open_kafka.version == VERSION
     assert tenure.pop(API_KEYS["Fetch"])[0] == 4
+    assert tenure.pop(API_KEYS["WriteTxnMarkers"])[0] == 1
     new = {API_KEYS[each] for each in ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources")}
     assert {key: first for key, (first, _) in tenure.items() if key not in new} == {
         key: kafka[key][0] for key in tenure if key not in new

@@ -62,6 +62,8 @@ VERSIONS = {
     "AddPartitionsToTxn": (0, 5),
     "AddOffsetsToTxn": (0, 4),
     "EndTxn": (0, 5),
+    "WriteTxnMarkers": (1, 2),
+    "DescribeProducers": (0, 0),
     "DescribeTransactions": (0, 0),
     "ListTransactions": (0, 2),
 }

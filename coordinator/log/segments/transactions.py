@@ -31,6 +31,7 @@ NO_EPOCH = -1
 
 _ABORT = 0
 _marker_key = struct.Struct(">hh")
+_marker_value = struct.Struct(">hi")
 
 
 class _Waiting(NamedTuple):
@@ -48,6 +49,11 @@ def marker_type(key: bytes) -> int | None:
         raise ValueError(f"a marker's key of {len(key)} bytes")
     number: int = _marker_key.unpack_from(key)[1]
     return number if number in {_ABORT, COMMIT} else None
+
+
+def coordinator_epoch_of(value: bytes | None) -> int:
+    """The epoch of the coordinator in a marker's value; NO_EPOCH if it is too short to have one."""
+    return NO_EPOCH if value is None or len(value) < _marker_value.size else int(_marker_value.unpack_from(value)[1])
 
 
 class Transactions:

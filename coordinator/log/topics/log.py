@@ -38,7 +38,7 @@ from coordinator.log.segments.partition import PartitionLog, check_room
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.tail import Cut, Tails
-from coordinator.log.segments.transactions import marker_type
+from coordinator.log.segments.transactions import NO_EPOCH, coordinator_epoch_of, marker_type
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
@@ -140,9 +140,7 @@ class TopicLog(PartitionLog):
     def _take(self, part: Part, position: int, base_offset: int, header: Header, data: bytes, at: int = 0) -> None:
         """Note a batch that is in the log; its bytes begin at `at` of `data`."""
         part.add(position, base_offset, header)
-        self.producers.take(header, base_offset)
-        if header.is_transactional:
-            self.view.take_transaction(header, base_offset, _marker(data, at, header) if header.is_control else None)
+        take_batch(self.producers, self.view, base_offset, header, data, at)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
 
     def _could_follow(self, header: Header) -> bool:
@@ -172,10 +170,20 @@ class TopicLog(PartitionLog):
             with suppress(OSError):  # all appended batches are durable
                 self._disk.close(descriptor)
 
-    def append_marker(self, marker: Batch, limits: Limits) -> Written | OSError:
-        """Write the marker that ends a producer's transaction; it is durable then."""
+    def append_marker(
+        self, marker: Batch, limits: Limits, coordinator_epoch: int | None = None, *, is_higher: bool = False
+    ) -> Written | OSError | Rejected:
+        """Write the marker that ends a producer's transaction; it is durable then.
+
+        coordinator_epoch: of an administrator's marker, which may come too late; None for the server's own.
+        is_higher: see Producers.check_marker.
+        """
+        if coordinator_epoch is not None:
+            ids = marker.producer_id, marker.producer_epoch
+            error = self.producers.check_marker(*ids, coordinator_epoch, is_higher=is_higher)
+            if error is not ErrorCode.NONE:
+                return Rejected(error, "The marker is older than the producer.")
         (outcome,) = self.append_batches([encode_batch(marker, 0, LEADER_EPOCH)], limits, 0, are_markers=True)
-        assert not isinstance(outcome, Rejected)
         return outcome
 
     def append_batches(
@@ -353,10 +361,19 @@ class TopicLog(PartitionLog):
             replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
 
 
-def _marker(data: bytes, at: int, header: Header) -> int | None:
-    """How a control batch ends a transaction. Raises CorruptBatch."""
+def take_batch(producers: Producers, view: View, base_offset: int, header: Header, data: bytes, at: int) -> None:
+    """Note the producer of a batch in a log, and its transaction. Raises CorruptBatch."""
+    marker, coordinator_epoch = _marker(data, at, header) if header.is_control else (None, NO_EPOCH)
+    producers.take(header, base_offset, coordinator_epoch)
+    if header.is_transactional:
+        view.take_transaction(header, base_offset, marker)
+
+
+def _marker(data: bytes, at: int, header: Header) -> tuple[int | None, int]:
+    """How a control batch ends a transaction, and the epoch of the coordinator. Raises CorruptBatch."""
     try:
-        return next((marker_type(record.key) for record in decode_records(data, at, header).records), None)
+        found = decode_records(data, at, header).records
+        return (marker_type(found[0].key), coordinator_epoch_of(found[0].value)) if found else (None, NO_EPOCH)
     except ValueError as error:
         raise CorruptBatch(at, str(error)) from error
 

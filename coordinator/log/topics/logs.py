@@ -25,14 +25,16 @@ from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
-from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments
-from coordinator.log.segments.view import OutsideView, View
+from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments, read_frames
+from coordinator.log.segments.view import NO_OFFSET, OutsideView, View
 from coordinator.log.topics.compactions import Compacted, Compactions
 from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
-from coordinator.log.topics.log import TopicLog, Written
+from coordinator.log.topics.log import TopicLog, Written, take_batch
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.producer_ids import ProducerIds
+from coordinator.log.topics.producers import Described, Producers
 from coordinator.log.topics.thread import Append, Done, LogThread, Result
+from protocol.records.batch import CorruptBatch
 
 FILES_MAX = 24
 """So many logs, those used last, have a file open: the process may have few files (app.FILES_KEPT)."""
@@ -153,6 +155,36 @@ class TopicLogs:
         except OSError as error:
             raise Unavailable(reason(error)) from error
         return view
+
+    def producers(self, partition: TopicPartition) -> list[tuple[Described, int]] | EngineError:
+        """The producers of a topic partition, each with the first offset of its open transaction; -1 for none.
+
+        That reads all of a partition of `__consumer_offsets`.
+        """
+        try:
+            if partition.topic == OFFSETS_TOPIC:
+                producers, view = self._read_producers(self.folder(partition))
+            else:
+                log = self.log(partition)
+                producers, view = log.producers, log.view
+        except OSError as error:
+            return Unavailable(reason(error))
+        except EngineError as error:
+            return error
+        return [(each, view.open.get(each.producer_id, NO_OFFSET)) for each in producers.describe()]
+
+    def _read_producers(self, folder: Path) -> tuple[Producers, View]:
+        """The producers in a log that another one writes. Raises OSError."""
+        producers, view = Producers(), View(self._disk)
+        for segment in list_segments(self._disk, folder):
+            descriptor = self._disk.open_to_read(segment.path)
+            try:
+                with suppress(CorruptBatch):  # a batch that is being written ends like this
+                    for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
+                        take_batch(producers, view, frame.header.base_offset, frame.header, frame.data, frame.at)
+            finally:
+                self._disk.close(descriptor)
+        return producers, view
 
     def measure(self, partitions: Iterable[TopicPartition]) -> Measured:
         """The sizes of logs, of `__consumer_offsets` too, and of their volume. Raises OSError."""

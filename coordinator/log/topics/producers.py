@@ -9,8 +9,10 @@ House rule: no I/O. Source: KIP-98; Kafka's ProducerStateManager and ProducerApp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from coordinator.log.segments.transactions import NO_EPOCH
 from protocol.records.batch import Header
 from schemas.errors import ErrorCode
 
@@ -21,6 +23,8 @@ PRODUCERS_MAX = 10_000
 """Producers remembered in one partition. The producer whose last batch is oldest is forgotten first. Kafka forgets it
 after producer.id.expiration.ms, which this log doesn't use.
 """
+
+NO_TIME = NO_SEQUENCE = -1
 
 _SEQUENCES = 2**31
 
@@ -35,11 +39,23 @@ class _Sent(NamedTuple):
 
 
 class _Producer:
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_ms")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, coordinator_epoch: int) -> None:
         self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_ms = NO_TIME
         self.batches: list[_Sent] = []
+
+
+class Described(NamedTuple):
+    """A producer. last_ms: the time of its last batch or marker. coordinator_epoch: of its last marker, -1 before."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_ms: int
+    coordinator_epoch: int
 
 
 class DuplicateBatch(NamedTuple):
@@ -76,21 +92,40 @@ class Producers:
             expected = 0
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_higher: bool) -> ErrorCode:
+        """Whether a marker may end a producer's transaction. is_higher: only if its epoch is above the producer's."""
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        if epoch < producer.epoch + is_higher:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    def describe(self) -> Iterator[Described]:
+        """All of them."""
+        for producer_id, each in self._by_id.items():
+            last = each.batches[-1].last if each.batches else NO_SEQUENCE
+            yield Described(producer_id, each.epoch, last, each.last_ms, each.coordinator_epoch)
+
     def last_offsets(self, end_offset: int) -> list[int]:
         """The last offsets of the producers' last batches, of producers without a batch from `end_offset` on."""
         last = (producer.batches[-1] for producer in self._by_id.values() if producer.batches)
         ends = (sent.base_offset + (sent.last - sent.first) % _SEQUENCES for sent in last)
         return [end for end in ends if end < end_offset]
 
-    def take(self, header: Header, base_offset: int) -> None:
-        """A batch is in the log, at `base_offset`."""
+    def take(self, header: Header, base_offset: int, coordinator_epoch: int = NO_EPOCH) -> None:
+        """A batch is in the log, at `base_offset`. coordinator_epoch: of a marker."""
         if header.producer_id < 0:
             return
         producer = self._by_id.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = _Producer(header.producer_epoch)
+            producer = _Producer(header.producer_epoch, NO_EPOCH if producer is None else producer.coordinator_epoch)
         self._by_id[header.producer_id] = producer
+        producer.last_ms = header.max_timestamp_ms
         if header.is_control:  # a marker with a higher epoch fences its producer
+            producer.coordinator_epoch = coordinator_epoch
             return
         producer.batches.append(
             _Sent(header.base_sequence, last_sequence(header), base_offset, header.max_timestamp_ms)

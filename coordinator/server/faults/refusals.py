@@ -83,6 +83,17 @@ PLACES = {
             Place("partitions", "results_by_partition", {"": "partition_index"}),
         ),
     ),
+    "WriteTxnMarkers": (
+        Place(
+            "markers",
+            "markers",
+            {"producer_id": "producer_id"},
+            Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
+        ),
+    ),
+    "DescribeProducers": (
+        Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
+    ),
     "DescribeTransactions": (Place("transactional_ids", "transaction_states", {"": "transactional_id"}),),
     "DescribeConfigs": (Place("resources", "results", RESOURCE),),
     "AlterConfigs": (Place("resources", "responses", RESOURCE),),

@@ -202,14 +202,25 @@ class TopicData:
 
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
 
-    def append_marker(self, topic_partition: TopicPartition, marker: Batch, done: Callable[[Any], None]) -> None:
-        """End a producer's transaction in a log, then let waiting calls look again; `done` gets Written or an error."""
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        marker: Batch,
+        done: Callable[[Any], None],
+        coordinator_epoch: int | None = None,
+        *,
+        is_higher: bool = False,
+    ) -> None:
+        """End a producer's transaction in a log, then let waiting calls look again; `done` gets Written or an error.
+
+        coordinator_epoch, is_higher: see TopicLog.append_marker.
+        """
         logs = self._logs()
 
         def append() -> Any:
             log = logs.log(topic_partition)
             log.claim()
-            return log.append_marker(marker, topic_partition.limits)
+            return log.append_marker(marker, topic_partition.limits, coordinator_epoch, is_higher=is_higher)
 
         def appended(outcome: Any) -> None:
             self._ends.pop(topic_partition.key, None)
@@ -229,9 +240,20 @@ class TopicData:
         of_groups: the partitions of `__consumer_offsets` that it opens.
         """
         logs = self._logs()
+        self._call(lambda: function(logs.view), of_groups, done)
+
+    def producers(
+        self, partitions: Sequence[TopicPartition], of_groups: Collection[int], done: Callable[[Any], None]
+    ) -> None:
+        """As `read`; `done` gets what TopicLogs.producers returns for each partition."""
+        logs = self._logs()
+        self._call(lambda: list(map(logs.producers, partitions)), of_groups, done)
+
+    def _call(self, function: Callable[[], Any], of_groups: Collection[int], done: Callable[[Any], None]) -> None:
+        logs = self._logs()
 
         def read() -> None:
-            logs.call(lambda: function(logs.view), done)
+            logs.call(function, done)
 
         if of_groups and self._write_out is not None:
             self._write_out(of_groups, lambda: self._hop(read))

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from coordinator.group.events import RegexResolved
@@ -147,17 +147,21 @@ class Searches:
 
 def match(regexes: Collection[str], names: Collection[str]) -> dict[str, frozenset[str]]:
     """The names that each regular expression matches as a whole. One that can't be read matches none."""
-    import re2  # noqa: PLC0415 - only a subscription by regular expression needs it
-
     found: dict[str, frozenset[str]] = {}
     for regex in regexes:
-        try:
-            pattern = re2.compile(regex, _options())
-        except re2.error:
-            found[regex] = frozenset()
-        else:
-            found[regex] = frozenset(filter(pattern.fullmatch, names))
+        matches = matcher(regex)
+        found[regex] = frozenset() if matches is None else frozenset(filter(matches, names))
     return found
+
+
+def matcher(regex: str) -> Callable[[str], Any] | None:
+    """A function that tells whether a regular expression matches a text as a whole; None if it can't be read."""
+    import re2  # noqa: PLC0415 - only a regular expression of a client needs it
+
+    try:
+        return re2.compile(regex, _options()).fullmatch  # type: ignore[no-any-return]
+    except re2.error:
+        return None
 
 
 def problem(regex: str) -> str | None:

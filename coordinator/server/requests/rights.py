@@ -109,6 +109,11 @@ RIGHTS: dict[str, tuple[Right, ...]] = {
     "AddPartitionsToTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(WRITE, TOPIC, NO_TOPIC)),
     "AddOffsetsToTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(READ, GROUP, NO_GROUP)),
     "EndTxn": (Right(WRITE, TRANSACTION, NO_TRANSACTION),),
+    "WriteTxnMarkers": (
+        Right(ALTER, CLUSTER, "`CLUSTER_ACTION` is asked for"),
+        Right(CLUSTER_ACTION, CLUSTER, NO_CLUSTER),
+    ),
+    "DescribeProducers": (Right(READ, TOPIC, NO_TOPIC),),
     "DescribeTransactions": (
         Right(DESCRIBE, TRANSACTION, NO_TRANSACTION),
         Right(DESCRIBE, TOPIC, "its topic partitions are not shown"),

@@ -8,7 +8,6 @@ House rule: no rule of transactions is decided here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, filterfalse, islice
@@ -18,6 +17,7 @@ from coordinator.group import offsets
 from coordinator.group.events import CommitInTransaction
 from coordinator.log.engine import EngineError
 from coordinator.security.acls import Kind, Operation
+from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
@@ -456,13 +456,24 @@ LABELS = {*(status.label for status in Status), "Dead", "PrepareEpochFence"}
 
 def list_transactions(services: Services, call: Call, request: ListTransactionsRequest) -> Steps:
     """ListTransactions: the ids of this node that pass all filters."""
-    pattern = None
-    if request.transactional_id_pattern:
-        try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error:
+    regex = request.transactional_id_pattern
+    if not regex:
+        yield from _list(services, call, request, None)
+        return
+
+    def read(_: None) -> None:
+        matches = matcher(regex) if len(regex) <= REGEX_MAX else None
+        if matches is None:
             call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
-            return
+        else:
+            call.work(_list(services, call, request, matches))
+
+    when_loaded(services.runtime.hop, partial(call.reply(read).deliver, None))
+
+
+def _list(
+    services: Services, call: Call, request: ListTransactionsRequest, matches: Callable[[str], Any] | None
+) -> Steps:
     now_ms = services.clock.wall_ms()
     states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
 
@@ -471,7 +482,7 @@ def list_transactions(services: Services, call: Call, request: ListTransactionsR
             (not states or each.status in states)
             and (not producer_ids or each.producer_id in producer_ids)
             and (each.start_ms == NO_TIME or now_ms - each.start_ms > request.duration_filter)
-            and (pattern is None or pattern.fullmatch(each.transactional_id) is not None)
+            and (matches is None or matches(each.transactional_id))
             and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
         )
 

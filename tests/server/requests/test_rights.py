@@ -36,6 +36,12 @@ IN_TRANSACTIONS: list[tuple[str, int, messages.Message]] = [
     ("EndTxn", 3, messages.EndTxnRequest(transactional_id="t")),
     ("TxnOffsetCommit", 3, messages.TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=[COMMITTED])),
     ("Produce", 9, messages.ProduceRequest(transactional_id="t", acks=-1, topic_data=[PRODUCED])),
+    ("WriteTxnMarkers", 1, messages.WriteTxnMarkersRequest()),
+    (
+        "DescribeProducers",
+        0,
+        messages.DescribeProducersRequest(topics=[messages.DescribeProducersRequest.TopicRequest(name="orders")]),
+    ),
 ]
 """Requests of transactional producers. The table of Kafka's rights has none of them."""
 
