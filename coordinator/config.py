@@ -868,6 +868,15 @@ class Config:
         default=900_000,
         metadata=_spec("transaction.max.timeout.ms", "The longest timeout a producer may ask for.", low=1),
     )
+    transaction_version: int = field(
+        default=2,
+        metadata=_spec(
+            "transaction.version",
+            "The version of transactions that producers find: 2 has an epoch for each (KIP-890), 0 is Kafka 3.9's.",
+            low=0,
+            high=2,
+        ),
+    )
     transactional_id_expiration_ms: int = field(
         default=604_800_000,
         metadata=_spec("transactional.id.expiration.ms", "After so long the server forgets a transactional id.", low=1),

@@ -131,6 +131,7 @@ def test_every_setting_can_be_given_in_every_way(name: str) -> None:
         "tenure.worker.timeout.ms": "2000",
         "queued.max.request.bytes": "200000000",
         "tenure.fix.kafka-21584": "false",
+        "transaction.version": "0",
     }.get(name, "true" if name.startswith("tenure.fix.") else "42")
     by_set = config_of(sets=[f"{name}={text}"])
     assert by_set.stated == {name}

@@ -76,10 +76,14 @@ NONE = ErrorCode.NONE
 
 
 class Settings(NamedTuple):
-    """timeout_max_ms: the longest timeout of a transaction. expiration_ms: after so long an unused id is forgotten."""
+    """timeout_max_ms: the longest timeout of a transaction. expiration_ms: after so long an unused id is forgotten.
+
+    version: of transactions. With 0 the log is Kafka 3.9's.
+    """
 
     timeout_max_ms: int = 900_000
     expiration_ms: int = 604_800_000
+    version: int = V2
 
 
 class Coordinator:
@@ -260,7 +264,7 @@ class Coordinator:
     def _abort(self, effects: Effects, known: TransactionalId, now: Now) -> None:
         """Abort a transaction of itself, and fence its producer."""
         known.last_epoch, known.epoch = known.epoch, known.epoch + 1
-        known.client_version = V2
+        known.client_version = self.config.version
         self._prepare(effects, known, Status.PREPARE_ABORT, now)
         self._ask_for_markers(effects, known)
 
@@ -373,7 +377,7 @@ class Coordinator:
 
     def _write(self, effects: Effects, known: TransactionalId, now: Now) -> None:
         known.update_ms = now.wall_ms
-        effects.records.append(records.record_of(known, now.wall_ms))
+        effects.records.append(records.record_of(known, now.wall_ms, min(self.config.version, records.VALUE_VERSION)))
 
     def _answer(self, effects: Effects, event: Any, body: Any) -> None:
         effects.responses.append(Response(event.request, body))

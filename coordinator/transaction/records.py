@@ -26,8 +26,8 @@ def key_of(transactional_id: str) -> bytes:
     return _int16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
-def record_of(known: TransactionalId, wall_ms: int) -> Record:
-    """The record of an id, written at `wall_ms`."""
+def record_of(known: TransactionalId, wall_ms: int, version: int = VALUE_VERSION) -> Record:
+    """The record of an id, written at `wall_ms`. version: of the value; version 0 leaves out what Kafka 3.9 lacks."""
     value = TransactionLogValue(
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
@@ -40,7 +40,7 @@ def record_of(known: TransactionalId, wall_ms: int) -> Record:
         next_producer_id=known.next_producer_id,
         client_transaction_version=known.client_version,
     )
-    return Record(key_of(known.group_id), _int16.pack(VALUE_VERSION) + encode(value, VALUE_VERSION), wall_ms)
+    return Record(key_of(known.group_id), _int16.pack(version) + encode(value, version), wall_ms)
 
 
 def tombstone_of(transactional_id: str, wall_ms: int) -> Record:

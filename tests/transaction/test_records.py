@@ -31,6 +31,16 @@ def test_sizes_are_those_of_kafka(partitions: str | None, version: int, size: in
     assert record.key == b"\0\0\0\1t" == key_of("t")
 
 
+def test_version_0_is_written() -> None:
+    """With transaction.version 0 the log is Kafka 3.9's: 60 bytes with a partition, and no tags."""
+    known = an_id({TopicPartition("t" * 13, 1)}, 0)
+    record = record_of(known, 7, 0)
+    assert record.value is not None
+    assert (len(record.value), record.value[:2]) == (60, b"\0\0")
+    known.previous_producer_id = -1
+    assert decode_id("t", record.value) == known
+
+
 def test_version_0_is_read() -> None:
     """Kafka 3.9 writes version 0, without tags: 37 bytes without partitions."""
     value = b"\0\0" + encode(

@@ -122,7 +122,10 @@ class TransactionalIds:
 
     def coordinator(self, index: int, host: Host) -> TransactionCoordinator:
         """See LogKind."""
-        settings = Settings(host.config.transaction_max_timeout_ms, host.config.transactional_id_expiration_ms)
+        config = host.config
+        settings = Settings(
+            config.transaction_max_timeout_ms, config.transactional_id_expiration_ms, config.transaction_version
+        )
         return TransactionCoordinator(index, settings, Errand(partial(self._write, index)))
 
     def reader(self) -> TransactionReplay:

@@ -41,6 +41,7 @@ from coordinator.server.wire.repeated_heartbeats import (
     pack_size,
     template,
 )
+from coordinator.transaction.state import V2
 from protocol.header import decode_request_header
 from protocol.messages import (
     API_KEYS,
@@ -71,7 +72,7 @@ SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """The form of names and versions of client software (KIP-511)."""
 
 
-TRANSACTION_VERSION = ("transaction.version", 2)
+TRANSACTION_VERSION = "transaction.version"
 """The feature by which producers choose transactions with an epoch each (KIP-890)."""
 
 NO_NODE_ID = -1
@@ -100,14 +101,13 @@ def api_versions(services: Services, call: Call, request: ApiVersionsRequest) ->
         call.set_software(f"{name} {version}")
     answer = ApiVersionsResponse(api_keys=[_spoken(key) for key in sorted(HANDLERS)])
     if call.api_version >= 3 and not services.transactions.refusal:
-        name, level = TRANSACTION_VERSION
-        answer.supported_features = [
-            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        ]
+        name, level = TRANSACTION_VERSION, services.config.transaction_version
+        answer.supported_features = [ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=V2)]
         answer.finalized_features_epoch = 0
-        answer.finalized_features = [
-            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        ]
+        if level:  # a feature at level 0 isn't listed
+            answer.finalized_features = [
+                ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            ]
     call.answer(answer)
 
 

@@ -353,3 +353,10 @@ async def test_clients_find_the_coordinator_and_the_version() -> None:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         (feature,) = (await peer.ask(request, 3)).finalized_features
         assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+
+
+async def test_version_0_is_not_listed() -> None:
+    """With transaction.version=0 producers stay at version 1, as on Kafka 3.9."""
+    async with serving("transaction.version=0") as server:
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        assert (await (await server.peer()).ask(request, 3)).finalized_features == []
