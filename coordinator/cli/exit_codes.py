@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """Wrong usage, a wrong setting, or input that can't be read."""
     NOT_FOUND = 3
-    """There is no such group or member."""
+    """There is no such group, member or transaction."""
     REFUSED = 4
     """The server answered with an error; the line names it."""
     UNREACHABLE = 5

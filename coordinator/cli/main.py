@@ -25,6 +25,7 @@ COMMANDS = {
     "groups": "coordinator.cli.group_settings",
     "members": "coordinator.cli.members",
     "users": "coordinator.cli.users",
+    "transactions": "coordinator.cli.transactions",
     "explain": "coordinator.cli.explain",
     "watch": "coordinator.cli.watch",
     "doctor": "coordinator.cli.doctor",
@@ -46,6 +47,7 @@ SECTIONS = {
         "doctor": "Show what is wrong with groups, and what to do about it.",
         "observe": "Show why the groups of any Kafka rebalance, in a browser.",
         "groups": "List, describe, wait for, set and delete groups.",
+        "transactions": "List, describe, find and abort transactions.",
     },
     "Change members and users": {
         "members": "Free the seats of static members.",

@@ -85,8 +85,8 @@ OutputForm = Annotated[
 
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group or member, "
-    "4 the server refuses, 5 no server answers in time, 6 a share or streams group."
+    "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group, member or "
+    "transaction, 4 the server refuses, 5 no server answers in time, 6 a share or streams group."
 )
 
 EXAMPLES = {
@@ -106,6 +106,10 @@ EXAMPLES = {
     "members remove": "tenure members remove --group orders --instance-id worker-3 --dry-run",
     "observe": "tenure observe --bootstrap-server kafka-1:9092",
     "store restore": "tenure store restore --store etcd://127.0.0.1:2379 --cluster main",
+    "transactions abort": "tenure transactions abort --hanging --dry-run",
+    "transactions describe": "tenure transactions describe billing-1",
+    "transactions find-hanging": "tenure transactions find-hanging --older-than 60",
+    "transactions list": "tenure transactions list --state Ongoing",
     "users add": "tenure users add alice --bootstrap-server 127.0.0.1:9092",
     "users list": "tenure users list --bootstrap-server 127.0.0.1:9092",
     "users remove": "tenure users remove alice --bootstrap-server 127.0.0.1:9092",

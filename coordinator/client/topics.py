@@ -49,7 +49,7 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
     if not wanted:
         return {}
     ends: dict[TopicPartition, int] = {}
-    for node, led in _leaders(client, wanted).items():
+    for node, led in leaders_of(client, wanted).items():
         topics = [
             ListOffsetsRequest.ListOffsetsTopic(
                 name=topic,
@@ -146,7 +146,7 @@ def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:
     return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.error_code}
 
 
-def _leaders(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+def leaders_of(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
     """Topic partitions by the node that leads them."""
     names = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted({name for name, _index in wanted})]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)

@@ -1,0 +1,217 @@
+"""`tenure transactions`: list and describe transactions, and find and abort those that hang, on Tenure or Kafka.
+
+A transaction hangs if it is open in a topic partition, and no coordinator will end it there: `client/transactions.py`.
+`abort` writes the marker that is missing. It aborts only what hangs, unless `--start-offset` names what is open.
+
+House rule: a dry run aborts nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.cluster import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    cluster,
+)
+from coordinator.cli.exit_codes import ExitCode, end, fail
+from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
+from coordinator.cli.output import Output, print_json, print_table
+from coordinator.client.errors import error_name
+from coordinator.client.transactions import (
+    OpenTransaction,
+    Transaction,
+    abort,
+    hanging_transactions,
+    list_transactions,
+    open_transactions,
+)
+from coordinator.story.words import time_text
+
+OLDER_THAN_MIN = 15.0
+"""The longest timeout of a transaction by default (transaction.max.timeout.ms): a younger one may still be ended."""
+
+LIST_COLUMNS = ("TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "TRANSACTION-STATE")
+DESCRIBE_COLUMNS = (
+    "TRANSACTIONAL-ID",
+    "COORDINATOR",
+    "PRODUCER-ID",
+    "PRODUCER-EPOCH",
+    "TRANSACTION-STATE",
+    "TIMEOUT-MS",
+    "START-TIME",
+    "TOPIC-PARTITIONS",
+)
+OPEN_COLUMNS = (
+    "TOPIC",
+    "PARTITION",
+    "PRODUCER-ID",
+    "PRODUCER-EPOCH",
+    "COORDINATOR-EPOCH",
+    "START-OFFSET",
+    "LAST-TIMESTAMP",
+)
+
+app = typer.Typer(
+    cls=Commands,
+    name="transactions",
+    help="List and describe transactions, and abort those that hang.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")]
+OlderThan = Annotated[
+    float,
+    typer.Option(
+        "--older-than", metavar="MINUTES", min=0, help="Only where the producer has written nothing for so long."
+    ),
+]
+
+
+@app.callback()
+def transactions() -> None:
+    """List and describe transactions, and abort those that hang."""
+
+
+@app.command("list", cls=Command)
+def list_command(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only ids in this state, such as Ongoing; may be repeated."),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """List the transactional ids, with the states of their transactions."""
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        found = [each for each in list_transactions(client) if not state or each.state in state]
+    if output is Output.JSON:
+        print_json([_json(each) for each in found])
+    else:
+        print_table(
+            LIST_COLUMNS, [(each.transactional_id, each.coordinator_id, each.producer_id, each.state) for each in found]
+        )
+
+
+@app.command("describe", cls=Command)
+def describe_command(
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID", help="A transactional id, or several.")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Show the transactions of some transactional ids."""
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        known = {each.transactional_id: each for each in list_transactions(client)}
+    found = [known[each] for each in dict.fromkeys(transactional_ids) if each in known]
+    if output is Output.JSON:
+        print_json([_json(each) for each in found])
+    else:
+        print_table(DESCRIBE_COLUMNS, [_described(each) for each in found])
+    end(
+        [
+            (ExitCode.NOT_FOUND, f"there is no transactional id {each}")
+            for each in transactional_ids
+            if each not in known
+        ]
+    )
+
+
+@app.command("find-hanging", cls=Command)
+def find_hanging_command(
+    topic: Topics = None,
+    older_than: OlderThan = OLDER_THAN_MIN,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Find the transactions that nobody will end: they hold up readers of committed records or stable offsets."""
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        found = _old(hanging_transactions(client, topic), older_than)
+    _print_open(found, output)
+    if found:
+        fail(ExitCode.FINDINGS, "`tenure transactions abort --hanging` ends them")
+
+
+@app.command("abort", cls=Command)
+def abort_command(
+    topic: Topics = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="NUMBER", help="The partition of --topic, with --start-offset.")
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--start-offset", metavar="OFFSET", help="Where an open transaction begins, even if it doesn't hang."
+        ),
+    ] = None,
+    hanging: Annotated[
+        bool, typer.Option("--hanging", help="All that `find-hanging` finds, in place of --start-offset.")
+    ] = False,
+    older_than: OlderThan = OLDER_THAN_MIN,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be aborted.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    output: OutputForm = Output.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Abort hanging transactions in their topic partitions."""
+    what = "name the transaction by --topic, --partition and --start-offset"
+    names_or_all(what, is_named=start_offset is not None, are_all=hanging, option="--hanging")
+    if not hanging and (len(topic or ()) != 1 or partition is None):
+        fail(ExitCode.USAGE, what)
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        if hanging:
+            found = _old(hanging_transactions(client, topic), older_than)
+        else:
+            wanted = partition, start_offset
+            found = [each for each in open_transactions(client, topic) if (each.partition, each.start_offset) == wanted]
+        errors = [0 if dry_run else abort(client, each) for each in found]
+    _print_open(found, output)
+    if not hanging and not found:
+        fail(ExitCode.NOT_FOUND, f"no open transaction of that partition begins at offset {start_offset}")
+    end(
+        [
+            (ExitCode.REFUSED, f"{each.topic}-{each.partition}: {error_name(error)}")
+            for each, error in zip(found, errors, strict=True)
+            if error
+        ]
+    )
+
+
+def _old(found: Sequence[OpenTransaction], older_than_min: float) -> list[OpenTransaction]:
+    before_ms = time.time() * 1_000 - older_than_min * 60_000
+    return [each for each in found if each.last_ms <= before_ms]
+
+
+def _described(each: Transaction) -> tuple[object, ...]:
+    partitions = ",".join(f"{topic}-{index}" for topic, index in each.partitions)
+    return (*each[:6], _time(each.start_ms), partitions)
+
+
+def _time(at_ms: int) -> str | None:
+    return None if at_ms < 0 else time_text(at_ms).replace(" ", "T")
+
+
+def _json(each: Transaction) -> dict[str, object]:
+    partitions = [{"topic": topic, "partition": index} for topic, index in each.partitions]
+    return {**each._asdict(), "start_ms": None if each.start_ms < 0 else each.start_ms, "partitions": partitions}
+
+
+def _print_open(found: Sequence[OpenTransaction], output: Output) -> None:
+    if output is Output.JSON:
+        print_json([each._asdict() for each in found])
+    else:
+        print_table(OPEN_COLUMNS, [(*each[:-1], _time(each.last_ms)) for each in found])
