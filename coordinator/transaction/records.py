@@ -26,6 +26,14 @@ def key_of(transactional_id: str) -> bytes:
     return _int16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
+def transactional_id_of(key: bytes) -> str:
+    """The id in the key of a record. Raises ProtocolError."""
+    version = _version(key)
+    if version != KEY_VERSION:
+        raise ProtocolError(f"unknown key version {version}")
+    return decode(TransactionLogKey, key, version, _int16.size).transactional_id
+
+
 def record_of(known: TransactionalId, wall_ms: int, version: int = VALUE_VERSION) -> Record:
     """The record of an id, written at `wall_ms`. version: of the value; version 0 leaves out what Kafka 3.9 lacks."""
     value = TransactionLogValue(
@@ -116,7 +124,7 @@ class Replay:
         """Yield each id once. Raises ProtocolError for bytes it can't decode."""
         while self._last:
             key, value = self._last.popitem()
-            yield decode_id(decode(TransactionLogKey, key, KEY_VERSION, _int16.size).transactional_id, value)
+            yield decode_id(transactional_id_of(key), value)
 
     def size_of(self, _known: TransactionalId) -> int:
         """How many parts of an id were decoded since the last pause."""

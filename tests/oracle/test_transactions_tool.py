@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.group.partition import partition_for
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import list_segments
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, list_segments
 from tests.interop.java.tools import Tools
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import START_MS, Producer, producer
@@ -42,6 +43,9 @@ COMMANDS = (
     ("describe", "--transactional-id", "tool.a"),
     ("describe", "--transactional-id", "not.there"),
 )
+EMPTY_ONGOING_TWICE_PREPARED_COMPLETE = 5
+"""The records of a transaction with a topic partition and offsets."""
+
 IDS_BEFORE = 100
 """Producer ids that are used up first: Kafka counts them from 0, and a small number could be any other number, too."""
 
@@ -112,6 +116,33 @@ def test_a_hanging_transaction_is_found_and_aborted(tools: Tools) -> None:
         reader.ends("orders", 1)
         assert "offset=4 " in str(stage.transcript.comparable()[-1])
         stage.close()
+
+
+def test_kafkas_decoder_reads_the_log(tools: Tools) -> None:
+    """kafka-dump-log decodes each record of `__transaction_state`, and those of pending offsets with their marker."""
+    with Tenure(CONSUMER_NODES[TRANSACTIONS] | SAME_NAME) as tenure:
+        stage = Stage(tenure, "dumped")
+        stage.topic("orders", 1)
+        a = producer(stage, "a", version=2)
+        a.init()
+        a.send("orders", b"one")
+        a.commit("orders", 1)
+        a.end()
+        stage.close()
+        tenure.stop()
+        ids = segments(tenure, TRANSACTIONS_TOPIC, partition_for("dumped.a", 4))
+        offsets = segments(tenure, OFFSETS_TOPIC, partition_for("dumped", 4))
+        by_id = tools.run("dump-log", "--transaction-log-decoder", "--files", ids)
+        by_offset = tools.run("dump-log", "--offsets-decoder", "--deep-iteration", "--files", offsets)
+    assert (by_id.code, by_offset.code) == (0, 0)
+    records = [line for line in by_id.out.splitlines() if '"transactionalId":"dumped.a"' in line]
+    assert len(records) == EMPTY_ONGOING_TWICE_PREPARED_COMPLETE, by_id.out
+    assert "endTxnMarker: COMMIT" in by_offset.out
+
+
+def segments(server: Tenure, topic: str, number: int) -> str:
+    """The newest segment of a log."""
+    return str(list_segments(Disk(), server.data_dir / f"{topic}-{number}")[-1].path)
 
 
 def hang(folder: Path, at: int) -> None:

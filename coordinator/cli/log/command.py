@@ -100,13 +100,14 @@ def dump_command(
         ),
     ] = Output.TABLE,
 ) -> None:
-    """Print every record of the log, decoded."""
-    from coordinator.cli.log.dump import print_lines
+    """Print every record of the log, decoded. A folder of `__transaction_state` has transactional ids."""
+    from coordinator.cli.log.dump import print_lines, transactions_log
     from coordinator.cli.log.report import Progress
     from coordinator.log.segments.outside import size_of
 
     with _reading():
-        logs = _logs(path)
+        log = transactions_log(path)
+        logs = _logs(path) if log is None else [log]
         progress = Progress(size_of(logs), done="read")
         counts = print_lines(logs, group_id, as_json=output is Output.JSON, progress=progress)
     for version, count in sorted(counts.unknown.items(), key=str):

@@ -36,6 +36,7 @@ from coordinator.story.records.values import (
     read_key,
     read_offset,
 )
+from coordinator.transaction.records import decode_id, transactional_id_of
 from protocol.compile import Message
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -52,6 +53,8 @@ MARKERS = {0: "abort", 1: "commit"}
 
 MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS", 127: "UNKNOWN"}
 """The states of a member of a group of the consumer protocol (Kafka: MemberState)."""
+
+TRANSACTION_KIND = "transaction"
 
 _int16 = struct.Struct(">h")
 _marker_key = struct.Struct(">hh")
@@ -94,6 +97,35 @@ def decode_record(record: Record) -> Decoded:
         fields = {"hex": record.key.hex()}
         version, value = _version(record.value), _raw(record.value)
     return Decoded(key.kind, key.version, key.group_id, fields, version, value)
+
+
+def decode_transactional_id(record: Record) -> Decoded:
+    """Decode a record of `__transaction_state`."""
+    version = _version(record.key)
+    try:
+        key: Fields = {"transactional_id": transactional_id_of(record.key)}
+    except ProtocolError as error:
+        key = odd(record.key, str(error))
+    return Decoded(TRANSACTION_KIND, version, None, key, *_value(record.value, _transaction_value))
+
+
+def _transaction_value(value: bytes) -> Fields:
+    known = decode_id("", value)
+    partitions = (
+        None if known.partitions is None else [f"{topic}-{number}" for topic, number in sorted(known.partitions)]
+    )
+    return {
+        "producer_id": known.producer_id,
+        "producer_epoch": known.epoch,
+        "transaction_timeout_ms": known.timeout_ms,
+        "transaction_status": known.status.label,
+        "transaction_partitions": partitions,
+        "transaction_last_update_timestamp_ms": known.update_ms,
+        "transaction_start_timestamp_ms": known.start_ms,
+        "previous_producer_id": known.previous_producer_id,
+        "next_producer_id": known.next_producer_id,
+        "client_transaction_version": known.client_version,
+    }
 
 
 def decode_marker(record: Record) -> Decoded:

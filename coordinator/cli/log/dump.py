@@ -19,11 +19,19 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.read.batches import unpack
 from coordinator.cli.exit_codes import warn
-from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, is_odd
+from coordinator.cli.log.decoded import (
+    Decoded,
+    Fields,
+    decode_marker,
+    decode_record,
+    decode_transactional_id,
+    is_odd,
+)
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, topic_partition_of
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from protocol.records.batch import CorruptBatch, Record
@@ -62,6 +70,15 @@ class Line(NamedTuple):
     gap: NoBatch | None
 
 
+def transactions_log(path: Path) -> Log | None:
+    """The log at a folder of a partition of `__transaction_state`, or at one of its segments; None at any other."""
+    folder = path.parent if path.is_file() else path
+    topic, partition = topic_partition_of(folder.absolute().name) or (None, None)
+    if topic != TRANSACTIONS_TOPIC or not path.exists():
+        return None
+    return Log(partition, folder, path if path.is_file() else None)
+
+
 def read_lines(
     log: Log,
     group_id: str | None = None,
@@ -94,6 +111,7 @@ def _data_dir(log: Log) -> Path:
 def _segment_lines(
     log: Log, segment: OpenSegment, group_id: str | None, progress: Callable[[int], None]
 ) -> Iterator[Line]:
+    decode = decode_record if transactions_log(log.folder) is None else decode_transactional_id
     for found in read_segment(segment, progress):
         if isinstance(found, NoBatch):
             yield Line(log, segment.path, found.position, None, -1, None, None, found)
@@ -105,7 +123,7 @@ def _segment_lines(
             yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
             continue
         for offset, record in zip(batch.offsets, batch.records, strict=True):
-            decoded = decode_marker(record) if batch.is_control else decode_record(record)
+            decoded = decode_marker(record) if batch.is_control else decode(record)
             if group_id is None or decoded.group_id == group_id:
                 yield Line(log, segment.path, found.position, batch, offset, record, decoded, None)
 
@@ -233,8 +251,9 @@ def _key_text(decoded: Decoded) -> str:
         return f"{key['group_id']} {key['topic']}-{key['partition']}"
     if decoded.kind == GROUP_KIND or decoded.kind in CONSUMER_VERSIONS:
         return " ".join(key.values())
-    if "marker" in key:
-        return f"{key['marker']}"
+    for name in ("marker", "transactional_id"):
+        if name in key:
+            return f"{key[name]}"
     if decoded.kind in NEWER_KINDS.values() and decoded.group_id is not None:
         return decoded.group_id
     return f"v{decoded.key_version} {key['hex']}"

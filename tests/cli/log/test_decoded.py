@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.audit.read.parse import parse_record
-from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, is_odd
+from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, decode_transactional_id, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, UNREADABLE_KIND
+from coordinator.transaction.records import record_of
+from coordinator.transaction.state import Status, TopicPartition, TransactionalId
 from protocol.messages import (
     ConsumerGroupMemberMetadataValue,
     GroupMetadataValue,
@@ -289,3 +291,15 @@ def test_flipped_bits_never_raise(record: Record, bits: list[int], in_key: bool)
         record._replace(key=flipped(record.key, bits)) if in_key else record._replace(value=flipped(record.value, bits))
     )
     assert decode_record(changed).kind
+
+
+def test_transactional_ids() -> None:
+    """A record of `__transaction_state` has Kafka's names of fields; a wrong one has its bytes."""
+    known = TransactionalId("t", 680, 3, 60_000, Status.ONGOING, {TopicPartition("orders", 1)}, 5, 6)
+    decoded = decode_transactional_id(record_of(known, 7))
+    assert (decoded.kind, decoded.key, decoded.value_version) == ("transaction", {"transactional_id": "t"}, 1)
+    assert decoded.value is not None
+    assert decoded.value["transaction_status"] == "Ongoing"
+    assert decoded.value["transaction_partitions"] == ["orders-1"]
+    assert is_odd(decode_transactional_id(Record(b"\0\7x", b"\0\7", 1)).key)
+    assert is_odd(decode_transactional_id(Record(b"\0\7x", b"\0\7", 1)).value)
