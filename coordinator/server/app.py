@@ -273,8 +273,15 @@ class Server:
             for entry in ENTRIES.values():
                 at_once(self._topics.on_entry(self._topics.entry(entry)))
             if self._faults is not None:
-                instance_of = self.runtime.instance_of
-                self._faults.attach(self._api, self.connections, instance_of, clock, self._lines, self._loop.call_soon)
+                self._faults.attach(
+                    self._api,
+                    self.connections,
+                    self.runtime.instance_of,
+                    services.discovery.name_of,
+                    clock,
+                    self._lines,
+                    self._loop.call_soon,
+                )
             events_topic = services.discovery.events
             if events_topic is not None:
                 write = into_topic(services.data, events_topic, clock, config.node_id)

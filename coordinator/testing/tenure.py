@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 from coordinator.client.topics import create_topic, user_topics
+from coordinator.client.transactions import list_transactions
 from coordinator.config import load, ports_of, served_listeners
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
@@ -55,6 +56,7 @@ from coordinator.testing.group import PAUSE_S, Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
 from coordinator.testing.requests import Requests
+from coordinator.testing.transactions import are_ending, assert_exactly_once, committed_records
 from coordinator.testing.values import NodeState
 
 if TYPE_CHECKING:
@@ -64,13 +66,16 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from coordinator.client.client import Client
+    from coordinator.client.transactions import Transaction
     from coordinator.config import Config
     from coordinator.group.client import Client as GroupClient
     from coordinator.log.store import OpenStore
     from coordinator.server.app import Share
     from coordinator.server.clock import Clock
+    from coordinator.server.faults.plan import Fault
     from coordinator.testing.members import Members
     from coordinator.testing.nodes import Nodes
+    from coordinator.testing.transactions import Record
     from coordinator.testing.values import Look
 
 Result = TypeVar("Result")
@@ -221,16 +226,35 @@ class Tenure:
         timeout, or if the server is stopped.
         """
         __tracebackhide__ = True
+        self._wait(lambda: self._is_over.wait(PAUSE_S), "nothing killed the server", timeout, guard)
+        if not self._was_killed:
+            raise AssertionError("the server was stopped, and nothing had killed it")
+
+    def wait_until_fired(
+        self, fault: Fault, times: int = 1, timeout: float | None = None, *, guard: Callable[[], None] | None = None
+    ) -> None:
+        """Wait until so many requests got a planned fault. The rest is as in `wait_until_killed`."""
+        __tracebackhide__ = True
+
+        def has_fired() -> bool:
+            time.sleep(PAUSE_S)
+            return fault.fired >= times
+
+        self._wait(has_fired, f"not {times} requests got the fault {fault}", timeout, guard)
+
+    def _wait(
+        self, is_so: Callable[[], bool], failure: str, timeout: float | None, guard: Callable[[], None] | None
+    ) -> None:
+        """Call `is_so`, which takes a moment, until it is true. failure: the first words of the error."""
+        __tracebackhide__ = True
         self._require_own()
         within_s = self.timeout if timeout is None else timeout
         until = time.monotonic() + within_s
-        while not self._is_over.wait(PAUSE_S):
+        while not is_so():
             if time.monotonic() >= until:
-                raise AssertionError(f"nothing killed the server within {within_s:g} s; planned:\n{self.faults}")
+                raise AssertionError(f"{failure} within {within_s:g} s; planned:\n{self.faults}")
             if guard is not None:
                 guard()
-        if not self._was_killed:
-            raise AssertionError("the server was stopped, and nothing had killed it")
 
     @property
     def is_running(self) -> bool:
@@ -276,6 +300,34 @@ class Tenure:
         """The topics with their numbers of partitions, without internal ones."""
         with self.client() as client:
             return user_topics(client)
+
+    # Transactions.
+
+    @property
+    def transactions(self) -> dict[str, Transaction]:
+        """The transactional ids, each with its newest transaction."""
+        with self.client() as client:
+            return {each.transactional_id: each for each in list_transactions(client)}
+
+    def records(self, topic: str) -> list[Record]:
+        """The records of a topic that a consumer with read_committed gets, partition by partition.
+
+        Transactions whose end is decided are waited for. Raises Refused.
+        """
+        __tracebackhide__ = True
+        with self.client() as client:
+
+            def are_at_rest() -> bool:
+                time.sleep(PAUSE_S)
+                return not are_ending(list_transactions(client))
+
+            self._wait(are_at_rest, "a transaction didn't end", None, None)
+            return committed_records(client, topic)
+
+    def assert_exactly_once(self, topic: str, values: Iterable[bytes]) -> None:
+        """Each value is in one committed record of a topic, and no other value is. Raises Refused."""
+        __tracebackhide__ = True
+        assert_exactly_once(topic, self.records(topic), values)
 
     # Groups.
 

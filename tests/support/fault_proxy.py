@@ -187,7 +187,15 @@ class FaultProxy:
             if self._attached is not None:
                 self._attached.detach()
             self.faults, self._attached = None, faults
-            faults.attach(self, self._connections, self._instance_of, self._clock, self._lines, self._loop.call_soon)
+            faults.attach(
+                self,
+                self._connections,
+                self._instance_of,
+                lambda _topic_id: None,  # a proxy knows no topic ids
+                self._clock,
+                self._lines,
+                self._loop.call_soon,
+            )
 
         self.call(attach)
 

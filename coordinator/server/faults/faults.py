@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 from coordinator.server.clock import Alarm
 from coordinator.server.faults.plan import NAMING, Action, Fault
 from coordinator.server.faults.refusals import as_loading, refusal
 from coordinator.server.wire.api import UNTOUCHED
 from coordinator.server.wire.connection import Waiting
-from protocol.messages import API_KEYS, api_schema, decode, request_class
+from protocol.messages import api_schema, decode, request_class
 
 if TYPE_CHECKING:
     from coordinator.server.clock import Clock
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 REPEATED = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
 """The APIs whose requests may take short cuts."""
 
-API_VERSIONS = API_KEYS["ApiVersions"]
+OF_GROUP, OF_TRANSACTION = 0, 1
+"""Kinds of keys in a FindCoordinator."""
 
 
 class Handled(Waiting, Protocol):
@@ -60,15 +62,31 @@ class Handler(Protocol):
         """The call for a request that is answered here."""
 
 
+TOPICS = {
+    "Produce": ("topic_data", "partition_data", "index"),
+    "Fetch": ("topics", "partitions", "partition"),
+    "ListOffsets": ("topics", "partitions", "partition_index"),
+    "OffsetCommit": ("topics", "partitions", "partition_index"),
+    "OffsetFetch": ("topics", "partition_indexes", ""),
+    "TxnOffsetCommit": ("topics", "partitions", "partition_index"),
+    "AddPartitionsToTxn": ("v3_and_below_topics", "partitions", ""),
+    "DeleteRecords": ("topics", "partitions", "partition_index"),
+}
+"""The APIs whose requests name topic partitions, with the fields of topics, of their partitions, and of the number."""
+
 InstanceOf = Callable[[str, str], str | None]
 """The instance id of a member, by the ids of its group and its own."""
+
+NameOf = Callable[[UUID], str | None]
+"""The name of a topic, by its id."""
 
 
 class Asked:
     """A request, as conditions see it.
 
     api: the name of its API. api_key, version, client_id: of its header. frame: its bytes. offset: where its body
-    starts. instance_of: knows the members. Raises ProtocolError where its body is needed and is broken.
+    starts. instance_of: knows the members. name_of: knows the topics. Raises ProtocolError where its body is needed and
+    is broken.
     """
 
     def __init__(
@@ -79,6 +97,7 @@ class Asked:
         frame: bytes,
         offset: int,
         instance_of: InstanceOf,
+        name_of: NameOf,
     ) -> None:
         self.api: str = api_schema(api_key).NAME
         self.api_key = api_key
@@ -87,6 +106,7 @@ class Asked:
         self.frame = frame
         self._offset = offset
         self._instance_of = instance_of
+        self._name_of = name_of
 
     @cached_property
     def body(self) -> Any:
@@ -106,10 +126,48 @@ class Asked:
             case "OffsetFetch" if self.version >= 8:
                 return [group.group_id for group in self.body.groups]
             case "FindCoordinator":
-                keys = self.body.coordinator_keys if self.version >= 4 else [self.body.key]
-                return list(keys) if self.body.key_type == 0 else []
+                return self._coordinator_keys(OF_GROUP)
             case _:
                 return self._named("group_id")
+
+    @cached_property
+    def transactional_ids(self) -> list[str]:
+        """The transactional ids that it names."""
+        match self.api:
+            case "InitProducerId" | "Produce" | "AddOffsetsToTxn" | "TxnOffsetCommit" | "EndTxn":
+                return [self.body.transactional_id]
+            case "AddPartitionsToTxn":
+                several = [each.transactional_id for each in self.body.transactions]
+                return [*several, self.body.v3_and_below_transactional_id]
+            case "DescribeTransactions":
+                return list(self.body.transactional_ids)
+            case "FindCoordinator":
+                return self._coordinator_keys(OF_TRANSACTION)
+            case _:
+                return []
+
+    @cached_property
+    def topic_partitions(self) -> list[tuple[str | None, int]]:
+        """The topic partitions that it names; of a Fetch in a session, those that the session didn't have."""
+        topics_field, partitions_field, number_field = TOPICS.get(self.api, ("", "", ""))
+        places = self.body.groups if self.api == "OffsetFetch" else []
+        places = [*places, *self.body.transactions] if self.api == "AddPartitionsToTxn" else places
+        topics = [topic for place in places for topic in place.topics or ()]
+        topics += (getattr(self.body, topics_field) or ()) if topics_field else ()
+        return [
+            (self._topic(topic), getattr(each, number_field) if number_field else each)
+            for topic in topics
+            for each in getattr(topic, partitions_field)
+        ]
+
+    def _topic(self, topic: Any) -> str | None:
+        name = getattr(topic, "name", "") or getattr(topic, "topic", "")
+        return name or self._name_of(topic.topic_id)
+
+    def _coordinator_keys(self, kind: int) -> list[str]:
+        """The keys of a FindCoordinator, if they are of this kind."""
+        keys = self.body.coordinator_keys if self.version >= 4 else [self.body.key]
+        return list(keys) if self.body.key_type == kind else []
 
     @cached_property
     def member_ids(self) -> list[str]:
@@ -142,7 +200,13 @@ class Asked:
             and (fault.group is None or fault.group in self.groups)
             and (fault.member_id is None or fault.member_id in self.member_ids)
             and (fault.instance_id is None or fault.instance_id in self.instance_ids)
+            and (fault.transactional_id is None or fault.transactional_id in self.transactional_ids)
+            and ((fault.topic is None and fault.partition is None) or self._names(fault.topic, fault.partition))
         )
+
+    def _names(self, topic: str | None, partition: int | None) -> bool:
+        """Whether it names a topic partition with these; None: any."""
+        return any(topic in {None, name} and partition in {None, number} for name, number in self.topic_partitions)
 
 
 Watch = Callable[["Connection", Asked, Fault | None], None]
@@ -163,6 +227,7 @@ class Faults:
         self._api: Handler | None = None
         self._connections: Connections
         self._instance_of: InstanceOf
+        self._name_of: NameOf
         self._lines: Lines
         self._clock: Clock
         self._soon: Callable[[Callable[[], None]], object]
@@ -173,14 +238,19 @@ class Faults:
         api: Handler,
         connections: Connections,
         instance_of: InstanceOf,
+        name_of: NameOf,
         clock: Clock,
         lines: Lines,
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """Serve a server that starts. instance_of: knows its members. soon: has the loop call back in its next turn."""
+        """Serve a server that starts. instance_of: knows its members. name_of: knows its topics.
+
+        soon: has the loop call back in its next turn.
+        """
         self._api = api
         self._connections = connections
         self._instance_of = instance_of
+        self._name_of = name_of
         self._lines = lines
         self._clock = clock
         self._soon = soon
@@ -260,7 +330,7 @@ class Faults:
     ) -> Dispatched:
         """For dispatch: the outcome of a request that has a fault, UNTOUCHED for any other."""
         connection.may_short_cut = self._may_short_cut
-        asked = Asked(api_key, version, client_id, frame, offset, self._instance_of)
+        asked = Asked(api_key, version, client_id, frame, offset, self._instance_of, self._name_of)
         first, last = api_schema(api_key).VERSIONS
         # Only dispatch can answer an ApiVersions of an unknown version.
         fault = self._due(asked) if first <= version <= last else None
@@ -349,7 +419,7 @@ def _is_for_a_client_alone(fault: Fault) -> bool:
     return (
         fault.client_id is not None
         and not fault.apis
-        and not fault.names_a_group
+        and not fault.needs_a_body
         and fault.version is None
         and fault.nth == 1
     )

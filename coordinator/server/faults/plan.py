@@ -4,6 +4,7 @@
     OffsetCommit client_id=worker-1 -> drop-response
     JoinGroup,SyncGroup group=workers times=3 -> delay 500
     * client_id=worker-1 times=* -> blackhole
+    EndTxn transactional_id=copier -> kill
 
 A line has the APIs (`*`: all of them), the conditions, and the action. A request has to meet all conditions. `nth` is
 the number of the first matching request that gets the fault. `times` is the number of requests that get it (default 1,
@@ -84,8 +85,9 @@ ARGUMENTS = {Action.ERROR: "the name of an error", Action.DELAY: "milliseconds"}
 class Fault:
     """One fault: conditions, action, and how often it happened.
 
-    apis: names of APIs, empty for all. group, member_id: the request names it. instance_id: the request names it, or
-    names a member that has it. client_id, version: of the request.
+    apis: names of APIs, empty for all. group, member_id, transactional_id: the request names it. instance_id: the
+    request names it, or names a member that has it. topic, partition: the request names a topic partition with both,
+    or with the one that isn't None. client_id, version: of the request.
     nth: the first of the matching requests that gets the fault, from 1. times: how many get it, None for all.
     argument: of the action; an error's number, or milliseconds.
     seen, fired: how many requests matched, and how many got it.
@@ -97,6 +99,9 @@ class Fault:
     group: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
+    transactional_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
     client_id: str | None = None
     version: int | None = None
     nth: int = 1
@@ -110,7 +115,13 @@ class Fault:
         if unknown:
             raise PlanError(f"there is no API {unknown[0]}")
         delay_ms = self.argument if self.action is Action.DELAY else None
-        numbers = (("version", self.version, 0), ("nth", self.nth, 1), ("times", self.times, 1), ("delay", delay_ms, 0))
+        numbers = (
+            ("partition", self.partition, 0),
+            ("version", self.version, 0),
+            ("nth", self.nth, 1),
+            ("times", self.times, 1),
+            ("delay", delay_ms, 0),
+        )
         for name, value, least in numbers:
             if value is not None and not least <= value <= INT32_MAX:
                 raise PlanError(f"{name}: {value} is not a number from {least} to {INT32_MAX}")
@@ -118,9 +129,9 @@ class Fault:
             raise PlanError(f"there is no error {self.argument}")
 
     @property
-    def names_a_group(self) -> bool:
+    def needs_a_body(self) -> bool:
         """Whether a condition is about the body of a request."""
-        return not self.group is self.member_id is self.instance_id is None
+        return any(getattr(self, name) is not None for name in OF_BODIES)
 
     @property
     def is_spent(self) -> bool:
@@ -158,6 +169,9 @@ class Conditions(TypedDict, total=False):
     group: str
     member_id: str
     instance_id: str
+    transactional_id: str
+    topic: str
+    partition: int
     client_id: str
     version: int
     nth: int
@@ -165,7 +179,8 @@ class Conditions(TypedDict, total=False):
 
 
 CONDITIONS = tuple(Conditions.__annotations__)
-NUMBERS = ("version", "nth", "times")
+OF_BODIES = ("group", "member_id", "instance_id", "transactional_id", "topic", "partition")
+NUMBERS = ("partition", "version", "nth", "times")
 
 
 # The faults by their names.

@@ -230,6 +230,11 @@ class Discovery:
             return self.events
         return self.topics.get_by_id(topic_id)
 
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The name of a topic, by its id."""
+        topic = self.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
     def all_topics(self) -> Iterator[Topic]:
         """Every topic, by name."""
         yield self._offsets

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -18,14 +19,19 @@ from coordinator.server.wire.connection import QUEUED_BYTES_MAX, Connection
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_request_header, encode_request
 from protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    InitProducerIdRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
@@ -35,6 +41,7 @@ from protocol.messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     ProduceRequest,
+    TxnOffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving
@@ -409,12 +416,15 @@ async def test_an_instance_id_stands_for_its_member() -> None:
         assert (await peer.ask(HeartbeatRequest(group_id="k"), 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+NAMES = {UUID(int=1): "orders"}
+
+
 def asked(request: Message, version: int) -> Asked:
     """A request as conditions see it."""
     assert request.API_KEY is not None
     frame = encode_request(request, version, 1, "test")[SIZE_BYTES:]
     api_key, version, _, client_id, offset = decode_request_header(frame)
-    return Asked(api_key, version, client_id, frame, offset, lambda _group_id, _member_id: None)
+    return Asked(api_key, version, client_id, frame, offset, lambda _group_id, _member_id: None, NAMES.get)
 
 
 @pytest.mark.parametrize(
@@ -443,6 +453,96 @@ def asked(request: Message, version: int) -> Asked:
 def test_a_request_names_groups(request_: Message, version: int, groups: list[str]) -> None:
     """In each form that a version has."""
     assert asked(request_, version).groups == groups
+
+
+ADDED = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])
+ADDED_BY = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id="u", topics=[ADDED])
+
+
+@pytest.mark.parametrize(
+    "request_, version, ids",
+    [
+        (InitProducerIdRequest(transactional_id="t"), 4, ["t"]),
+        (ProduceRequest(transactional_id="t"), 9, ["t"]),
+        (AddOffsetsToTxnRequest(transactional_id="t"), 3, ["t"]),
+        (TxnOffsetCommitRequest(transactional_id="t"), 3, ["t"]),
+        (EndTxnRequest(transactional_id="t"), 3, ["t"]),
+        (AddPartitionsToTxnRequest(v3_and_below_transactional_id="t"), 3, ["t"]),
+        (AddPartitionsToTxnRequest(transactions=[ADDED_BY]), 4, ["u", ""]),
+        (DescribeTransactionsRequest(transactional_ids=["t", "u"]), 0, ["t", "u"]),
+        (FindCoordinatorRequest(key="t", key_type=1), 1, ["t"]),
+        (FindCoordinatorRequest(key="t"), 1, []),
+        (HeartbeatRequest(group_id="t"), 0, []),
+    ],
+)
+def test_a_request_names_transactional_ids(request_: Message, version: int, ids: list[str]) -> None:
+    """In each form that a version has."""
+    assert asked(request_, version).transactional_ids == ids
+    fault = plan.disconnect(transactional_id="t")
+    assert asked(request_, version).meets(fault) == ("t" in ids)
+
+
+PRODUCED = ProduceRequest.PartitionProduceData(index=2, records=None)
+FETCHED = FetchRequest.FetchPartition(partition=2)
+COMMITTED = OffsetFetchRequest.OffsetFetchRequestGroup(
+    group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[2])]
+)
+
+
+@pytest.mark.parametrize(
+    "request_, version",
+    [
+        (
+            ProduceRequest(topic_data=[ProduceRequest.TopicProduceData(name="orders", partition_data=[PRODUCED])]),
+            12,
+        ),
+        (
+            ProduceRequest(
+                topic_data=[ProduceRequest.TopicProduceData(topic_id=UUID(int=1), partition_data=[PRODUCED])]
+            ),
+            13,
+        ),
+        (FetchRequest(topics=[FetchRequest.FetchTopic(topic="orders", partitions=[FETCHED])]), 12),
+        (FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=UUID(int=1), partitions=[FETCHED])]), 13),
+        (OffsetFetchRequest(groups=[COMMITTED]), 8),
+        (
+            AddPartitionsToTxnRequest(
+                transactions=[
+                    AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                        topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[2])]
+                    )
+                ]
+            ),
+            4,
+        ),
+        (
+            AddPartitionsToTxnRequest(
+                v3_and_below_topics=[AddPartitionsToTxnRequest.V3AndBelowTopic(name="orders", partitions=[2])]
+            ),
+            3,
+        ),
+    ],
+)
+def test_a_request_names_topic_partitions(request_: Message, version: int) -> None:
+    """By names or by ids. A fault may be for a topic, for a partition, or for both."""
+    named = asked(request_, version)
+    assert named.topic_partitions == [("orders", 2)]
+    for fault, is_met in (
+        (plan.disconnect(topic="orders"), True),
+        (plan.disconnect(partition=2), True),
+        (plan.disconnect(topic="orders", partition=2), True),
+        (plan.disconnect(topic="orders", partition=0), False),
+        (plan.disconnect(topic="prices"), False),
+    ):
+        assert named.meets(fault) == is_met
+
+
+def test_a_commit_names_its_topic() -> None:
+    """A request for all offsets of a group names none, and neither does a heartbeat."""
+    assert asked(commit_request("g", 1), 8).topic_partitions == [("orders", 0)]
+    every = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+    assert asked(OffsetFetchRequest(groups=[every]), 8).topic_partitions == []
+    assert asked(HeartbeatRequest(group_id="g"), 0).topic_partitions == []
 
 
 def test_a_leave_names_all_members_that_leave() -> None:

@@ -21,6 +21,8 @@ EVERY_KIND = [
     plan.loading("workers"),
     plan.not_available("workers", times=4),
     plan.move("workers"),
+    plan.drop_response("EndTxn", transactional_id="copier"),
+    plan.disconnect("Produce", topic="orders", partition=3),
 ]
 
 
@@ -69,6 +71,7 @@ def test_remarks_and_empty_lines_are_no_faults() -> None:
         ("* nth=0 -> disconnect", "nth: 0 is not a number from 1 to 2147483647"),
         ("* times=0 -> disconnect", "times: 0 is not a number from 1 to 2147483647"),
         ("* nth=* -> disconnect", "invalid literal"),
+        ("* partition=-1 -> disconnect", "partition: -1 is not a number from 0 to 2147483647"),
         ("* group='a -> disconnect", "No closing quotation"),
     ],
 )
