@@ -29,6 +29,8 @@ from tests.support.tenure import wait_until
 
 SEATS = ("seat-0", "seat-1")
 PARTITIONS = range(4)
+SESSION_MS = 60_000
+"""Longer than a busy machine needs to start a program again."""
 AHEAD = 200
 """Records that wait to be read while kills go on."""
 
@@ -87,7 +89,7 @@ class Run:
 
     def _start(self, seat: str) -> Process:
         settings = {"bootstrap": self.broker.bootstrap, "group": self.group, "seat": seat, "source": self.source}
-        more = {"sink": self.sink, "session_timeout_ms": self.broker.restart_session_timeout_ms}
+        more = {"sink": self.sink, "session_timeout_ms": SESSION_MS}
         return Process(settings | more, self.lines)
 
     def stop(self) -> None:
