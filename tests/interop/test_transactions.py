@@ -82,7 +82,7 @@ class Run:
         self.common: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         self.producer = Producer({**self.common, "enable.idempotence": True, "metadata.recovery.strategy": "none"})
         self.admin = AdminClient(self.common)
-        self.fed = self.moved = 0
+        self.fed = self.sent = 0
         self.lines: queue.Queue[Line] = queue.Queue()
         self.processes = {seat: self._start(seat) for seat in SEATS}
         stack.callback(self.stop)
@@ -98,8 +98,8 @@ class Run:
             process.kill()
 
     def feed(self) -> None:
-        """See to it that there is something to read."""
-        while self.fed < self.moved + AHEAD:
+        """See to it that there is something to read. A record is sent before it is moved, perhaps more than once."""
+        while self.fed < self.sent + AHEAD:
             self.producer.produce(self.source, str(self.fed), partition=self.fed % len(PARTITIONS))
             self.fed += 1
         self.producer.poll(0)
@@ -109,8 +109,8 @@ class Run:
         while True:
             self.feed()
             process, words = self.lines.get(timeout=WITHIN_S)
-            if words[0] == "ended":
-                self.moved += int(words[1])
+            if words[0] == "sent":
+                self.sent += int(words[1])
             if self.processes[str(process.settings["seat"])] is process:
                 assert words[0] != "over", words[1]
                 if words[0] == step:

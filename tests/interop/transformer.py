@@ -3,8 +3,8 @@
 It is a static member. In one transaction it reads some records, writes them to the other topic and commits its offsets;
 now and then it aborts one and reads the records again. It never ends by itself unless its producer has a fatal error.
 
-Standard output has a line for each step: `sent` once records and offsets are with the server, `ended` and the number of
-records once a commit is acknowledged.
+Standard output has a line for each step: `sent` and the number of records once they and the offsets are with the
+server, `ended` once a commit is acknowledged.
 
 House rule: what a transaction reads, writes and commits lies in one call of `_transform`.
 """
@@ -91,12 +91,12 @@ class Transformer:
         group = self._consumer.consumer_group_metadata()
         until_done(lambda: producer.send_offsets_to_transaction(offsets, group, WITHIN_S))
         producer.flush(WITHIN_S)
-        report("sent")
+        report("sent", len(read))
         if random.random() < ABORTED:
             self._abort()
         else:
             until_done(lambda: producer.commit_transaction(WITHIN_S))
-            report("ended", len(read))
+            report("ended")
 
     def _abort(self) -> None:
         """Abort, and read again from the committed offsets."""
