@@ -70,7 +70,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The ways in which a listener may speak: TLS or not, authentication by SASL or not."""
 
 SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
-"""Those of listeners whose clients authenticate by SASL."""
+"""The protocols of listeners whose clients authenticate by SASL."""
 
 
 DOORS = {HTTP: "tenure.http.", CONTROL: "tenure.control."}
@@ -323,8 +323,8 @@ class GroupConfig:
         default=INT32_MAX,
         metadata=_spec(
             "tenure.group.pending.timeout.ms",
-            "How long a client may take at most to come back with the member id that it was given; a rebalance waits "
-            "for it. By default only its session timeout limits it, as in Kafka.",
+            "How long a client that got a member id may take to join with it; a rebalance waits for that join. By "
+            "default only the client's session timeout limits the wait, as in Kafka.",
             low=1,
         ),
     )
@@ -369,7 +369,7 @@ class GroupConfig:
         default=5_000,
         metadata=_spec(
             "group.consumer.heartbeat.interval.ms",
-            "The interval between heartbeats that the coordinator asks members of the consumer protocol for.",
+            "How often the coordinator asks members of the consumer protocol to send a heartbeat.",
             low=1,
         ),
     )
@@ -433,7 +433,7 @@ class GroupConfig:
         default=True,
         metadata=_spec(
             "group.consumer.assignor.offload.enable",
-            "Accepted for Kafka's sake: a target is always made with the heartbeat that needs it.",
+            "Kafka's setting, without effect here: the heartbeat that needs a target makes it.",
             read=_read_bool,
         ),
     )
@@ -450,7 +450,8 @@ class GroupConfig:
         default=("classic", "consumer"),
         metadata=_spec(
             "group.coordinator.rebalance.protocols",
-            "The protocols of groups. Without consumer, ConsumerGroupHeartbeat is refused; classic is always there.",
+            "The protocols of groups. Without consumer, the server refuses ConsumerGroupHeartbeat; classic is always "
+            "on.",
             read=_read_names,
         ),
     )
@@ -458,7 +459,7 @@ class GroupConfig:
         default=-1,
         metadata=_spec(
             "group.coordinator.append.linger.ms",
-            "Accepted for Kafka's sake: records wait for others while the disk is busy, whatever this says.",
+            "Kafka's setting, without effect here: a record waits for others only while the disk is busy.",
             low=-1,
         ),
     )
@@ -550,12 +551,14 @@ class ListenerConfig:
     sasl_oauthbearer_expected_audience: tuple[str, ...] = field(
         default=(),
         metadata=_spec(
-            "sasl.oauthbearer.expected.audience", "A token has to name one of these audiences.", read=_read_names
+            "sasl.oauthbearer.expected.audience",
+            "The audiences of which a token must name one. Empty: a token must name none, as in Kafka.",
+            read=_read_names,
         ),
     )
     sasl_oauthbearer_expected_issuer: str = field(
         default="",
-        metadata=_spec("sasl.oauthbearer.expected.issuer", "A token has to name this issuer. Empty: any."),
+        metadata=_spec("sasl.oauthbearer.expected.issuer", "The issuer that a token must name. Empty: any."),
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = field(
         default=3_600_000,
@@ -570,12 +573,12 @@ class ListenerConfig:
         default="",
         metadata=_spec(
             "sasl.oauthbearer.jwks.endpoint.url",
-            "Where the keys are that sign tokens: a URL of http, https or file.",
+            "The URL (http, https or file) of the keys that sign tokens.",
         ),
     )
     sasl_oauthbearer_sub_claim_name: str = field(
         default="sub",
-        metadata=_spec("sasl.oauthbearer.sub.claim.name", "The claim of a token that has the name of its user."),
+        metadata=_spec("sasl.oauthbearer.sub.claim.name", "The claim of a token that contains the user's name."),
     )
     sasl_server_max_receive_size: int = field(
         default=524_288,
@@ -625,8 +628,7 @@ class ListenerConfig:
         default="JKS",
         metadata=_spec(
             "ssl.keystore.type",
-            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java; files of the older kind are not "
-            "served.",
+            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
         ),
     )
     ssl_principal_mapping_rules: str = field(
@@ -662,8 +664,7 @@ class ListenerConfig:
         default="JKS",
         metadata=_spec(
             "ssl.truststore.type",
-            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java; files of the older kind are not "
-            "served.",
+            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
         ),
     )
 
@@ -707,13 +708,16 @@ class Config:
         default="",
         metadata=_spec(
             "inter.broker.listener.name",
-            "The listener of brokers: above max.connections, a new connection here closes one of another listener, as "
-            "in Kafka. By default it is the listener named as security.inter.broker.protocol.",
+            "The listener of brokers. Once max.connections is reached, a new connection to it closes one of another "
+            "listener, as in Kafka. Default: the listener whose name is the value of security.inter.broker.protocol.",
         ),
     )
     security_inter_broker_protocol: str = field(
         default="PLAINTEXT",
-        metadata=_spec("security.inter.broker.protocol", "See inter.broker.listener.name; brokers don't connect here."),
+        metadata=_spec(
+            "security.inter.broker.protocol",
+            "The default of inter.broker.listener.name, and nothing else: no broker connects to Tenure.",
+        ),
     )
     controller_listener_names: tuple[str, ...] = field(
         default=(),
@@ -751,7 +755,7 @@ class Config:
     )
     max_connections: int = field(
         default=INT32_MAX,
-        metadata=_spec("max.connections", "Connections at a time; the server lets further ones wait.", low=0),
+        metadata=_spec("max.connections", "Connections at a time; further ones wait.", low=0),
     )
     max_connections_per_ip: int = field(
         default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
@@ -766,9 +770,7 @@ class Config:
     )
     max_connection_creation_rate: int = field(
         default=INT32_MAX,
-        metadata=_spec(
-            "max.connection.creation.rate", "New connections a second; the server lets further ones wait.", low=0
-        ),
+        metadata=_spec("max.connection.creation.rate", "New connections a second; further ones wait.", low=0),
     )
     connections_max_idle_ms: int = field(
         default=600_000,
@@ -784,7 +786,7 @@ class Config:
         default=100,
         metadata=_spec(
             "connection.failed.authentication.delay.ms",
-            "How long a client that can't authenticate waits for its answer, and for the end of its connection.",
+            "How long the server waits before it answers a failed login and closes the connection.",
             low=0,
         ),
     )
@@ -798,7 +800,8 @@ class Config:
         default=100_000,
         metadata=_spec(
             "tenure.request.max.elements",
-            "The elements of all arrays of a request; the server closes the connection of one with more.",
+            "How many elements all arrays of a request may have together; the server closes the connection of a "
+            "larger request.",
             low=1_000,
         ),
     )
@@ -815,7 +818,7 @@ class Config:
     quota_window_num: int = field(
         default=11,
         metadata=_spec(
-            "quota.window.num", "How many samples a quota of clients or connections is measured over.", low=1
+            "quota.window.num", "How many samples the rate of a client, or of connections, is averaged over.", low=1
         ),
     )
     quota_window_size_seconds: int = field(
@@ -824,19 +827,22 @@ class Config:
     controller_quota_window_num: int = field(
         default=11,
         metadata=_spec(
-            "controller.quota.window.num", "As quota.window.num, for quotas of controller_mutation_rate.", low=1
+            "controller.quota.window.num",
+            "How many samples the rate of controller_mutation_rate is averaged over.",
+            low=1,
         ),
     )
     controller_quota_window_size_seconds: int = field(
         default=1,
         metadata=_spec(
             "controller.quota.window.size.seconds",
-            "As quota.window.size.seconds, for quotas of controller_mutation_rate.",
+            "How many seconds one sample of controller_mutation_rate covers.",
             low=1,
         ),
     )
     socket_listen_backlog_size: int = field(
-        default=1024, metadata=_spec("socket.listen.backlog.size", "Connections that wait to be accepted.", low=1)
+        default=1024,
+        metadata=_spec("socket.listen.backlog.size", "How many connections may wait to be accepted.", low=1),
     )
     offsets_topic_num_partitions: int = field(
         default=50,
@@ -925,7 +931,7 @@ class Config:
         default=604_800_000,
         metadata=_spec(
             "log.roll.ms",
-            "The age of its first record at which a segment is closed and may be compacted.",
+            "The server closes a segment whose first record is this old; then it may compact the segment.",
             low=1,
             high=INT64_MAX,
         ),
@@ -934,7 +940,7 @@ class Config:
         default=0.5,
         metadata=_spec(
             "log.cleaner.min.cleanable.ratio",
-            "A partition is compacted when more than this part of its closed segments has never been compacted.",
+            "The server compacts a partition when more than this part of its closed segments has never been compacted.",
             read=_read_ratio,
         ),
     )
@@ -1043,13 +1049,16 @@ class Config:
     )
     http_max_connections: int = field(
         default=100,
-        metadata=_spec("tenure.http.max.connections", "HTTP connections at a time; the server closes others.", low=1),
+        metadata=_spec(
+            "tenure.http.max.connections", "HTTP connections at a time; the server closes further ones.", low=1
+        ),
     )
     http_idle_timeout_ms: int = field(
         default=30_000,
         metadata=_spec(
             "tenure.http.idle.timeout.ms",
-            "An HTTP connection that sends no whole request, or takes nothing of an answer, for so long is closed.",
+            "The server closes an HTTP connection that completes no request, or reads nothing of its answer, for this "
+            "long.",
             low=1,
         ),
     )
@@ -1081,9 +1090,9 @@ class Config:
         default=1,
         metadata=_spec(
             "tenure.control.nodes",
-            "Nodes of a server with control, all in its process and in memory: tests move coordinators between them, "
-            "and kill nodes. The first has the ports of listeners and advertised.listeners, each further one a port "
-            "higher.",
+            "How many nodes a server with control has, all in its process and in memory: tests move coordinators "
+            "between them, and kill nodes. The first has the ports of listeners and advertised.listeners, each "
+            "further one a port higher.",
             low=1,
         ),
     )
@@ -1114,7 +1123,8 @@ class Config:
         default=False,
         metadata=_spec(
             "tenure.statsd.principals",
-            "Whether metrics of users go to StatsD with the users' names, which UDP sends readable; else as one sum.",
+            "Whether StatsD gets metrics under the names of users, which UDP doesn't encrypt; else it gets one sum of "
+            "all users.",
         ),
     )
     statsd_tags: bool = field(
@@ -1138,8 +1148,8 @@ class Config:
         default=(),
         metadata=_spec(
             "tenure.store",
-            "Where groups and offsets are kept: etcd://HOST:PORT,HOST:PORT,... makes the server one node of a cluster. "
-            "Empty: in log.dirs.",
+            "The etcd that keeps groups and offsets, etcd://HOST:PORT,HOST:PORT,...; it makes the server one node of "
+            "a cluster. Empty: log.dirs keeps them.",
             read=_read_store,
         ),
     )
@@ -1147,7 +1157,8 @@ class Config:
         default="",
         metadata=_spec(
             "tenure.cluster",
-            "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Its nodes have node.id each.",
+            "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Each of its nodes needs a "
+            "node.id of its own.",
             read=_read_cluster,
         ),
     )
@@ -1155,7 +1166,7 @@ class Config:
         default=3_000,
         metadata=_spec(
             "tenure.store.lease.ms",
-            "A node that tenure.store doesn't hear of for this long loses its groups to other nodes.",
+            "If tenure.store hears nothing from a node for this long, other nodes take over its groups.",
             low=1_000,
             high=60_000,
         ),
@@ -1164,7 +1175,8 @@ class Config:
         default=2 * 1024 * 1024 * 1024,
         metadata=_spec(
             "tenure.store.quota.bytes",
-            "etcd's flag --quota-backend-bytes: above 60 % of it nodes warn, above 80 % they take no new groups.",
+            "The value of etcd's flag --quota-backend-bytes. Nodes warn above 60 % of it, and take no new groups "
+            "above 80 %.",
             low=1,
             high=INT64_MAX,
         ),
@@ -1185,7 +1197,9 @@ class Config:
     )
     store_user: str = field(
         default="",
-        metadata=_spec("tenure.store.user", "The user of this node in tenure.store. Empty: tenure.store has no users."),
+        metadata=_spec(
+            "tenure.store.user", "The name under which this node logs in to tenure.store. Empty: it doesn't log in."
+        ),
     )
     store_password_file: str = field(
         default="",
@@ -1244,7 +1258,7 @@ class Config:
         default=False,
         metadata=_spec(
             "tenure.authorizer.log.allowed",
-            "Whether allowed requests have log lines too, besides denied ones. Kafka logs them at the level DEBUG.",
+            "Whether the server logs allowed requests too, not only denied ones. Kafka logs them at the level DEBUG.",
             read=_read_bool,
         ),
     )

@@ -227,7 +227,7 @@ def _begins(event: RebalanceStarted | RebalanceEnded, at_ms: int, generation: in
 
 
 def _ended(prefix: str, event: RebalanceEnded, causes_shown: int) -> Iterator[Block]:
-    """The end of a rebalance after `causes_shown` printed causes; without any, its beginning comes first."""
+    """The lines for the end of a rebalance, after those for its beginning if none of its causes was printed."""
     before, after = event.generation_before, event.generation
     name = counter_name(event.group_type)
     if not causes_shown:

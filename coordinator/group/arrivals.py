@@ -23,7 +23,7 @@ class Held(NamedTuple):
 
     @property
     def key(self) -> tuple[bool, str]:
-        """The same for each join of one client: its instance id, else its member id."""
+        """The client's key, equal for all its joins: its instance id, else its member id."""
         name = self.event.body.group_instance_id
         return (False, self.member_id) if name is None else (True, name)
 

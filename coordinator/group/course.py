@@ -41,7 +41,7 @@ class Outcome(HashedById):
 
 
 class Phase(HashedById):
-    """What a rebalance waits for: members that join, then the leader's assignments.
+    """The phase of a rebalance: it waits for members that join, then for the leader's assignments.
 
     In the consumer protocol: members that give up partitions, and the heartbeats with which members take their new
     assignment.

@@ -163,7 +163,7 @@ def describe_absent(group_id: str, version: int, *, exists: bool) -> DescribeGro
 
 @cache
 def _nobody() -> DescribeGroupsResponse.GroupWaiting:
-    """The same for all groups that don't exist, as a request may name very many of them; nobody changes it."""
+    """One object for all groups that don't exist, as a request may name very many of them; no caller changes it."""
     return DescribeGroupsResponse.GroupWaiting()
 
 

@@ -468,7 +468,7 @@ class Group(AnyGroup):
                 support[name] = support.get(name, 0) + 1
 
     def _candidates(self, names: Collection[str]) -> Iterator[str]:
-        """Those of these names that all members list."""
+        """The names among these that all members list."""
         # Without a line of Python per name: there may be a thousand for each member.
         return compress(names, map(eq, map(self.support.get, names), repeat(len(self.preferences))))
 

@@ -464,7 +464,7 @@ def erase(turn: Turn, group: AnyGroup, event: EraseOffsets) -> None:
 
 
 def expired(turn: Turn, group: AnyGroup, topic_partitions: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Those of these offsets whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
+    """The committed offsets among these whose retention is over (KIP-211; Kafka: GroupMetadata.removeExpiredOffsets).
 
     Empty group              the retention counts from when the group became empty
     Stable, of consumers     from the commit, unless the group is subscribed to the topic

@@ -1,14 +1,14 @@
 """ACLs: rules that allow or deny operations on resources, and the decision that follows from them. Pure.
 
-A rule names a principal, a host, an operation and a resource. A literal rule is about one name, or about all names if
-its name is `*`; a prefixed rule is about all names that begin with its name. The decision over one name:
+A rule names a principal, a host, an operation and a resource. A literal rule covers one name, or all names if its name
+is `*`; a prefixed rule covers all names that begin with its name. The decision over one name:
 
     a rule denies it                                     denied
     a rule allows it, or an operation that implies it    allowed
     rules are about that name, but for others            denied
     no rule is about that name                           None: allow.everyone.if.no.acl.found decides
 
-`Acls` finds the rules about a name by its prefixes, so that a decision costs the same however many names have rules.
+`Acls` finds the rules about a name by its prefixes, so a decision takes no longer if there are more rules.
 
 House rule: a rule never changes. Source: Kafka's StandardAuthorizerData, AclEntry and ResourcePatternFilter.
 """
@@ -76,7 +76,7 @@ class Permission(IntEnum):
 
 
 ANYTHING = "*"
-"""As the name of a literal rule: every name. As the host of a rule: every host."""
+"""The name of a literal rule for every name, and the host of a rule for every host."""
 
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
@@ -93,14 +93,14 @@ OPERATIONS = {
     Kind.GROUP: (3, 6, 8),
     Kind.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
-"""The operations that there are on a resource, of the kinds whose authorized operations a client can ask for."""
+"""The operations on a resource of each kind, for the kinds whose authorized operations a client can request."""
 
 OPERATIONS_ON_GROUPS = (*OPERATIONS[Kind.GROUP], 10, 11)
-"""Those on a group of Kafka 4, which has settings."""
+"""The operations on a group in Kafka 4, whose groups have settings."""
 
 
 class Rule(NamedTuple):
-    """One ACL: what `principal` at `host` may, or may not, do to the resources that kind, pattern and name say."""
+    """One ACL: what `principal` at `host` may, or may not, do to the resources that the first three fields select."""
 
     kind: Kind
     pattern: Pattern
@@ -111,22 +111,22 @@ class Rule(NamedTuple):
     permission: Permission
 
     def text(self) -> str:
-        """The rule as `of_text` reads it."""
+        """Return the rule as text, which `of_text` reads."""
         return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """The rule of a text."""
+        """Return the rule that a text of `text` stands for."""
         kind, pattern, name, principal, host, operation, permission = json.loads(text)
         enums = Operation(operation), Permission(permission)
         return cls(Kind(kind), Pattern(pattern), name, principal, host, *enums)
 
     def is_for(self, principal: str, host: str) -> bool:
-        """Whether it is about this client."""
+        """Whether the rule covers this client."""
         return self.principal in (principal, EVERYBODY) and self.host in (host, ANYTHING)
 
     def covers(self, operation: Operation) -> bool:
-        """Whether it allows, or denies, this operation."""
+        """Whether the rule allows, or denies, this operation."""
         if self.operation in (operation, Operation.ALL):
             return True
         return self.permission is Permission.ALLOW and self.operation in IMPLYING.get(operation, ())
@@ -145,11 +145,11 @@ class Filter(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether one of its values is none that this version knows."""
+        """Whether this version doesn't know one of its values."""
         return 0 in (self.kind, self.pattern, self.operation, self.permission)
 
     def selects(self, rule: Rule) -> bool:
-        """Whether it selects this rule."""
+        """Whether the filter selects this rule."""
         return (
             self.kind in (Kind.ANY, rule.kind)
             and self.principal in (None, rule.principal)
@@ -185,11 +185,11 @@ class Acls:
         return iter(list(self._rules.values()))
 
     def rule_of(self, text: str) -> Rule:
-        """The rule of a text, which may be one of these."""
+        """Return the rule of a text: one of these rules, or a new one."""
         return self._rules.get(text) or Rule.of_text(text)
 
     def set(self, texts: Collection[str]) -> None:
-        """Have exactly the rules of these texts. Only the difference to the present ones costs time."""
+        """Replace all rules by those of these texts. The time grows with the number of changed rules only."""
         wanted = dict.fromkeys(texts)
         for text in self._rules.keys() - wanted.keys():
             self._remove(text)
@@ -218,7 +218,7 @@ class Acls:
                     del lengths[len(rule.name)]
 
     def about(self, kind: Kind, name: str) -> Iterator[Rule]:
-        """The rules about one name."""
+        """The rules that cover one name."""
         lengths = [length for length in self._lengths.get(kind, ()) if length <= len(name)]
         places = chain(
             {(kind, Pattern.LITERAL, name), (kind, Pattern.LITERAL, ANYTHING)},
@@ -241,7 +241,7 @@ class Acls:
     def decide_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether some resource of a kind may have a name for which the rules allow this.
 
-        Source: Kafka's Authorizer.authorizeByResourceType. There, too, a permission that implies this one doesn't
+        Source: Kafka's Authorizer.authorizeByResourceType. In Kafka too, a permission that implies this one doesn't
         count.
         """
         denied: set[tuple[Pattern, str]] = set()

@@ -57,7 +57,7 @@ KEPT_BYTES_MAX = 1024 * 1024
 
 
 class Entity(NamedTuple):
-    """Whom a quota is for. None: the type is not part of it. DEFAULT: see there."""
+    """The entity of a quota. None: the quota doesn't name this type. DEFAULT: see there."""
 
     user: str | None = None
     client_id: str | None = None

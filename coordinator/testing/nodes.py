@@ -125,7 +125,7 @@ class Nodes:
 
     @property
     def controls(self) -> list[Control]:
-        """Those of the nodes that run."""
+        """The controls of the running nodes."""
         return [node.control for node in self._nodes.values() if node.control is not None]
 
     def owner(self, group_id: str) -> int:
@@ -133,7 +133,7 @@ class Nodes:
         return self._log.owners[partition_for(group_id, len(self._log.owners))]
 
     def control(self, node_id: int) -> Control:
-        """That of a node. Raises ValueError if there is no such node, or it doesn't run."""
+        """The control of a node. Raises ValueError if there is no such node, or it doesn't run."""
         control = self._node(node_id).control
         if control is None:
             raise ValueError(f"node {node_id} doesn't run")
@@ -172,7 +172,7 @@ class Nodes:
             self.control(node_id)
             partition = partition_for(group_id, len(self._log.owners))
             if self._log.owners[partition] != node_id:
-                self.control(node_id).flush()  # what happened up to here, happened at the former owner
+                self.control(node_id).flush()  # the former owner handled everything up to here
                 self._log.move(partition, node_id)
                 await self._settled([partition])
 
@@ -259,7 +259,7 @@ class Nodes:
             owner = self.control(self._log.owners[partition])
             others = [each.server.runtime.partitions[partition] for each in self.controls if each is not owner]
             moved = owner.server.runtime.partitions[partition]
-            # Nobody says when; each turn of the loop loads some groups.
+            # No event reports this; each turn of the loop loads some groups.
             while moved.standing in UNSETTLED or any(other.ownership for other in others):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 

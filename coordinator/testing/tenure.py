@@ -589,13 +589,13 @@ class Tenure:
 
     @property
     def _controls(self) -> Sequence[Control]:
-        """Those of the nodes that run."""
+        """The controls of the running nodes."""
         if self._nodes is not None:
             return self._nodes.controls
         return [] if self._control is None else [self._control]
 
     def _control_of(self, group_id: str) -> Control:
-        """That of a group's coordinator."""
+        """The control of a group's coordinator."""
         controls = self._controls
         if not controls:
             raise NotRunning(NO_NODE)

@@ -35,9 +35,9 @@ CHECKS: dict[str, Check] = {
     "bad_checksum": Check(
         Severity.ERROR,
         "a batch isn't what was written: its CRC is wrong",
-        "The CRC-32C of a batch is wrong: its bytes changed after they were written. The audit believes nothing in "
-        "the batch, so commits or a generation may be missing. Restore the file from a replica or a backup, and "
-        "look for errors of the disk.",
+        "The CRC-32C of a batch is wrong: its bytes changed after they were written. The audit ignores the whole "
+        "batch, so commits or a generation may be missing. Restore the file from a replica or a backup, and look for "
+        "errors of the disk.",
     ),
     "torn_tail": Check(
         Severity.WARNING,
@@ -57,11 +57,11 @@ CHECKS: dict[str, Check] = {
     "undecodable": Check(
         Severity.ERROR,
         "bytes that are no batch, or a record that no coordinator can load",
-        "Bytes are no batch, a batch doesn't hold the records that its header announces, or no coordinator can "
-        "load a record. A batch of more than 250,000 records and a group's record of more than 250,000 members or "
-        "1,000,000 assigned topic partitions count as this too: no coordinator writes them. A coordinator refuses "
-        "the partition, or skips the record. The detail has segment and position; `tenure log dump` shows what is "
-        "there.",
+        "Bytes are no batch, a batch doesn't hold the records that its header announces, or no coordinator can load a "
+        "record. A batch of more than 250,000 records and a group's record of more than 250,000 members or 1,000,000 "
+        "assigned topic partitions count as this too: no coordinator writes them. A coordinator refuses the "
+        "partition, or skips the record. The detail has segment and position; `tenure log dump` shows the bytes and "
+        "records at that place.",
     ),
     "undecodable_metadata": Check(
         Severity.WARNING,
@@ -126,9 +126,9 @@ CHECKS: dict[str, Check] = {
     "generation_falls": Check(
         Severity.ERROR,
         "a generation is lower than an earlier one of the same group",
-        "A generation is lower than an earlier one, and nobody deleted the group in between. A fenced owner wrote, "
-        "or somebody put the log together from two. In a group of the consumer protocol, the epoch of the group or of "
-        "its target fell; `what` says which.",
+        "A generation is lower than an earlier one, and nobody deleted the group in between. A fenced owner wrote, or "
+        "somebody merged two logs. In a group of the consumer protocol, the epoch of the group or of its target fell; "
+        "`what` says which.",
     ),
     "membership_changed": Check(
         Severity.ERROR,
@@ -141,14 +141,14 @@ CHECKS: dict[str, Check] = {
     "assignment_changed": Check(
         Severity.ERROR,
         "an assignment changed without a new generation",
-        "A member has another assignment than in an earlier record of the same generation. Members that synced "
-        "before that record and members that synced after it may read the same partition, or leave one unread. A "
-        "static member that comes back keeps the assignment of its seat. Apache Kafka can write such a record if a "
-        "leader sends SyncGroup twice: the members keep the first assignment, and a coordinator that loads the "
-        "group later has the second. A rebalance repairs it: stop a member for longer than its session timeout, or "
-        "remove it. In a group of the consumer protocol, `what` in the detail says which assignment changed. `target`: "
-        "a member's target, without a new epoch of the target. `current`: a member that had its whole target has "
-        "another partition besides, in the same epoch.",
+        "A member has another assignment than in an earlier record of the same generation. Members that synced before "
+        "that record and members that synced after it may read the same partition, or leave one unread. A static "
+        "member that comes back keeps the assignment of its seat. Apache Kafka can write such a record if a leader "
+        "sends SyncGroup twice: the members keep the first assignment, and a coordinator that loads the group later "
+        "has the second. A rebalance repairs it: stop a member for longer than its session timeout, or remove it. In "
+        "a group of the consumer protocol, `what` in the detail says which assignment changed. `target`: a member's "
+        "target, without a new epoch of the target. `current`: a member that already had its whole target got one "
+        "more partition, in the same epoch.",
     ),
     "partition_assigned_twice": Check(
         Severity.ERROR,
@@ -168,19 +168,19 @@ CHECKS: dict[str, Check] = {
     "records_contradict": Check(
         Severity.ERROR,
         "records of a group contradict one another",
-        "Only for groups of the consumer protocol, which have several records, and only where the log ends: an "
-        "assignment of a member without a subscription, a target's epoch above the group's, or a member's epoch above "
-        "the target's. A coordinator writes such records together, so some were lost. `tenure log dump --group` shows "
+        "The audit makes this check for groups of the consumer protocol, at the end of the log. A member has an "
+        "assignment and no subscription, a target's epoch is above the group's, or a member's epoch is above the "
+        "target's. A coordinator writes such records together, so some were lost. `tenure log dump --group` shows "
         "what is there.",
     ),
     "target_not_reached": Check(
         Severity.WARNING,
         "members had time to reach their target and did not",
-        "Only for groups of the consumer protocol. The coordinator made a target, and where the log ends, members "
-        "aren't there yet, although more time has passed than the longest `max.poll.interval.ms` of the group. Or the "
-        "epoch grew, and no heartbeat led to a target. A member that doesn't give up its partitions in that time is "
-        "removed, so either no member sends heartbeats any more, or the coordinator stood still. `tenure explain` "
-        "says who is waited for.",
+        "Only for groups of the consumer protocol. At the end of the log, members haven't reached the newest target, "
+        "although the longest `max.poll.interval.ms` of the group has passed. Or the epoch grew, and the coordinator "
+        "made no target for it. The coordinator removes a member that keeps its partitions for longer. So either the "
+        "members send no heartbeats, or the coordinator stood still. `tenure explain` names the member for which the "
+        "group waits.",
     ),
     "subscribed_unassigned": Check(
         Severity.WARNING,
@@ -215,16 +215,16 @@ CHECKS: dict[str, Check] = {
         CONFLICT_SEVERITY,
         "two programs had one instance id, and one fenced the other",
         "The server recorded in `__rebalance_events` that a client was fenced although its program still ran. `found` "
-        "names the member that was fenced last and the one that fenced it; `fencings` says how often the server fenced "
-        "one of them. `tenure doctor` has the same finding as `instance_id_conflict`. What to do: "
+        "names the member that was fenced last and the one that fenced it; `fencings` says how often the server "
+        "fenced one of them. `tenure doctor` calls this finding `instance_id_conflict`. What to do: "
         f"{CONFLICT_ADVICE}.",
     ),
     "restarts_in_a_loop": Check(
         LOOP_SEVERITY,
         "an instance id restarts in a loop",
         f"A static member's seat went to a new member id {LOOP_MIN} times or more within {LOOP_MS // 60_000} minute. "
-        "`tenure doctor` has the same finding under the same name. The log has only the client that had the seat "
-        "first, and without recorded events it doesn't say whether a return was a restart: then `found` says returns. "
+        "`tenure doctor` finds this too, under this name. The log names only the first client of a seat. If no events "
+        "were recorded, the audit can't tell restarts from other returns, and `found` counts returns. "
         f"What to do: {LOOP_ADVICE}.",
     ),
     "instance_never_returns": Check(

@@ -7,9 +7,9 @@ Only plain batches go this way: without codec, transaction or headers, with keys
 parse.py reads every other batch. `read_tables` puts its rows in their place and hands over some rows at a time, as such
 a batch may hold a hundred times as many rows as its size suggests.
 
-Nothing is read for a table that nobody wants.
+A table that no caller wants costs no reading.
 
-House rule: nothing is judged here; rows that differ from parse.py's, or come in another order, are a bug here.
+House rule: this module judges nothing. It has a bug if its rows differ from parse.py's, or come in another order.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from protocol.consumer import CONSUMER
 from protocol.records.batch import CODEC_MASK, CRC_START, HEADER_SIZE
 
 RECORDS_MAX = 500
-"""Records of a batch that is read here: lockstep pays while many batches have a next record."""
+"""The most records of a batch that this module reads: reading all batches in lockstep pays while many have a next
+record.
+"""
 STEP_SIZE = 32 * 1024 * 1024
-"""Bytes, about, of the rows from parse.py that are held at a time."""
+"""About how many bytes of rows from parse.py are in memory at a time."""
 VALUE_AT = SCHEMAS["records"].get_field_index("value")
 ROW_SIZE = 300
-"""Bytes, about, of a row in Python without its value."""
+"""About how many bytes a row takes in Python, without its value."""
 
 _HEADER = np.dtype([
     ("base_offset", ">i8"), ("length", ">i4"), ("epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"), ("attrs", ">i2"),
@@ -93,7 +95,7 @@ def _others(range_: Range, reader: _Reader | None) -> Iterator[tuple[int, Rows]]
 
 
 def _weight(rows: Rows) -> int:
-    """Bytes, about, that rows take."""
+    """About how many bytes the rows take."""
     count = sum(map(len, rows.values()))
     return ROW_SIZE * count + sum(len(row[VALUE_AT] or b"") for row in rows["records"])
 
@@ -217,7 +219,7 @@ class _Reader:
         return made
 
     def _check_crcs(self, batches: Ints) -> None:
-        """Take the flag from those of these batches that have a wrong CRC."""
+        """Clear the flag of each of these batches whose CRC is wrong."""
         starts, ends = self._batches.start[batches] + CRC_START, self._batches.end[batches]
         data = self._data.view
         crcs = [crc32c(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

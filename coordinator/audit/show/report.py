@@ -116,7 +116,10 @@ def _groups(result: AuditResult, console: Console) -> None:
         console.print(table)
     if len(result.stories) > GROUPS_MAX:
         _line(console, f"and {len(result.stories) - GROUPS_MAX:,} more groups, smaller ones")
-    _line(console, "The times are what the log covers of a group, in UTC; compaction forgets what was before.")
+    _line(
+        console,
+        "The times are those of a group's first and last record in the log, in UTC; compaction removes earlier ones.",
+    )
     if any(story.at_least for story in shown):
         _line(
             console,

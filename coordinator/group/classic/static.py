@@ -1,16 +1,16 @@
 """Static members that restart (KIP-345; Kafka: GroupCoordinator.updateStaticMemberAndRebalance).
 
 A JoinGroup without a member id, but with the instance id of a member, takes that member's seat. It gets a new member
-id, and the old id is fenced from then on. In a Stable group nothing else happens: the group's record is written with
-the new id, and the join gets the running generation. The other members never notice.
+id, and the old id is fenced from then on. In a Stable group the coordinator only writes the group's record with the new
+id, and answers the join with the running generation. The other members never notice.
 
     Stable               the same selected protocol: no rebalance, unless its join reason asks for one (KIP-423);
                          another protocol: a rebalance
     CompletingRebalance  always a new rebalance: the leader may be assigning to the old id (KAFKA-9801)
     PreparingRebalance   waits with the others
 
-In descriptions and records the seat keeps the client id and host that first took it, as in Kafka. Notes name the client
-that has it (`Member.client`).
+Descriptions and records keep the client id and host of the first client in the seat, as in Kafka. Notes name the client
+that has the seat at the time (`Member.client`).
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
 
 
 def release_waiting(turn: Turn, group: Group, member: Member, event: JoinGroup) -> str | None:
-    """Answer the request in which a member waits whose seat `event` takes (KAFKA-8500).
+    """Answer the waiting request of a member whose seat `event` takes (KAFKA-8500).
 
-    Returns the request's name if this fences its client. That note goes behind the note that the seat was taken.
+    Returns the request's name if the answer fences its client. The note of that fencing comes after the note that the
+    seat was taken.
     """
     itself = turn.fixed("kafka-20985", group.group_id) and (member.client_id, member.client_host) == event.client[:2]
     fenced = None
@@ -128,7 +129,7 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
 
 
 def too_large(group: Group, version: int) -> JoinGroupResponse:
-    """The answer to a restart whose group doesn't fit into a record. Nothing changed."""
+    """The answer to a restart whose group doesn't fit into a record: the restart changes nothing."""
     return JoinGroupResponse(
         error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
         generation_id=group.generation,

@@ -1,6 +1,6 @@
 """The rules of the consumer protocol (KIP-848), one for each thing that can happen to a group.
 
-Those for requests of the classic protocol are in `classic_members`.
+`classic_members` has the rules for requests of the classic protocol.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def serve(_turn: Turn, _group: ConsumerGroup) -> None:
-    """All groups of the partition are read; there is nothing to do."""
+    """All groups of the partition are loaded: no group changes."""
 
 
 def unload(turn: Turn, group: ConsumerGroup) -> None:
-    """The partition goes. No request waits in a group of this kind."""
+    """The coordinator drops the partition. No request waits in a group of this kind."""
     if group.course is not None:
         course.end(turn, group, Outcome.UNLOADED)
     turn.note(notes.GroupUnloaded(group.group_id, group.generation))

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 KEYS_MAX = 500_000
-"""Entries of the map from keys to offsets, 150 to 200 bytes each; other things that are noted count as entries too. So
-this bounds the memory of a compaction, beside its largest batch and its aborted transactions."""
+"""Entries of the map from keys to offsets, of 150 to 200 bytes each; everything else that a compaction remembers counts
+as entries too. A compaction needs more memory only for its largest batch and its aborted transactions.
+"""
 
 TIME_END_MS = 2**63
 
@@ -38,7 +39,7 @@ class Task(NamedTuple):
 
     @property
     def due_ms(self) -> int:
-        """A tombstone in a plain batch is looked at one by one if it has this timestamp or an earlier one."""
+        """In a plain batch, a compaction examines single tombstones only if their timestamp is this one or earlier."""
         return TIME_END_MS if self.is_topic else self.now_ms - self.retention_ms
 
 

@@ -37,11 +37,11 @@ from coordinator.log.topics.thread import Append, Done, LogThread, Result
 from protocol.records.batch import CorruptBatch
 
 FILES_MAX = 24
-"""So many logs, those used last, have a file open: the process may have few files (app.FILES_KEPT)."""
+"""How many logs keep a file open, the ones used last: a process may have a low limit of files (app.FILES_KEPT)."""
 
 
 class Measured(NamedTuple):
-    """Bytes: of the volume, of what a user may still write to it, and of each log that was asked for."""
+    """Sizes in bytes: of the volume, of its free room for a user, and of each requested log."""
 
     total: int
     usable: int
@@ -104,7 +104,7 @@ class TopicLogs:
         self._thread.call(function, done)
 
     def compact(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
-        """Compact those of the compacted topics' partitions, by key, that are dirty enough. They belong to the thread.
+        """Compact each partition of the compacted topics, by key, that is dirty enough. They belong to the thread.
 
         A failed compaction is tried again after RETRY_BACKOFFS times `backoff_ms`.
         """
@@ -274,7 +274,7 @@ class TopicLogs:
         return [Unavailable(reason(result)) if isinstance(result, OSError) else result for result in results]
 
     def _write_failed(self, partition: TopicPartition, error: OSError) -> None:
-        """A log can't be written: that it can be opened says nothing, until a write works."""
+        """Note that a log can't be written: until a write works, a successful open proves nothing."""
         self._unwritable.add(partition.key)
         self._has_failed(partition, reason(error))
 

@@ -66,7 +66,7 @@ class DuplicateBatch(NamedTuple):
 
 
 class Producers:
-    """Those of one topic partition."""
+    """The producers of one topic partition."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, _Producer] = {}

@@ -77,7 +77,7 @@ stranger can have the server hold so much for each connection. Names and passwor
 """
 
 FRAMES_MAX_BYTES = {OAUTHBEARER: 64 * 1024}
-"""The same for a mechanism that needs more: a token with a long list of roles has some ten kilobytes."""
+"""The largest frame for a mechanism that needs more: a token with a long list of roles has some ten kilobytes."""
 
 
 def offer(config: Config, listener: str, parts: Parts) -> Offer:

@@ -380,7 +380,7 @@ class Site:
         return cast("list[bytes]", await self._question(lambda client: pieces_of(ask(client))))
 
     async def _question(self, ask: Callable[[Client], Any]) -> Any:
-        """What `ask` returns."""
+        """The value that `ask` returns."""
 
         def run() -> Any:
             with self._ask() as client:

@@ -143,7 +143,7 @@ class TopicData:
         self._offsets_writes = [0] * config.offsets_topic_num_partitions
         self._is_stopped = False
         self._compactable: dict[Key, TopicPartition] = {}
-        """Those that were found in a look for logs to compact that is under way."""
+        """The dirty logs that the search under way has found so far."""
         self._retention_due()
         self._compaction_due()
 

@@ -188,7 +188,7 @@ class Topics:
         return self._entries[which.topic_id]
 
     def newest_entry(self, which: Topic) -> Topic:
-        """The same with the changes that are not durable yet."""
+        """One of ENTRIES, with the changes that are not durable yet."""
         entry = self._newest(self.entry(which))
         assert entry is not None
         return entry

@@ -534,7 +534,7 @@ class CreatedConfigs:
         self._defaults = [(entry, self._show(entry)) for entry in default_entries(services)]
 
     def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
-        """Those of one topic."""
+        """The settings of one topic."""
         configs = topic.configs
         return [
             self._show(_own(entry, configs[entry.name], TOPIC_CONFIG)) if entry.name in configs else shown

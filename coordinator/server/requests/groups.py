@@ -84,10 +84,12 @@ AT_ONCE = 200
 """Topic partitions or groups in an event of their own, at most: about 0.5 ms."""
 
 DELETED_AT_ONCE = 100
-"""The same for offsets to delete. Each has a tombstone, and its place in a log line: together they take longer."""
+"""Committed offsets to delete in one event, at most. Each costs a tombstone and a place in a log line, so there are
+fewer.
+"""
 
 LEAVING_AT_ONCE = 50
-"""The same for members that leave. Each has a log line, and may have a rebalance."""
+"""Members that leave in one event, at most. Each costs a log line, and perhaps a rebalance."""
 
 ASSIGNMENTS_AT_ONCE = 1_000
 """Assignments in a SyncGroup that the coordinator reads by itself."""

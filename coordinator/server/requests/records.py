@@ -111,7 +111,7 @@ def _leader_error(services: Services, topic: Topic, partition: int, current_lead
 
 
 def _topic(services: Services, call: Call, operation: Operation, named: UUID | str) -> tuple[Topic | None, ErrorCode]:
-    """A topic by its id or name, and the error that all its topic partitions have."""
+    """Find a topic by its id or name, and the error of all its topic partitions if there is one."""
     if isinstance(named, str):
         topic = services.discovery.topic(named)
     else:
@@ -241,10 +241,11 @@ def _fill(
 
 
 def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
-    """OffsetForLeaderEpoch: there is one epoch, and it ends where the log ends.
+    """OffsetForLeaderEpoch: a log has one epoch, which ends at the end of the log.
 
-    In a cluster a user's topic has no records, but groups that a broker had may have offsets in it, with its epochs.
-    Every epoch ends behind all offsets then: else consumers would take these for cut off, and commit others.
+    In a cluster a user's topic has no records, but groups that came from a broker may have committed offsets in it,
+    with the broker's epochs. So every epoch ends above all offsets: otherwise consumers would conclude that the log was
+    cut, and commit other offsets.
     """
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, LogPartition]] = []
@@ -297,7 +298,7 @@ DELETED_AT_ONCE = 10
 
 
 class _Deletion(NamedTuple):
-    """Records to delete: those of a topic partition before an offset. answer: says so."""
+    """Records of a topic partition before an offset, to delete. answer: its part of the response."""
 
     answer: DeleteRecordsResponse.DeleteRecordsPartitionResult
     topic_partition: LogPartition
@@ -307,7 +308,7 @@ class _Deletion(NamedTuple):
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
     """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable.
 
-    As in Kafka, the last offset of a topic partition that is named twice counts, and has the only answer.
+    As in Kafka, if a request names a topic partition twice, its last offset counts, and the answer has it once.
     """
     offsets: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -394,7 +395,7 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
 # Produce.
 
 ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1
-"""Values of acks. There is one replica, so the first and the last mean the same."""
+"""Values of acks. There is one replica, so ALL_REPLICAS and LEADER_ONLY have one meaning."""
 
 MAGIC_AT = 16
 ATTRIBUTES_AT = 22
@@ -413,7 +414,7 @@ PROBLEMS = {
     ErrorCode.UNKNOWN_TOPIC_ID: "There is no topic with this id.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic partition.",
 }
-"""The texts of errors that a whole topic of a Produce has."""
+"""Texts of errors that concern a whole topic of a Produce."""
 
 NO_RECORDS = "A cluster of Tenure keeps groups and offsets, and no records of topics: send records to Apache Kafka."
 """The text of POLICY_VIOLATION, which clients take as final: they show it, and don't try again."""
@@ -569,7 +570,7 @@ def _named_max(outcomes: Iterable[Any]) -> int:
 
 
 def _flagged(flags: bytes) -> Iterator[int]:
-    """The places of the ones among flags. One among a million zeros is found as soon as any other."""
+    """The positions of ones among flags. The search takes no longer if a million zeros surround a one."""
     place = flags.find(1)
     while place >= 0:
         yield place
@@ -719,7 +720,7 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
             if error is ErrorCode.NONE:
                 assert known is not None
                 topic_partition = services.data.topic_partition(known, asked.partition)
-                # Offsets may come from a broker, before a cluster took its groups over: there is nothing behind them.
+                # A cluster may have taken over the offsets of a broker: it has no records at them.
                 is_empty = not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS
                 offset = 0 if is_empty else asked.fetch_offset
                 only_committed = request.isolation_level == READ_COMMITTED
@@ -918,7 +919,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             try:
                 size_max = min(each.size_max, max(left, 0))
                 data = log.read_from(each.offset, size_max, whole=is_first, before=each.readable)
-            except Exception as problem:  # noqa: BLE001 - as above
+            except Exception as problem:  # noqa: BLE001 - _code sorts them
                 answer.error_code = _code(problem)
                 continue
             answer.records = data

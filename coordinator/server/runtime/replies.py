@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Reply:
-    """Takes the answer of an event: the event's `request`."""
+    """The `request` of an event: it takes the event's answer."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class RepeatedCommit(Reply):
     offsets: Sequence[int]
 
     def event(self) -> CommitOffsets:
-        """The same commit as an event. Its answer comes to `deliver`."""
+        """Return this commit as an event; `deliver` takes its answer."""
         # Abstract, and no ABC, as Reply.
         raise NotImplementedError
 

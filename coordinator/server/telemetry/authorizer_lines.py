@@ -25,7 +25,7 @@ LINES_PER_SECOND = 50
 """
 
 LINES_OF_ONE = 10
-"""The same for the requests of one principal."""
+"""Lines about the requests of one principal in a second at most."""
 
 NAME_MAX = 300
 """Characters of a resource's name in a line. A topic's name has at most 249, a group's id 32,767."""

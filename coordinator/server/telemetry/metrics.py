@@ -130,7 +130,7 @@ class Open(Sized, Protocol):
 
     @property
     def handshakes(self) -> Handshakes:
-        """Those of TLS."""
+        """The handshakes of TLS."""
 
 
 class Dropping(Protocol):

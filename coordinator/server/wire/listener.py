@@ -108,7 +108,7 @@ class Connections:
         return Connection(self, listener, None if self.door is None else self.door.open(listener))
 
     def connect_tls(self, listener: str, terms: Callable[[], Terms]) -> TlsTransport:
-        """The same for a listener with TLS. terms: returns those of this moment."""
+        """A fresh connection for a listener with TLS. terms: returns the terms that hold at the time."""
         return TlsTransport(self.connect(listener), terms(), self.handshakes)
 
     def add(self, connection: Connection) -> bool:

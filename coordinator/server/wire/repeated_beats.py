@@ -50,7 +50,7 @@ class Beat:
 
 
 class LeasedBeat(Beat):
-    """The same, on a node of a cluster: see `LeasedHeartbeats`."""
+    """`Beat` on a node of a cluster: see `LeasedHeartbeats`."""
 
     __slots__ = ("_is_sure",)
 

@@ -130,7 +130,7 @@ class Heartbeats:
 
 
 class LeasedHeartbeats(Heartbeats):
-    """The same, on a node of a cluster."""
+    """`Heartbeats` on a node of a cluster: it answers only while the node is sure of its lease."""
 
     # A class of its own: a server without a lease spends nothing on it.
 
@@ -144,7 +144,7 @@ class LeasedHeartbeats(Heartbeats):
 
 
 def heartbeats_of(services: Services) -> Heartbeats:
-    """Those of one principal."""
+    """The heartbeats of one principal."""
     return Heartbeats(services) if services.runtime.lease is None else LeasedHeartbeats(services)
 
 

@@ -135,7 +135,7 @@ async def _work(limiter: CapacityLimiter, _: Request, work: Callable[..., Any]) 
 
 
 async def _wait(limiter: CapacityLimiter, request: Request, work: Callable[..., Any]) -> Any:
-    """The same for an operation that waits: its guard ends it when the client has closed its connection."""
+    """Call `work`, which waits, on a thread: its guard ends it when the client has closed its connection."""
     with CancelScope() as scope:
         watching = asyncio.create_task(_cancel_when_gone(request, scope))
         try:
