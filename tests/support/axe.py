@@ -15,13 +15,14 @@ WIDTHS = (360, 768, 1280)
 """A telephone, a tablet and a screen, in pixels."""
 
 RUN = """
-changes = document.getAnimations().filter((each) => each instanceof CSSTransition);
-Promise.allSettled(changes.map((each) => each.finished))
+new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))
+    .then(() => document.getAnimations().filter((each) => each instanceof CSSTransition).map((each) => each.finished))
+    .then((changes) => Promise.allSettled(changes))
     .then(() => axe.run({resultTypes: ["violations"]}))
     .then(({violations}) => violations.flatMap(({id, nodes}) =>
         nodes.map(({target, failureSummary}) => `${id}: ${target.join(" ")}: ${failureSummary}`)))
 """
-"""Runs axe-core once colors have their new value: the scheme changes them slowly."""
+"""Runs axe-core once colors have their new value: the next drawing begins to change them, slowly."""
 
 
 @functools.cache
@@ -33,8 +34,11 @@ def _source() -> str:
 
 
 def violations(browser: Browser) -> list[str]:
-    """Return each violation in the page of a browser at each width, light and dark: where, the rule, the element."""
-    found = []
+    """Return each violation in the page of a browser at each width, light and dark: where, the rule, the element.
+
+    Raises AssertionError if the page doesn't follow the scheme.
+    """
+    found, backgrounds = [], {}
     for width in WIDTHS:
         browser.resize(width, 900, mobile=width == WIDTHS[0])
         for scheme in ("light", "dark"):
@@ -42,6 +46,8 @@ def violations(browser: Browser) -> list[str]:
             if not browser.evaluate("typeof axe === 'object'"):
                 browser.evaluate(_source())
             found += [f"{width} {scheme}: {each}" for each in browser.evaluate(RUN)]
+            backgrounds[scheme] = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert backgrounds["light"] != backgrounds["dark"], backgrounds
     browser.resize(1280, 900)
     browser.prefer("light")
     return found
