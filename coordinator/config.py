@@ -1651,7 +1651,7 @@ def _check_store(config: Config) -> None:
             raise ConfigError("tenure.cluster: it needs tenure.store=etcd://HOST:PORT,...")
         return
     if not config.cluster:
-        raise ConfigError("tenure.cluster: a node of tenure.store needs the name of its cluster")
+        raise ConfigError("tenure.cluster: a node of tenure.store needs the name of its cluster, --cluster NAME")
     if "node.id" not in config.stated:
         raise ConfigError("node.id: each node of a cluster needs its own id")
     if config.node_id > NODE_ID_MAX:

@@ -492,7 +492,7 @@ NODE = ["tenure.store=etcd://127.0.0.1:2379,[::1]:2380", "tenure.cluster=c", "no
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
-        (NODE[:1], "tenure.cluster: a node of tenure.store needs the name of its cluster"),
+        (NODE[:1], "tenure.cluster: a node of tenure.store needs the name of its cluster, --cluster NAME"),
         (NODE[:2], "node.id: each node of a cluster needs its own id"),
         ([*NODE, "node.id=1000"], "node.id: 1000: in a cluster it is at most 999"),
         ([*NODE, "tenure.workers=2"], "tenure.workers: a node of a cluster is one process"),

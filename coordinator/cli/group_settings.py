@@ -31,7 +31,9 @@ def settings_command(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="The server's value counts again; may be repeated."),
+        typer.Option(
+            "--unset", metavar="NAME", help="Remove this setting: the server's value counts; may be repeated."
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,

@@ -70,7 +70,7 @@ Named = Annotated[
 app = typer.Typer(
     cls=Commands,
     name="groups",
-    help="List, describe and delete groups.",
+    help="List, describe, wait for, set and delete groups.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -63,7 +63,7 @@ def remove_command(
     ] = False,
     absent_after: AbsentAfter = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show who would be removed, and what it owns.")
+        bool, typer.Option("--dry-run", help="Only show the members to remove, and their partitions.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,

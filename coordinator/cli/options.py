@@ -43,11 +43,16 @@ def output_form(text: str) -> Output:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(Output)}") from None
 
 
-def whole_number(text: str | int) -> int:
-    """Turn a number of things, 1 or more, into an int; typer passes a default of an option too."""
-    if re.fullmatch(r"[0-9]{1,18}", str(text)) is None or not int(text):
-        raise typer.BadParameter(f"{text!r} is not a whole number, 1 or more")
+def whole_number(text: str | int, least: int = 1) -> int:
+    """Turn a number of things, `least` or more, into an int; typer passes a default of an option too."""
+    if re.fullmatch(r"[0-9]{1,18}", str(text)) is None or int(text) < least:
+        raise typer.BadParameter(f"{text!r} is not a whole number, {least} or more")
     return int(text)
+
+
+def number_or_none(text: str | int) -> int:
+    """Turn a number of things, 0 or more, into an int."""
+    return whole_number(text, least=0)
 
 
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -76,7 +81,7 @@ Since = Annotated[
         "--since",
         metavar="DURATION",
         parser=duration_ms,
-        help="Only what happened since so long ago: 90s, 15m, 2h, 7d.",
+        help="How far back to look: 90s, 15m, 2h, 7d.",
     ),
 ]
 OutputForm = Annotated[
@@ -128,6 +133,10 @@ def names_or_all(what: str, *, is_named: bool, are_all: bool, option: str = "--a
 
 class Command(TyperCommand):
     """A command whose help names no type of Python, and ends with an example and the exit codes."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage: GROUP, not {GROUP}, which looks like a choice."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options, into the help."""

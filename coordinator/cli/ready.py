@@ -42,7 +42,7 @@ AbsentAfter = Annotated[
         "--absent-after",
         metavar="SECONDS",
         parser=_ms,
-        help="A member that was silent for so long is away: two thirds of its session unless given, and 10 at most. "
+        help="A member that was silent for this long is away: two thirds of its session unless given, and 10 at most. "
         "Give more than heartbeat.interval.ms.",
     ),
 ]
@@ -54,7 +54,11 @@ def ready_command(
     group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     restart: Annotated[
         str | None,
-        typer.Option("--restart", metavar="INSTANCE", help="The seat, a group.instance.id; any if not given."),
+        typer.Option(
+            "--restart",
+            metavar="INSTANCE",
+            help="The member to restart, by its group.instance.id; any member unless given.",
+        ),
     ] = None,
     members: Annotated[
         int | None,
@@ -62,7 +66,7 @@ def ready_command(
             "--members",
             metavar="N",
             parser=whole_number,
-            help="Not ready with more members, or with fewer; standbys don't count.",
+            help="The group is ready only with N members; standbys don't count.",
         ),
     ] = None,
     absent_after: AbsentAfter = None,
@@ -72,7 +76,7 @@ def ready_command(
             "--since",
             metavar="DURATION",
             parser=duration_ms,
-            help="Restarts and expired members that count, 7d unless given: 90s, 15m, 2h, 7d.",
+            help="How far back restarts and expired members count, 7d unless given: 90s, 15m, 2h, 7d.",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,

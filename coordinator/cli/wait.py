@@ -19,7 +19,7 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.groups import app, states_named
-from coordinator.cli.options import Command, seconds
+from coordinator.cli.options import Command, number_or_none, seconds
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
@@ -36,17 +36,23 @@ LOOK_AGAIN_AFTER_S = 0.2
 def wait_command(
     group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Stable unless given; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="The group is in this state, Stable unless given; may be repeated."
+        ),
     ] = None,
     members: Annotated[
         int | None,
         typer.Option(
-            "--members", metavar="N", min=0, help="So many members, without standbys and those that are away."
+            "--members",
+            metavar="N",
+            parser=number_or_none,
+            help="The group has N members; standbys and members that are away don't count.",
         ),
     ] = None,
     restarted: Annotated[
         str | None,
-        typer.Option("--restarted", metavar="INSTANCE", help="Its seat has another member id than that of --from."),
+        typer.Option("--restarted", metavar="INSTANCE", help="The seat of INSTANCE has another member id than --from."),
     ] = None,
     former: Annotated[
         str | None, typer.Option("--from", metavar="MEMBER-ID", help="The member id of INSTANCE before its restart.")
