@@ -85,6 +85,12 @@ HINTS = {
 """End of an error's name -> words that a command adds, because the answer has the name alone."""
 
 
+def refusal(error: Refused | Unauthenticated) -> str:
+    """The line for an answer that refuses."""
+    text = str(error)
+    return printable(text) + next((hint for ends, hint in HINTS.items() if text.endswith(ends)), "")
+
+
 def read_command_config(path: Path) -> Security:
     """How to connect as the file says; a wrong file ends the command. Ignored keys get a line."""
     from coordinator.client.properties import PropertiesError, read_file
@@ -126,9 +132,7 @@ def cluster(
         except OtherKind as error:
             fail(ExitCode.OTHER_KIND, str(error))
         except (Refused, Unauthenticated) as error:
-            text = str(error)
-            hint = next((hint for ends, hint in HINTS.items() if text.endswith(ends)), "")
-            fail(ExitCode.REFUSED, printable(text) + hint)
+            fail(ExitCode.REFUSED, refusal(error))
         except PortClosed as error:
             fail(
                 ExitCode.UNREACHABLE,

@@ -20,6 +20,7 @@ from coordinator.cli.cluster import (
     CommandConfig,
     Timeout,
     cluster,
+    refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
@@ -168,7 +169,7 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
         return ExitCode.NOT_FOUND, f"no such group: {group_id}"
     if refused.error_code == ErrorCode.NON_EMPTY_GROUP:
         return ExitCode.REFUSED, f"group {group_id} still has members, so it is not deleted: stop them first"
-    return ExitCode.REFUSED, str(refused)
+    return ExitCode.REFUSED, refusal(refused)
 
 
 def states_named(given: Sequence[str]) -> list[str]:

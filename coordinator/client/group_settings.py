@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.client.errors import Refused
+from coordinator.client.errors import Refused, error_name
 from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _name(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
 
 
 def _check(error_code: int, message: str | None, group_id: str) -> None:
-    """Raises Refused, with the server's reason, if it refused."""
+    """Raises Refused, with the server's reason, if it refused. A reason that only spells out the error adds nothing."""
     if error_code:
-        reason = f": {message.rstrip('.')}" if message else ""
+        words = (message or "").rstrip(".")
+        reason = f": {words}" if words and words.upper().replace(" ", "_") != error_name(error_code) else ""
         raise Refused(error_code, f"settings of group {group_id!r}{reason}")

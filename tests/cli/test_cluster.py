@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.cli.groups import app
 from coordinator.cli.members import app as members_app
-from protocol.messages import LeaveGroupResponse, ListGroupsResponse
+from protocol.messages import FindCoordinatorResponse, LeaveGroupResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
@@ -71,6 +71,17 @@ def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
         bootstrap = server.bootstrap
     said = "no server is there; start `tenure serve`, or name one with --bootstrap-server"
     assert on_a_terminal(bootstrap) == f"{erased}tenure: {bootstrap}: Connection refused: {said}\r\n"
+
+
+def test_a_group_that_the_user_may_not_see_is_no_bare_error() -> None:
+    """The line about one group says where the missing right stands, as the line about a whole answer does."""
+    answer = FindCoordinatorResponse(
+        coordinators=[FindCoordinatorResponse.Coordinator(key="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)]
+    )
+    with Scripted({"FindCoordinator": [answer]}) as server:
+        ran = run_app(app, "describe", "g", "--bootstrap-server", server.bootstrap)
+    assert ran.code == 4
+    assert ran.err.startswith("tenure: group 'g': GROUP_AUTHORIZATION_FAILED; the user of this command lacks a right: ")
 
 
 @pytest.mark.parametrize(
