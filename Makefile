@@ -98,7 +98,7 @@ prometheus: ## a Prometheus for tests where none is installed: Debian's, unpacke
 .PHONY: chromium
 chromium: ## a Chromium for tests where none is installed: Debian's with the libraries that it lacks, unpacked into build/chromium
 	$(call unpack,chromium,usr/lib/chromium/chromium-headless-shell,chromium-headless-shell chromium-common,\
-		$$(apt-get -qq "$$@" --simulate --no-install-recommends install chromium-headless-shell | sed -n 's/^Inst \([^ ]*\).*/\1/p'))
+		$$(apt-get -qq "$$@" --simulate --no-install-recommends install chromium-headless-shell | awk '/^Inst/ && $$3 !~ /^\[/ {print $$2}'))
 
 .PHONY: check-dashboard
 check-dashboard: ## check the dashboard by the schemas that Grafana publishes (Go; the first time a minute)

@@ -23,7 +23,7 @@ from typing import Any, Self
 from tests.support.patience import WITHIN_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
-UNPACKED = Path(__file__).resolve().parents[2] / "build" / "chromium" / "usr" / "lib"
+UNPACKED = Path(__file__).resolve().parents[2] / "build" / "chromium"
 """Where `make chromium` puts Debian's program, and the libraries that the machine lacks."""
 MISSING = "no Chromium is here (run `make chromium`, or install it; Debian: apt-get install chromium)"
 _ARGUMENTS = (
@@ -37,7 +37,7 @@ _SIGNS = {"/": 191, "-": 189, "+": 187}
 
 def find_browser() -> str | None:
     """Return the path of a Chromium; None if none is here."""
-    unpacked = shutil.which(UNPACKED / "chromium" / "chromium-headless-shell")
+    unpacked = shutil.which(UNPACKED / "usr" / "lib" / "chromium" / "chromium-headless-shell")
     return next((path for name in NAMES if (path := shutil.which(name))), unpacked)
 
 
@@ -61,7 +61,7 @@ class Browser:
             ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_ARGUMENTS,
              f"--user-data-dir={self._folder.name}", "about:blank"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-            env=os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, UNPACKED.glob("*-linux-gnu")))},
+            env=os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, UNPACKED.glob("**/lib/*-linux-gnu")))},
         )  # fmt: skip
         self._session: str | None = None
         self._rest = b""
