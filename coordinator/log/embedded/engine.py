@@ -59,7 +59,7 @@ WINDOW_MAX = 4096
 """The most calls that the thread takes from the queue at once. The limit bounds how long the first of them waits."""
 
 SYNCS_MAX = 8
-"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions-disk.md)."""
+"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions.md)."""
 
 
 class _Append(NamedTuple):
