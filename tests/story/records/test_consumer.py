@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from copy import copy
 
 import pytest
 
@@ -15,8 +16,10 @@ from coordinator.story.records.consumer import (
     read_consumer_value,
 )
 from protocol.errors import ProtocolError
+from protocol.messages import Message, encode
 from tests.protocol.consumer_group_records import RECORDS
 
+KEY_VERSIONS = {name.removesuffix("Key"): version for name, version, _ in RECORDS if name.endswith("Key")}
 KEYS = [(version, data) for name, version, (_, data) in RECORDS if name.endswith("Key")]
 
 
@@ -33,6 +36,20 @@ def test_keys_have_a_group_and_a_name(version: int, data: bytes) -> None:
 def test_every_kind_has_its_version() -> None:
     """The kinds are those of Kafka's records of such groups."""
     assert sorted(CONSUMER_VERSIONS.values()) == sorted(version for version, _ in KEYS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, _, (value, _) in RECORDS if name.endswith("Value")]
+)
+def test_a_tagged_field_of_a_later_kafka_is_kept(name: str, value: Message) -> None:
+    """A value with a field that nobody here knows is read, and is written with the field."""
+    value = copy(value)
+    value.unknown_tagged_fields = {9_999: b"later"}
+    data = b"\0\0" + encode(value, 0)
+    assert data.endswith(b"\x05later")
+    _, read = read_consumer_value(data, KEY_VERSIONS[name.removesuffix("Value")])
+    assert read.unknown_tagged_fields == {9_999: b"later"}
+    assert encode(read, 0) == data[2:]
 
 
 @pytest.mark.parametrize(
