@@ -1,4 +1,4 @@
-"""Kafka Streams 3.9.1, unmodified: a word count with a store, as static members that are restarted one after the other.
+"""Kafka Streams 3.9.1, unmodified: a word count with a store, at least once and exactly once, on static members.
 
 Streams creates topics of its own: a repartition topic, and a changelog that is to be compacted, from which a store is
 restored where its files are gone.
@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,8 @@ LINES = ("the quick brown fox", "jumps over the lazy dog", "the dog sleeps")
 class Application:
     """The instances of a Streams application, and the lines that they count."""
 
-    def __init__(self, broker: Broker, folder: Path) -> None:
+    def __init__(self, broker: Broker, folder: Path, guarantee: str = "at_least_once") -> None:
+        self._guarantee = guarantee
         self.name = f"count-{uuid.uuid4().hex[:8]}"
         self.lines, self.results = f"lines-{self.name}", f"counts-{self.name}"
         self.repartition, self.changelog = (f"{self.name}-word-counts-{each}" for each in ("repartition", "changelog"))
@@ -63,6 +64,7 @@ class Application:
             "instance": instance,
             "folder": str(self.folder(instance)),
             "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "guarantee": self._guarantee,
         }
         program = command("WordCount", jars(VERSION, FOLDER / "pom.xml"), heap="-Xmx256m")
         process = self._stack.enter_context(JavaProcess([*program, json.dumps(settings)]))
@@ -132,10 +134,9 @@ class Application:
         return lag
 
 
-@pytest.fixture
-def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Application]:
-    """Yield a running application, with a store on each of two instances."""
-    application = Application(broker, tmp_path)
+@contextmanager
+def started(application: Application, broker: Broker) -> Iterator[Application]:
+    """Yield the running application, with a store on each of two instances."""
     for topic in (application.lines, application.results):
         create_topic(broker.bootstrap, topic, PARTITIONS)
     try:
@@ -144,6 +145,20 @@ def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Applicat
         yield application
     finally:
         application.end()
+
+
+@pytest.fixture
+def application(broker: Broker, java: None, tmp_path: Path) -> Iterator[Application]:
+    """Yield a running application that counts at least once."""
+    with started(Application(broker, tmp_path), broker) as running:
+        yield running
+
+
+@pytest.fixture
+def exact(broker: Broker, java: None, tmp_path: Path) -> Iterator[Application]:
+    """Yield a running application that counts exactly once."""
+    with started(Application(broker, tmp_path, "exactly_once_v2"), broker) as running:
+        yield running
 
 
 def last_values(bootstrap: str, topic: str, expected: Counter[str]) -> Counter[str]:
@@ -212,3 +227,51 @@ def test_words_are_counted_while_instances_restart(broker: Broker, application: 
         return application.start_of(application.repartition) > 0
 
     wait_until(is_purged, "what has been counted is deleted from the repartition topic", WAIT_S)
+
+
+def committed_counts(bootstrap: str, topic: str, expected: Counter[str]) -> dict[str, list[int]]:
+    """Return all counts of each word in the order of a topic, as a consumer with read_committed gets them.
+
+    It reads until there are as many as expected, or until nothing has come for a while.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader-{topic}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    found: dict[str, list[int]] = {}
+    until = time.monotonic() + WAIT_S
+    while sum(map(len, found.values())) < expected.total() and time.monotonic() < until:
+        for message in consumer.consume(1_000, 0.5):
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            found.setdefault(key.decode(), []).append(int.from_bytes(value, "big"))
+    consumer.close()
+    return found
+
+
+def test_words_are_counted_exactly_once_whatever_is_killed(broker: Broker, exact: Application) -> None:
+    """With exactly_once_v2, instances and the server get SIGKILL while words are counted, inside transactions.
+
+    Each word's counts are 1, 2, 3 and so on, each once, for a consumer with read_committed. No rebalance.
+    """
+    exact.write(20)
+    wait_until(lambda: exact.counts() == exact.expected, "all is counted", WAIT_S)
+    mark = broker.mark()
+    for instance in (*INSTANCES, *INSTANCES):
+        exact.write(50)
+        exact.kill(instance)
+        exact.start(instance)
+        exact.write(50)
+        broker.kill()
+        broker.start()
+    wait_until(lambda: exact.counts() == exact.expected, "all is counted after kills", WAIT_S)
+    found = committed_counts(broker.bootstrap, exact.results, exact.expected)
+    assert found == {word: list(range(1, count + 1)) for word, count in exact.expected.items()}
+    assert broker.rebalances(exact.name, mark) == 0

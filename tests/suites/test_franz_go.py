@@ -1,4 +1,4 @@
-"""franz-go's own tests of consumers and groups, of the release that tests/interop/go locks.
+"""franz-go's own tests of consumers, groups and transactions, of the release that tests/interop/go locks.
 
 The module of that release contains its tests; `go test -c` builds them.
 """
@@ -20,7 +20,7 @@ from tests.suites.outcomes import Otherwise, Outcome, ServerUnderTest, run, unex
 pytestmark = pytest.mark.suites
 
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
-FILES = ("consumer_test.go", "group_test.go")
+FILES = ("consumer_test.go", "group_test.go", "txn_test.go")
 NEW_PROTOCOL = "It asks for the consumer protocol of KIP-848, in the version of Kafka 4."
 INTERNAL = "A regular expression finds `__consumer_offsets` in Kafka 4, and no internal topic in Tenure."
 SHARE_GROUPS = "It asks for share groups."
@@ -45,7 +45,7 @@ WITHIN_S = 1200
 
 
 def test_franz_go(server: ServerUnderTest, need: Callable[..., None], tmp_path: Path) -> None:
-    """Each test of kgo's files about consumers and groups passes, but for OTHERWISE."""
+    """Each test of kgo's files about consumers, groups and transactions passes, but for OTHERWISE."""
     need("go")
     program = tmp_path / "kgo.test"
     run_build(["go", "test", "-c", "-mod=readonly", "-o", str(program), PACKAGE], FOLDER)

@@ -33,27 +33,8 @@ TESTS = (
 # It seeks at the moment of the assignment; librdkafka refuses that until its own thread knows the assignment. So it
 # fails now and then: once in 20 runs on Apache Kafka.
 LEFT_OUT = "test_internal_consumer/test_consumer.py::TestInternalConsumer::test_resume_backpressured"
-TRANSACTIONS = Otherwise("It needs transactions; Tenure has none.", "failed", "passed")
 NODE_ID = Otherwise("It asks for a broker with the id 0; here both servers have 1.", "failed", "failed")
 OTHERWISE = {
-    "TestApplication::test_get_producer_transactional[exactly-once-True]": TRANSACTIONS,
-    "TestApplication::test_get_producer_transactional[at-least-once-True]": TRANSACTIONS,
-    "TestAppGroupBy::test_group_by_with_window[exactly-once-1]": TRANSACTIONS,
-    "TestAppGroupBy::test_group_by_with_window[exactly-once-2]": TRANSACTIONS,
-    "TestAppExactlyOnce::test_exactly_once": TRANSACTIONS,
-    **{
-        f"TestApplicationRecovery::{name}[exactly-once-{store}]": TRANSACTIONS
-        for name in ("test_changelog_recovery_window_store", "test_changelog_recovery_consistent_after_failed_commit")
-        for store in ("RocksDBStore", "MemoryStore")
-    },
-    **{
-        f"TestCheckpoint::{name}[True-{store}]": TRANSACTIONS
-        for name in ("test_commit_no_state_success", "test_commit_with_state_and_changelog_no_updates_success")
-        for store in ("RocksDBStore", "MemoryStore")
-    },
-    "TestTransactionalInternalProducer::test_produce_and_commit": TRANSACTIONS,
-    "TestTransactionalInternalProducer::test_produce_after_aborted_transaction": TRANSACTIONS,
-    "TestTransactionalInternalProducer::test_produce_transaction_timeout_no_abort": TRANSACTIONS,
     "TestInternalConsumer::test_consumer_reuse": NODE_ID,
     "test_consumer::test_consumer_close_inner_consumer": NODE_ID,
     "test_consumer::test_consumer_start_close": NODE_ID,

@@ -30,12 +30,12 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
  * A Kafka Streams application: it counts the words of a topic's records in a store, and writes counts to another topic.
  *
  * <p>Words travel over a repartition topic, counts are kept in RocksDB and in a changelog topic. The argument is JSON:
- * bootstrap, application, from, to, folder, session_timeout_ms, and instance, which names the static member that its one
- * thread is. Commands come as lines on standard input: `counts` is answered with those that this instance has, `close`
- * ends it. What it prints is JSON lines: started; state, for each change; restored, with how many records of a changelog
- * were read; counts; closed.
+ * bootstrap, application, from, to, folder, session_timeout_ms, guarantee, and instance, which names the static member
+ * that its one thread is. Commands come as lines on standard input: `counts` is answered with those that this instance
+ * has, `close` ends it. What it prints is JSON lines: started; state, for each change; restored, with how many records of
+ * a changelog were read; counts; closed.
  *
- * <p>House rule: at least once, and nothing tuned but intervals that would make a test wait.
+ * <p>House rule: nothing is tuned but intervals that would make a test wait.
  */
 public final class WordCount {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -57,7 +57,7 @@ public final class WordCount {
         properties.put("bootstrap.servers", told.get("bootstrap").asText());
         properties.put("application.id", told.get("application").asText());
         properties.put("state.dir", told.get("folder").asText());
-        properties.put("processing.guarantee", "at_least_once");
+        properties.put("processing.guarantee", told.get("guarantee").asText());
         properties.put("num.stream.threads", "1");
         properties.put("commit.interval.ms", "200");
         properties.put("statestore.cache.max.bytes", "0");
