@@ -35,6 +35,17 @@ def seconds(text: str) -> float:
     return found
 
 
+def minutes(text: str) -> float:
+    """Turn a number of minutes into a number."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = nan
+    if not 0 <= found < inf:
+        raise typer.BadParameter(f"{text!r} is not a number of minutes, 0 or more")
+    return found
+
+
 def output_form(text: str) -> Output:
     """Turn the name of a form into an Output."""
     try:

@@ -22,7 +22,7 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
-from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
+from coordinator.cli.options import Command, Commands, OutputForm, minutes, names_or_all
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.client.errors import error_name
 from coordinator.client.transactions import (
@@ -71,7 +71,10 @@ Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", he
 OlderThan = Annotated[
     float,
     typer.Option(
-        "--older-than", metavar="MINUTES", min=0, help="Only where the producer has written nothing for so long."
+        "--older-than",
+        metavar="MINUTES",
+        parser=minutes,
+        help="Only where the producer has written nothing for so long.",
     ),
 ]
 

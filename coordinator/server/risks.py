@@ -116,6 +116,11 @@ NEEDS = (
         "the groups are in log.dirs. Set tenure.store",
     ),
     Need(
+        ("transaction.", "transactional."),
+        lambda config, _: config.workers == 1 and not config.store,
+        "only a single server has transactions. Leave it out",
+    ),
+    Need(
         ("tenure.worker.timeout.ms",),
         lambda config, _: config.workers > 1,
         "there is one process, which nothing watches. Set tenure.workers",

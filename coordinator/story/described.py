@@ -9,6 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+ABSENT_MS = 10_000
+"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
+
+
+def away_after_ms(session_timeout_ms: int) -> int:
+    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
+
+    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
+    """
+    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
+
 
 class ConsumerSeat(NamedTuple):
     """The part that only a member of a group of the consumer protocol has.

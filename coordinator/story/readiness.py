@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.described import DescribedGroup, Member, seated
+from coordinator.story.described import DescribedGroup, Member, away_after_ms, seated
 from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text
 from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted
@@ -32,9 +32,6 @@ from coordinator.story.words import duration_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
-
-ABSENT_MS = 10_000
-"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
 
 STABLE = "Stable"
 
@@ -84,14 +81,6 @@ def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Want
             if wanted.instance_id in (late := _late(group, entries)):
                 reason += f"; {_late_text(late[wanted.instance_id])}: restart it with a longer one"
     return Verdict(True, reason, untold)
-
-
-def away_after_ms(session_timeout_ms: int) -> int:
-    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
-
-    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
-    """
-    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
 
 
 def absent(members: Iterable[Member], absent_ms: int | None = None) -> list[Member]:

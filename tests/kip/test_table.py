@@ -26,7 +26,7 @@ SETTINGS = {
 
 def names_of(path: Path) -> set[str]:
     """The names of the tests in a file."""
-    return set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def sections() -> dict[str, str]:

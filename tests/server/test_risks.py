@@ -82,6 +82,8 @@ WITH: dict[str, tuple[str, ...]] = {
     "tenure.statsd.": ("tenure.statsd=127.0.0.1:8125",),
     "tenure.store.": STORE,
     "tenure.worker.timeout.ms": ("tenure.workers=2",),
+    "transaction.": (),
+    "transactional.": (),
 }
 """What gives a setting an effect; a name that ends in a dot stands for all that begin with it."""
 
@@ -90,6 +92,8 @@ WITHOUT: dict[str, tuple[str, ...]] = {
     "offsets.topic.segment.bytes": STORE,
     "tenure.events.retention.": ("tenure.events.enable=false",),
     "tenure.journal.": STORE,
+    "transaction.": STORE,
+    "transactional.": ("tenure.workers=2",),
 }
 """What takes the effect away; for the others: nothing but the defaults."""
 

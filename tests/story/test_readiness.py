@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.described import ConsumerSeat, Expects, Member
+from coordinator.story.described import ABSENT_MS, ConsumerSeat, Expects, Member
 from coordinator.story.diagnosis import RESTART_MAX_MS
 from coordinator.story.entries import Entry, Timeline
-from coordinator.story.readiness import ABSENT_MS, Verdict, Wanted, absent, verdict
+from coordinator.story.readiness import Verdict, Wanted, absent, verdict
 from tests.story.test_diagnosis import NOW_MS, event, group_of, started
 from tests.story.test_diagnosis import member as bare
 

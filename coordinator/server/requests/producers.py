@@ -106,14 +106,9 @@ def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRe
     is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER, is_told=False) or may(
         services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER
     )
-    wanted = sum(len(topic.partition_indexes) for each in request.markers for topic in each.topics)
     body = kinds()
-
-    def done(_: list[Any]) -> None:
-        call.answer(body)
-
+    wanted: list[tuple[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult, Any, str, int]] = []
     call.is_kept = True
-    receivers = gather(wanted, done)
     for each in request.markers:
         result = kinds.WritableTxnMarkerResult(producer_id=each.producer_id)
         body.markers.append(result)
@@ -123,13 +118,20 @@ def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRe
             for index in topic.partition_indexes:
                 answer = kinds.WritableTxnMarkerPartitionResult(partition_index=index)
                 answered.partitions.append(answer)
-                written = partial(_written, answer, next(receivers))
-                if is_allowed:
-                    _write(services, call, each, topic.name, index, written)
-                else:
-                    written(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                wanted.append((answer, each, topic.name, index))
                 yield
             yield
+        yield
+
+    def done(_: list[Any]) -> None:
+        call.answer(body)
+
+    for (answer, asked, name, index), receive in zip(wanted, gather(len(wanted), done), strict=True):
+        written = partial(_written, answer, receive)
+        if is_allowed:
+            _write(services, call, asked, name, index, written)
+        else:
+            written(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         yield
 
 

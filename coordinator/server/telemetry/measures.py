@@ -25,7 +25,7 @@ from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
-from coordinator.story.readiness import away_after_ms
+from coordinator.story.described import away_after_ms
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:

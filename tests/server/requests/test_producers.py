@@ -62,3 +62,12 @@ async def test_a_marker_needs_a_right() -> None:
         refused = await mark(peer, "orders", 0, producer, commit=False)
         assert refused is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert await described(peer, "orders", 0) == [(producer.producer_id, 0)]
+
+
+async def test_a_marker_without_a_partition_is_answered() -> None:
+    """The answer has an element for each marker, as the request has."""
+    kinds = WriteTxnMarkersRequest
+    async with producing(V2) as (_, producer):
+        markers = [kinds.WritableTxnMarker(producer_id=number, topics=[]) for number in (7, 8)]
+        answer = await producer.peer.ask(kinds(markers=markers), 1)
+        assert [each.producer_id for each in answer.markers] == [7, 8]

@@ -24,7 +24,7 @@ from coordinator.server.telemetry.measures import (
     census,
     seats_away,
 )
-from coordinator.story.readiness import ABSENT_MS
+from coordinator.story.described import ABSENT_MS
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.group.consumer.test_static import seats
