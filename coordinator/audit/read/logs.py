@@ -33,6 +33,7 @@ from coordinator.audit.read.batches import read_batch, read_marker
 from coordinator.log.files import read_regular
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame
 from coordinator.log.segments.disk import Disk, read_data
+from coordinator.log.segments.lock import partition_lock
 from coordinator.log.segments.outside import (
     BATCH_READ_MAX,
     JournalsBeside,
@@ -198,7 +199,9 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
     if path.is_file():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     home = path.absolute()  # processes in other working folders read its ranges too
-    logs = find_logs(home)
+    logs = [log for log in find_logs(home) if not log.has_ids]
+    if not logs:
+        raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
     sizes = {log.partition: 0 for log in logs if log.partition is not None}
     found = Plan(str(path), logs, partition_count, sizes=sizes)
     if partition_count is None and logs[0].folder != home:
@@ -288,10 +291,11 @@ def _note_marker(made: Plan, partition: int, window: Window, position: int) -> N
             made.markers.setdefault(partition, {}).setdefault(header.producer_id, []).append((offset, ends))
 
 
-def known_partitions(path: Path, logs: Sequence[Log]) -> set[int]:
-    """The partitions of a folder: a broker has a folder for each, Tenure a lock file for each."""
+def known_partitions(path: Path, logs: Sequence[Log], topic: str = OFFSETS_TOPIC) -> set[int]:
+    """The partitions of a log in a folder: a broker has a folder for each, Tenure a lock file for each."""
     named = (topic_partition_of(each.name) for each in path.iterdir())
-    locked = {name[1] for name in named if name and name[0] == ".lock"}
+    lock = topic_partition_of(partition_lock(path, 0, topic).name)
+    locked = {name[1] for name in named if name and lock and name[0] == lock[0]}
     return {log.partition for log in logs if log.partition is not None} | locked
 
 

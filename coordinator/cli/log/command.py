@@ -22,6 +22,7 @@ from coordinator.cli.output import Output, counted
 
 if TYPE_CHECKING:
     from coordinator.cli.log.transfer import Moved
+    from coordinator.config import Config
     from coordinator.log.segments.outside import Log
 
 app = typer.Typer(
@@ -101,13 +102,12 @@ def dump_command(
     ] = Output.TABLE,
 ) -> None:
     """Print every record of the log, decoded. A folder of `__transaction_state` has transactional ids."""
-    from coordinator.cli.log.dump import print_lines, transactions_log
+    from coordinator.cli.log.dump import print_lines
     from coordinator.cli.log.report import Progress
     from coordinator.log.segments.outside import size_of
 
     with _reading():
-        log = transactions_log(path)
-        logs = _logs(path) if log is None else [log]
+        logs = _logs(path)
         progress = Progress(size_of(logs), done="read")
         counts = print_lines(logs, group_id, as_json=output is Output.JSON, progress=progress)
     for version, count in sorted(counts.unknown.items(), key=str):
@@ -137,17 +137,20 @@ def verify_command(
         Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Lines, or JSON.")
     ] = Output.TABLE,
 ) -> None:
-    """Check the log: checksums, order, every record, each group's last state."""
+    """Check the log: checksums, order, every record, each group's last state. A folder's transactional ids, too."""
     from coordinator.cli.log.report import Progress, print_report
-    from coordinator.cli.log.verify import Summary, guess_partition_count, verify
-    from coordinator.log.segments.outside import size_of
+    from coordinator.cli.log.verify import Summary, guess_id_partition_count, guess_partition_count, verify
+    from coordinator.log.segments.outside import find_logs_of_ids, size_of
 
     summary = Summary()
     with _reading():
         logs = _logs(path)
         if partition_count is None:
             partition_count = guess_partition_count(path, logs)
-        findings = verify(logs, partition_count, summary, progress=Progress(size_of(logs)))
+        ids = find_logs_of_ids(path) if path.is_dir() else []
+        id_count = guess_id_partition_count(path) if ids else None
+        logs += ids
+        findings = verify(logs, partition_count, summary, id_partition_count=id_count, progress=Progress(size_of(logs)))
         count = print_report(findings, summary, partition_count, output)
     for problem in summary.unreadable:
         warn(problem)
@@ -212,8 +215,16 @@ def import_command(
         )
         return
     assert data_dir is not None
-    partition_count = _partition_count(settings or [], config_file)
-    _move(lambda: import_log(kafka_dirs, data_dir, partition_count), f"{sources} is imported into {data_dir}")
+    config = _config(settings or [], config_file)
+    _move(
+        lambda: import_log(
+            kafka_dirs,
+            data_dir,
+            config.offsets_topic_num_partitions,
+            id_partition_count=config.transaction_state_log_num_partitions,
+        ),
+        f"{sources} is imported into {data_dir}",
+    )
 
 
 @app.command("export", cls=Command)
@@ -261,8 +272,8 @@ def _goes_to_store(data_dir: Path | None, store: str | None) -> bool:
     return store is not None
 
 
-def _partition_count(settings: list[str], config_file: Path | None) -> int:
-    """The value that the server would take for offsets.topic.num.partitions."""
+def _config(settings: list[str], config_file: Path | None) -> Config:
+    """The settings that the server would take."""
     from coordinator.config import ConfigError, load
 
     try:
@@ -274,7 +285,7 @@ def _partition_count(settings: list[str], config_file: Path | None) -> int:
         fail(ExitCode.USAGE, str(error))
     except (OSError, UnicodeDecodeError) as error:
         fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
-    return config.offsets_topic_num_partitions
+    return config
 
 
 def _move(move: Callable[[], Moved], done: str) -> None:
@@ -297,10 +308,12 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     for kind, number in sorted(moved.summary.skipped.items()):
         print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
     topics = f", {counted(moved.topics, 'topic')} without records" if moved.topics else ""
+    found = moved.summary.transactional_ids
+    ids = f", {counted(found, 'transactional id')}" if found else ""
     amount = (
         counted(moved.records, "record") if moved.records or not moved.segments else counted(moved.segments, "segment")
     )
     print(
         f"{done}: {counted(moved.partitions, 'partition')}, {amount}, "
-        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}{topics}"
+        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}{ids}{topics}"
     )

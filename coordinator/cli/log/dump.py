@@ -31,7 +31,6 @@ from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
-from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, topic_partition_of
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from protocol.records.batch import CorruptBatch, Record
@@ -70,15 +69,6 @@ class Line(NamedTuple):
     gap: NoBatch | None
 
 
-def transactions_log(path: Path) -> Log | None:
-    """The log at a folder of a partition of `__transaction_state`, or at one of its segments; None at any other."""
-    folder = path.parent if path.is_file() else path
-    topic, partition = topic_partition_of(folder.absolute().name) or (None, None)
-    if topic != TRANSACTIONS_TOPIC or not path.exists():
-        return None
-    return Log(partition, folder, path if path.is_file() else None)
-
-
 def read_lines(
     log: Log,
     group_id: str | None = None,
@@ -111,7 +101,7 @@ def _data_dir(log: Log) -> Path:
 def _segment_lines(
     log: Log, segment: OpenSegment, group_id: str | None, progress: Callable[[int], None]
 ) -> Iterator[Line]:
-    decode = decode_record if transactions_log(log.folder) is None else decode_transactional_id
+    decode = decode_transactional_id if log.has_ids else decode_record
     for found in read_segment(segment, progress):
         if isinstance(found, NoBatch):
             yield Line(log, segment.path, found.position, None, -1, None, None, found)

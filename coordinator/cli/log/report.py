@@ -76,6 +76,7 @@ def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_cou
                 "batches": summary.batches,
                 "records": summary.records,
                 "groups": summary.groups,
+                "transactional_ids": summary.transactional_ids,
                 "open_transactions": summary.open_transactions,
                 "skipped": dict(sorted(summary.skipped.items())),
                 "notes": summary.notes,
@@ -107,9 +108,10 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     partitions = counted(summary.partitions, "partition")
     if partition_count is not None:
         partitions = f"{summary.partitions} of {counted(partition_count, 'partition')}"
+    ids = f", {counted(summary.transactional_ids, 'transactional id')}" if summary.transactional_ids else ""
     outcome = "not all could be read" if summary.unreadable else "clean"
     print(
         f"{partitions}, {counted(summary.segments, 'segment')}, {counted(summary.batches, 'batch')}, "
-        f"{counted(summary.records, 'record')}, {counted(summary.groups, 'group')}: "
+        f"{counted(summary.records, 'record')}, {counted(summary.groups, 'group')}{ids}: "
         f"{counted(count, 'finding') if count else outcome}"
     )

@@ -4,6 +4,9 @@ Into etcd comes a stopped server's data folder, or the log folders of stopped br
 beside. Out of etcd comes a new data folder, or the groups of a stopped broker that has none: then through a data folder
 beside, too. So a broker's folders are read and written by the same code as without etcd (transfer.py).
 
+A cluster has no transactions: transactional ids stay behind, and offsets of open transactions with them. Offsets of a
+transaction that was committed, but isn't ended everywhere, would be lost: such a log isn't moved.
+
 etcd keeps the newest value of each key, and no timestamps. A folder gets the records in the order of their keys' types,
 committed offsets last, with the time of the move; each partition's epoch goes on.
 
@@ -32,19 +35,31 @@ from coordinator.cli.log.transfer import (
     note_epoch,
     save_topics,
 )
-from coordinator.cli.log.verify import Summary
+from coordinator.cli.log.verify import Summary, guess_id_partition_count
+from coordinator.cli.output import counted
 from coordinator.log.engine import EngineError
 from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import noted_number, partition_lock
-from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, find_logs, opened, read_segment, size_of
+from coordinator.log.segments.outside import (
+    JournalsBeside,
+    Log,
+    NoBatch,
+    find_logs,
+    find_logs_of_ids,
+    opened,
+    read_segment,
+    size_of,
+)
 from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
 from coordinator.log.topics.entries import entries_of, topics_of
 from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
+from coordinator.transaction.records import Replay
+from coordinator.transaction.state import Status
 from protocol.records.batch import Record, encode_batch
-from protocol.records.walk import decode_records
+from protocol.records.walk import Batch, decode_records
 
 if TYPE_CHECKING:
     from coordinator.log.etcd.client import Access
@@ -79,14 +94,16 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
             logs = []
         count = noted_partition_count(data_dir)
         assert count is not None
-        summary = checked(logs, count)
+        ids = find_logs_of_ids(data_dir)
+        summary = checked([*logs, *ids], count, guess_id_partition_count(data_dir))
+        _leave_behind(ids, summary)
         records: list[dict[bytes, bytes]] = [{} for _ in range(count)]
         epochs = [_noted_epoch(data_dir, partition) for partition in range(count)]
         journals, progress = JournalsBeside(), Progress(size_of(logs), done="read")
         for log in logs:
             assert log.partition is not None
             records[log.partition] = newest(log, journals, progress)
-            epochs[log.partition] = max(epochs[log.partition], summary.epoch_max.get(log.partition, -1))
+            epochs[log.partition] = max(epochs[log.partition], summary.epoch_max.get(log.folder, -1))
         try:
             topics = TopicsFile(data_dir).load() or {}
         except EngineError as error:
@@ -102,26 +119,52 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
     return _moved(stored, summary, topic_count)
 
 
-def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes, bytes]:
-    """The newest value of each key in a log that was verified. Open transactions don't count."""
-    found: dict[bytes, bytes | None] = {}
-    transactions = Transactions()
+def _leave_behind(logs: list[Log], summary: Summary) -> None:
+    """Note that transactional ids aren't moved. Raises CannotMove if one has a commit that still needs its markers."""
+    journals = JournalsBeside()
+    for log in logs:
+        replay = Replay()
+        for batch in _batches_of(log, journals, Progress(size_of([log]), done="read")):
+            replay.add(batch.records)
+        for known in replay.groups_in_steps():
+            if known.status is Status.PREPARE_COMMIT:
+                raise CannotMove(
+                    f"transactional id {known.group_id!r} has a commit that isn't finished: "
+                    "start the server of this log and stop it once more"
+                )
+    if summary.transactional_ids:
+        summary.notes.append(
+            f"{counted(summary.transactional_ids, 'transactional id')} left behind, as a cluster has no transactions; "
+            "offsets of open ones don't count"
+        )
+        summary.transactional_ids = 0
+
+
+def _batches_of(log: Log, journals: JournalsBeside, progress: Progress) -> Iterator[Batch]:
+    """The batches of a log that was verified."""
     with opened(log, journals) as segments:
         for segment in segments:
             for frame in read_segment(segment, progress):
                 if isinstance(frame, NoBatch):
                     raise CannotMove(f"{segment.path} changed while it was read")
-                batch = decode_records(frame.data, frame.at, frame.header)
-                if batch.is_control:
-                    for record in batch.records:
-                        if (marker := marker_type(record.key)) is not None:
-                            ended = transactions.end(batch.producer_id, marker)
-                            found.update((each.key, each.value) for each in ended)
-                elif batch.is_transactional:
-                    transactions.add(batch.producer_id, batch.offsets, batch.records)
-                else:
-                    transactions.supersede({each.key: (each.value, each.timestamp_ms) for each in batch.records})
-                    found |= {each.key: each.value for each in batch.records}
+                yield decode_records(frame.data, frame.at, frame.header)
+
+
+def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes, bytes]:
+    """The newest value of each key in a log that was verified. Open transactions don't count."""
+    found: dict[bytes, bytes | None] = {}
+    transactions = Transactions()
+    for batch in _batches_of(log, journals, progress):
+        if batch.is_control:
+            for record in batch.records:
+                if (marker := marker_type(record.key)) is not None:
+                    ended = transactions.end(batch.producer_id, marker)
+                    found.update((each.key, each.value) for each in ended)
+        elif batch.is_transactional:
+            transactions.add(batch.producer_id, batch.offsets, batch.records)
+        else:
+            transactions.supersede({each.key: (each.value, each.timestamp_ms) for each in batch.records})
+            found |= {each.key: each.value for each in batch.records}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""`tenure log import` and `export`: move the groups of a stopped broker to Tenure, and back.
+"""`tenure log import` and `export`: move the groups and transactional ids of a stopped broker to Tenure, and back.
 
 Both commands first check the whole log (verify) and move nothing if that has a finding. They copy segments batch by
 batch, and check the CRC of each batch once more; offsets stay the same.
@@ -18,7 +18,11 @@ folders, because their topic id is in the broker's metadata, and it can't replac
 folder GUARD in the broker's log folder: no broker starts with that, because it belongs to no topic. It makes the copies
 in GUARD, moves them into the folders of the partitions, and removes GUARD last. After an interruption, the broker
 either finds its empty folders or refuses to start, and another run of the export begins anew. Epochs start at 0 again,
-because the broker counts from there. No checksum covers an epoch, and it has no meaning outside of its cluster.
+because the broker counts from there. No checksum covers an epoch, and it has no meaning outside of its cluster. The
+coordinator's epoch in a marker is one of these, too: a broker refuses a marker with a lower one than it has seen.
+
+Both take `__transaction_state` along, so an open transaction stays open and an acknowledged one is finished by the new
+server. Producer ids of Tenure and of brokers don't meet: Tenure's begin at the time, a broker's at 0.
 
 House rule: a source is only read.
 """
@@ -37,7 +41,14 @@ from typing import NamedTuple
 from coordinator.cli.log.locks import held
 from coordinator.cli.log.report import FINDINGS_MAX, Progress
 from coordinator.cli.log.topic_ids import NewIds, broker_topics, new_ids
-from coordinator.cli.log.verify import BROKER_SWAP_SUFFIX, BrokenRule, Summary, guess_partition_count, verify
+from coordinator.cli.log.verify import (
+    BROKER_SWAP_SUFFIX,
+    BrokenRule,
+    Summary,
+    guess_id_partition_count,
+    guess_partition_count,
+    verify,
+)
 from coordinator.cli.output import counted
 from coordinator.log.engine import EngineError
 from coordinator.log.files import read_regular
@@ -50,13 +61,16 @@ from coordinator.log.segments.outside import (
     NoBatch,
     OpenSegment,
     find_logs,
+    find_logs_of_ids,
     opened,
     read_segment,
     size_of,
 )
 from coordinator.log.segments.partition import EPOCH_MAX
-from coordinator.log.segments.segment import OFFSETS_TOPIC, Frame, partition_folder, segment_at
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Frame, partition_folder, segment_at
 from coordinator.log.topics.list import TOPICS_NAME, Topic, TopicsFile
+from protocol.records.batch import Header
+from protocol.records.rewrite import encode_slices, slice_records
 
 GUARD = "export.unfinished"
 """While this folder is in a broker's log folder, the broker doesn't start: its name is not that of a partition."""
@@ -73,8 +87,16 @@ NAMED_MAX = 10
 EPOCH_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of a broker's list of epochs: a line for each change of the leader since the oldest record."""
 
+COUNT_SETTINGS = {
+    OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
+}
+"""The setting of a topic's number of partitions."""
+
 _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
+_MARKER_EPOCH_AT = 3
+"""In a marker, behind its key: the size of the value in one byte, and its version, come first."""
 
 
 class CannotMove(Exception):
@@ -107,9 +129,17 @@ class _End(NamedTuple):
     next_offset: int
 
 
-def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int, disk: Disk | None = None) -> Moved:
+def import_log(
+    kafka_dirs: Sequence[Path],
+    data_dir: Path,
+    partition_count: int,
+    disk: Disk | None = None,
+    *,
+    id_partition_count: int | None = None,
+) -> Moved:
     """Make `data_dir`, with `partition_count` partitions, from the log folders of stopped brokers.
 
+    id_partition_count: of `__transaction_state`, if there is one; None: as many as the brokers have.
     Raises CannotMove, NotClean, FolderInUse or OSError; `data_dir` is unchanged then.
     """
     disk = disk or Disk()
@@ -122,25 +152,25 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
     with ExitStack() as stack:
         for kafka_dir in kafka_dirs:
             stack.enter_context(held(kafka_dir))
-        logs, notes = _replicas(kafka_dirs)
-        if len(logs) != partition_count:
-            raise CannotMove(
-                f"{_names(kafka_dirs)} has {len(logs)} partitions, offsets.topic.num.partitions is {partition_count}: "
-                f"if a disk or broker was left out, name its log folder too; if the topic has only these, "
-                f"give --set offsets.topic.num.partitions={len(logs)} here and to the server"
-            )
-        summary = checked(logs, partition_count)
+        logs, notes = _replicas(kafka_dirs, OFFSETS_TOPIC)
+        _require_count(kafka_dirs, logs, OFFSETS_TOPIC, partition_count)
+        ids, id_notes = _replicas(kafka_dirs, TRANSACTIONS_TOPIC)
+        if ids and id_partition_count is not None:
+            _require_count(kafka_dirs, ids, TRANSACTIONS_TOPIC, id_partition_count)
+        summary = checked([*logs, *ids], partition_count, len(ids))
         topics, topic_notes = broker_topics(kafka_dirs)
-        summary.notes += [*notes, *topic_notes]
-        journals, progress = JournalsBeside(), Progress(size_of(logs), done="copied")
+        summary.notes += [*notes, *id_notes, *topic_notes]
+        journals, progress = JournalsBeside(), Progress(size_of([*logs, *ids]), done="copied")
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
             shutil.rmtree(staged)  # from an import that was interrupted
         disk.make_folder(staged)
         try:
             segments, size = 0, 0
-            for partition, log in enumerate(logs):
-                folder = partition_folder(staged, partition)
+            for log in (*logs, *ids):
+                assert log.partition is not None
+                topic = TRANSACTIONS_TOPIC if log.has_ids else OFFSETS_TOPIC
+                folder = partition_folder(staged, log.partition, topic)
                 with opened(log, journals) as sources:
                     if sources:
                         disk.make_folder(folder)
@@ -149,7 +179,8 @@ def import_log(kafka_dirs: Sequence[Path], data_dir: Path, partition_count: int,
                     segments += len(sources)
                     if sources:
                         disk.sync_folder(folder)
-                note_epoch(disk, staged, partition, max(summary.epoch_max[partition], _noted_epoch(log.folder)))
+                epoch = max(summary.epoch_max[log.folder], _noted_epoch(log.folder))
+                note_epoch(disk, staged, log.partition, epoch, topic)
             if topics:
                 save_topics(TopicsFile(staged, disk), topics.values())
             note_partition_count(staged, partition_count)
@@ -170,7 +201,17 @@ def save_topics(file: TopicsFile, topics: Iterable[Topic]) -> None:
         raise CannotMove(str(error)) from error
 
 
-def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
+def _require_count(kafka_dirs: Sequence[Path], logs: Sequence[Log], topic: str, partition_count: int) -> None:
+    if len(logs) != partition_count:
+        setting = COUNT_SETTINGS[topic]
+        raise CannotMove(
+            f"{_names(kafka_dirs)} has {len(logs)} partitions, {setting} is {partition_count}: "
+            f"if a disk or broker was left out, name its log folder too; if the topic has only these, "
+            f"give --set {setting}={len(logs)} here and to the server"
+        )
+
+
+def _replicas(kafka_dirs: Sequence[Path], topic: str) -> tuple[list[Log], list[str]]:
     """The best replica of each partition, from 0 on without a hole; and a note for each choice that matters."""
     found: dict[int, list[Log]] = {}
     for kafka_dir in kafka_dirs:
@@ -178,16 +219,16 @@ def _replicas(kafka_dirs: Sequence[Path]) -> tuple[list[Log], list[str]]:
             raise CannotMove(
                 f"{kafka_dir} is a data folder of Tenure, which needs no import: copy it whole and serve it"
             )
-        for log in find_logs(kafka_dir):
+        for log in find_logs(kafka_dir) if topic == OFFSETS_TOPIC else find_logs_of_ids(kafka_dir):
             if log.partition is None or log.folder == kafka_dir:
                 raise CannotMove(f"{kafka_dir} is no log folder of a broker")
             found.setdefault(log.partition, []).append(log)
-    missing = 1 + max(found) - len(found)
+    missing = 1 + max(found, default=-1) - len(found)
     if missing:
         first = list(islice((partition for partition in count() if partition not in found), min(missing, NAMED_MAX)))
         others = f" and {missing - len(first)} more" if missing > len(first) else ""
         raise CannotMove(
-            f"{_names(kafka_dirs)} has not all partitions of {OFFSETS_TOPIC}: {', '.join(map(str, first))}{others} "
+            f"{_names(kafka_dirs)} has not all partitions of {topic}: {', '.join(map(str, first))}{others} "
             "missing; name all log.dirs of the broker, or those of all brokers"
         )
     chosen, notes = [], []
@@ -229,37 +270,36 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
     with ExitStack() as stack:
         stack.enter_context(held(data_dir))
         stack.enter_context(held(kafka_dir))
-        source, target = find_logs(data_dir), _broker_partitions(kafka_dir)
-        partition_count = guess_partition_count(data_dir, source)
-        if len(target) != partition_count:
-            raise CannotMove(
-                f"{data_dir} has {partition_count} partitions, {OFFSETS_TOPIC} in {kafka_dir} has {len(target)}: "
-                f"the broker has to create it with offsets.topic.num.partitions={partition_count}"
-            )
+        source, ids = find_logs(data_dir), find_logs_of_ids(data_dir)
+        partition_count, id_count = guess_partition_count(data_dir, source), guess_id_partition_count(data_dir)
+        target = _broker_partitions(kafka_dir, OFFSETS_TOPIC, partition_count, data_dir)
+        if ids:
+            target += _broker_partitions(kafka_dir, TRANSACTIONS_TOPIC, id_count, data_dir)
         guard = kafka_dir / GUARD
         if not guard.exists():
             _require_empty(target)
-        summary = checked(source, partition_count)
-        ids = _new_ids(data_dir, source, kafka_dir, summary)
+        summary = checked([*source, *ids], partition_count, id_count)
+        topic_ids = _new_ids(data_dir, source, kafka_dir, summary)
+        source += ids
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
         segments, size = 0, 0
         journals, progress = JournalsBeside(), Progress(size_of(source), done="copied")
-        copies: dict[int | None, list[Path]] = {}
+        copies: dict[str, list[Path]] = {}
         for log in source:
-            staged = _emptied(guard / f"{log.partition}")
+            staged = _emptied(guard / log.folder.name)
             disk.make_folder(staged)
             with opened(log, journals) as sources:
                 paths = [segment_at(staged, each.base_offset).path for each in sources]
                 for each, path in zip(sources, paths, strict=True):
-                    size += _copy(disk, each, path, progress, 0, ids)
-            copies[log.partition] = paths
+                    size += _copy(disk, each, path, progress, 0, topic_ids)
+            copies[log.folder.name] = paths
             segments += len(paths)
         for empty in target:
-            _fill(disk, empty.folder, copies.get(empty.partition, []))
+            _fill(disk, empty.folder, copies.get(empty.folder.name, []))
         shutil.rmtree(guard)
         disk.sync_folder(kafka_dir)
-    return Moved(len(target), segments, size, summary)
+    return Moved(sum(not log.has_ids for log in target), segments, size, summary)
 
 
 def _new_ids(data_dir: Path, logs: list[Log], kafka_dir: Path, summary: Summary) -> NewIds | None:
@@ -272,13 +312,16 @@ def _new_ids(data_dir: Path, logs: list[Log], kafka_dir: Path, summary: Summary)
     return ids
 
 
-def checked(logs: list[Log], partition_count: int) -> Summary:
+def checked(logs: list[Log], partition_count: int | None, id_partition_count: int | None = None) -> Summary:
     """Verify the logs. Raises CannotMove or NotClean, and OSError for a file that can't be read."""
     for log in logs:
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
             raise CannotMove(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
     summary = Summary()
-    findings = verify(logs, partition_count, summary, may_be_live=False, progress=Progress(size_of(logs)))
+    progress = Progress(size_of(logs))
+    findings = verify(
+        logs, partition_count, summary, id_partition_count=id_partition_count, may_be_live=False, progress=progress
+    )
     first = list(islice(findings, FINDINGS_MAX))
     count_of_all = len(first) + sum(1 for _ in findings)
     if summary.unreadable:
@@ -288,22 +331,24 @@ def checked(logs: list[Log], partition_count: int) -> Summary:
     return summary
 
 
-def _broker_partitions(kafka_dir: Path) -> list[Log]:
-    """The partitions of a broker's `__consumer_offsets`, from 0 on without a hole."""
+def _broker_partitions(kafka_dir: Path, topic: str, partition_count: int | None, data_dir: Path) -> list[Log]:
+    """The partitions of a broker's topic, from 0 on without a hole, as many as `data_dir` has."""
     try:
-        logs = find_logs(kafka_dir)
+        logs = find_logs(kafka_dir, topic)
     except FileNotFoundError as error:
-        raise CannotMove(
-            f"{error.filename}: {error.strerror}: the broker has to create {OFFSETS_TOPIC} first"
-        ) from error
+        raise CannotMove(f"{error.filename}: {error.strerror}: the broker has to create {topic} first") from error
     for partition, log in enumerate(logs):
         if log.partition != partition:
             raise CannotMove(
-                f"{kafka_dir} has not all partitions of {OFFSETS_TOPIC}: {partition} missing; "
-                "all have to be in one of log.dirs"
+                f"{kafka_dir} has not all partitions of {topic}: {partition} missing; all have to be in one of log.dirs"
             )
         if not (log.folder / KEPT_FILE).exists():
             raise CannotMove(f"{log.folder} has no {KEPT_FILE}: it is no broker's")
+    if len(logs) != partition_count:
+        raise CannotMove(
+            f"{data_dir} has {partition_count} partitions, {topic} in {kafka_dir} has {len(logs)}: "
+            f"the broker has to create it with {COUNT_SETTINGS[topic]}={partition_count}"
+        )
     return logs
 
 
@@ -351,7 +396,7 @@ def _copy(
             if ids is not None:
                 batch = ids.put(batch)
             if epoch is not None:
-                batch = batch[:_EPOCH_AT] + _EPOCH.pack(epoch) + batch[_EPOCH_AT + _EPOCH.size :]
+                batch = _in_epoch(batch, found.header, epoch)
             write_all(disk, descriptor, [batch], size)
             size += len(batch)
         disk.fdatasync(descriptor)
@@ -360,9 +405,21 @@ def _copy(
     return size
 
 
-def note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int) -> None:
+def _in_epoch(batch: bytes, header: Header, epoch: int) -> bytes:
+    """The batch as a leader of this epoch writes it; a marker also names the epoch."""
+    if header.is_control:
+        slices = []
+        for each in slice_records(batch, 0, header):
+            assert each.key is not None
+            at = each.data.index(each.key) + len(each.key) + _MARKER_EPOCH_AT
+            slices.append(each._replace(data=each.data[:at] + _EPOCH.pack(epoch) + each.data[at + _EPOCH.size :]))
+        batch = encode_slices(header, slices)
+    return batch[:_EPOCH_AT] + _EPOCH.pack(epoch) + batch[_EPOCH_AT + _EPOCH.size :]
+
+
+def note_epoch(disk: Disk, data_dir: Path, partition: int, epoch: int, topic: str = OFFSETS_TOPIC) -> None:
     """Make the epoch of the next owner higher than `epoch`; -1 means that there is none."""
-    lock = Lock(disk, partition_lock(data_dir, partition))
+    lock = Lock(disk, partition_lock(data_dir, partition, topic))
     try:
         if epoch >= 0:
             lock.note_number(epoch)

@@ -10,7 +10,7 @@ a file and a position:
     offset_order   offsets grow, within a segment and from one to the next (gaps are legal: compaction leaves them)
     epoch_order    epochs never fall
     record         a coordinator can read keys and values; types that Tenure doesn't serve are counted, not judged
-    partition      each group's records are on the partition that Kafka's rule says
+    partition      the records of each group and of each transactional id are on the partition that Kafka's rule says
     group          the last state of each group keeps the rules of its records, and it is of one kind
 
 A group or a commit that has the last number there is gets a note: it is right, but no higher number can follow.
@@ -55,8 +55,9 @@ from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, bro
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
-from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
+from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, find_logs_of_ids, opened
 from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
@@ -75,6 +76,7 @@ from coordinator.story.records.values import (
     read_key,
     read_offset,
 )
+from coordinator.transaction.records import decode_id, transactional_id_of
 from protocol.errors import ProtocolError
 from protocol.messages import Message, OffsetCommitValue
 from protocol.records.walk import Batch
@@ -134,6 +136,7 @@ class BrokenRule(NamedTuple):
 class Summary:
     """The amounts that were read, and remarks.
 
+    partitions: of the groups' log. epoch_max: the highest epoch in a partition, by its folder.
     skipped: records by kind that Tenure doesn't load. open_transactions: without an end. at_bound: records with a
     number that is the last there is.
     notes: remarks for a person that are no findings. unreadable: errors of the system, one for each file.
@@ -144,9 +147,10 @@ class Summary:
     batches: int = 0
     records: int = 0
     groups: int = 0
+    transactional_ids: int = 0
     open_transactions: int = 0
     at_bound: int = 0
-    epoch_max: dict[int, int] = field(default_factory=dict)
+    epoch_max: dict[Path, int] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -166,23 +170,31 @@ def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
     return 1 + max(known_partitions(path, logs), default=-1) or None
 
 
+def guess_id_partition_count(path: Path) -> int | None:
+    """The number of partitions of `__transaction_state`, as `guess_partition_count`; None if there are none."""
+    return 1 + max(known_partitions(path, find_logs_of_ids(path), TRANSACTIONS_TOPIC), default=-1) or None
+
+
 def verify(
     logs: list[Log],
     partition_count: int | None,
     summary: Summary,
     *,
+    id_partition_count: int | None = None,
     may_be_live: bool = True,
     progress: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[BrokenRule]:
-    """Check the logs and fill in `summary`; the partition of each key is checked if `partition_count` is known.
+    """Check the logs and fill in `summary`; the partition of each key is checked if the number of partitions is known.
 
+    id_partition_count: of `__transaction_state`.
     may_be_live: False if the caller keeps servers away. progress: called with the number of bytes that were read since
     the last call.
     """
     journals = JournalsBeside()
     for log in logs:
-        summary.partitions += 1
-        yield from _Check(log, partition_count, summary, progress, journals, may_be_live=may_be_live).findings()
+        summary.partitions += not log.has_ids
+        count = id_partition_count if log.has_ids else partition_count
+        yield from _Check(log, count, summary, progress, journals, may_be_live=may_be_live).findings()
     if summary.at_bound > AT_BOUND_MAX:
         summary.notes.append(f"{summary.at_bound - AT_BOUND_MAX} more records are at a bound")
 
@@ -245,6 +257,7 @@ class _Check:
         self._misplaced = lru_cache(GROUPS_MAX)(self._why_misplaced)
         self._groups: dict[str, _LastState] = {}
         self._consumer_groups: dict[str, dict[Named, _LastState]] = {}
+        self._ids: set[str] = set()
         self._open: set[int] = set()
 
     def findings(self) -> Iterator[BrokenRule]:
@@ -266,6 +279,7 @@ class _Check:
         except OSError as error:
             self._cannot_read(error, error.filename or self._log.folder)
         self._summary.groups += len(self._groups.keys() | self._consumer_groups.keys())
+        self._summary.transactional_ids += len(self._ids)
         for group_id, state in self._groups.items():
             value = read_group(state.value)[1]
             self._note_bound(group_id, state, group_at_bound(value))
@@ -286,7 +300,7 @@ class _Check:
         if self._room_ends:
             self._summary.notes.append(f"{self._room_ends}: hardly any offset is left, a server refuses the partition")
         if self._log.partition is not None:
-            self._summary.epoch_max[self._log.partition] = self._epoch_max
+            self._summary.epoch_max[self._log.folder] = self._epoch_max
         self._summary.open_transactions += len(self._open)
 
     def _cannot_read(self, error: OSError, path: Path | str) -> None:
@@ -369,13 +383,31 @@ class _Check:
         else:
             if header.is_transactional:
                 self._open.add(header.producer_id)
-            yield from self._records(segment, piece.position, batch)
+            read = self._id_records if self._log.has_ids else self._records
+            yield from read(segment, piece.position, batch)
 
     def _markers(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[BrokenRule]:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
             reason = read_marker(record).reason
             if reason is not None:
                 yield BrokenRule(RULES[UNREADABLE_KIND], segment.path, position, offset, reason)
+
+    def _id_records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[BrokenRule]:
+        for offset, (key, value, _) in zip(batch.offsets, batch.records, strict=True):
+            try:
+                transactional_id = transactional_id_of(key)
+                if value is not None:
+                    decode_id(transactional_id, value)
+            except ProtocolError as error:
+                yield BrokenRule(RULES[UNREADABLE_KIND], segment.path, position, offset, str(error))
+                continue
+            misplaced = self._misplaced(transactional_id)
+            if misplaced is not None:
+                yield BrokenRule(RULES["wrong_partition"], segment.path, position, offset, misplaced)
+            if value is None:
+                self._ids.discard(transactional_id)
+            else:
+                self._ids.add(transactional_id)
 
     def _records(self, segment: OpenSegment, position: int, batch: Batch) -> Iterator[BrokenRule]:
         for offset, (key_bytes, value, _) in zip(batch.offsets, batch.records, strict=True):
@@ -418,13 +450,14 @@ class _Check:
             del self._consumer_groups[group_id]
 
     def _why_misplaced(self, group_id: str) -> str | None:
-        """Why a record of the group doesn't belong here; None if it does, or without a number of partitions."""
+        """Why a record of the group or id doesn't belong here; None if it does, or without a number of partitions."""
         if self._partition_count is None:
             return None
         right = partition_for(group_id, self._partition_count)
         if right == self._log.partition:
             return None
-        return f"group {group_id!r} belongs on partition {right} of {self._partition_count}"
+        kind = "transactional id" if self._log.has_ids else "group"
+        return f"{kind} {group_id!r} belongs on partition {right} of {self._partition_count}"
 
 
 def _read(kind: str, value: bytes) -> Message:

@@ -1,7 +1,7 @@
 """Reads a log without owning it: writes nothing, takes no lock, and reads on behind damage.
 
-A path is a data folder of ours, a broker's log folder (only its `__consumer_offsets-*` count), the folder of one
-partition, or one segment.
+A path is a data folder of ours, a broker's log folder (only its `__consumer_offsets-*` count, unless another log is
+named), the folder of one partition of any of the logs, or one segment.
 
 A server may work with the folder at the same time. Its appends do no harm: a file is read up to the size that it had
 when it was opened. A compaction may replace segments, however, and a mixture of old and new segments could contain a
@@ -38,6 +38,7 @@ from coordinator.log.segments.journal import Extent, Journals, fitting, segment_
 from coordinator.log.segments.segment import (
     CHUNK_SIZE,
     OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
     Frame,
     Segment,
     list_segments,
@@ -70,6 +71,11 @@ class Log(NamedTuple):
     folder: Path
     file: Path | None = None
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether it is of `__transaction_state`."""
+        return _log_partition(self.folder)[0] == TRANSACTIONS_TOPIC
+
 
 class OpenSegment(NamedTuple):
     """A segment of a log, open; `size` bytes of it count."""
@@ -93,40 +99,54 @@ class NoBatch(NamedTuple):
     whole: bool
 
 
-def find_logs(path: Path) -> list[Log]:
+def find_logs(path: Path, topic: str = OFFSETS_TOPIC) -> list[Log]:
     """The logs at `path`, by partition; in a folder also those of which only journals have batches.
+
+    topic: of the partitions that count in a folder of several.
 
     Raises OSError, FileNotFoundError too where there is no log, and NotRegular for an owner's name that is no file.
     """
     if path.is_file():
-        return [Log(_partition_of(path.absolute().parent), path.parent, path)]
+        return [Log(_log_partition(path.parent)[1], path.parent, path)]
     inside = list(path.iterdir())  # first, as this says why a folder can't be read
-    partition = _partition_of(path.absolute())
+    partition = _log_partition(path)[1]
     if partition is not None:
         return [Log(partition, path)]
     if path / META_NAME in inside:
         read_regular(path / META_NAME)
-    logs = _logs_among(inside)
+    logs = _logs_among(inside, topic)
     try:
-        lacking = {partition_folder(path, each) for each in _journals(path).partitions()}.difference(inside)
+        journaled = _journals(path).partitions() if topic == OFFSETS_TOPIC else ()
+        lacking = {partition_folder(path, each) for each in journaled}.difference(inside)
     except OSError:
         if not logs:
             raise
         lacking = set()  # each reader of a log meets the error
-    logs += _logs_among(lacking)
+    logs += _logs_among(lacking, topic)
     if not logs:
-        raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
+        raise FileNotFoundError(errno.ENOENT, f"no {topic}-* in it", str(path))
     return sorted(logs)
 
 
-def _logs_among(folders: Iterable[Path]) -> list[Log]:
+def find_logs_of_ids(path: Path) -> list[Log]:
+    """The logs of transactional ids in a folder; none if no transaction ever was. Raises OSError."""
+    try:
+        logs = find_logs(path, TRANSACTIONS_TOPIC)
+    except FileNotFoundError:
+        return []
+    return logs if logs[0].folder != path and size_of(logs) else []
+
+
+def _logs_among(folders: Iterable[Path], topic: str) -> list[Log]:
     """The logs of those that have the name of a partition's folder, whatever they are."""
-    return [Log(partition, folder) for folder in folders if (partition := _partition_of(folder)) is not None]
+    found = ((_log_partition(folder), folder) for folder in folders)
+    return [Log(partition, folder) for (name, partition), folder in found if name == topic]
 
 
-def _partition_of(folder: Path) -> int | None:
-    topic, partition = topic_partition_of(folder.name) or (None, None)
-    return partition if topic == OFFSETS_TOPIC else None
+def _log_partition(folder: Path) -> tuple[str | None, int | None]:
+    """The log and the partition that a folder is of, by its name."""
+    topic, partition = topic_partition_of(folder.absolute().name) or (None, None)
+    return (topic, partition) if topic in {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} else (None, None)
 
 
 def size_of(logs: Sequence[Log]) -> int:
@@ -148,8 +168,8 @@ class JournalsBeside:
     def extents(self, log: Log) -> list[Extent]:
         """The batches that journals have for a log. Raises OSError, also if a journal is damaged."""
         data_dir = log.folder.absolute().parent
-        partition = _partition_of(log.folder.absolute())
-        if partition is None:
+        topic, partition = _log_partition(log.folder)
+        if topic != OFFSETS_TOPIC or partition is None:
             return []
         for _ in range(OPEN_ATTEMPTS):
             try:

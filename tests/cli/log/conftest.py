@@ -18,8 +18,11 @@ from crc32c import crc32c
 
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.group import Group, Member
+from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_record, group_tombstone, offset_record
 from coordinator.group.state import State
+from coordinator.transaction.records import record_of
+from coordinator.transaction.state import Status, TopicPartition, TransactionalId
 from protocol.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription, GroupMetadataValue, encode
 from protocol.records.batch import Record, encode_batch
 from protocol.records.codecs import Codec
@@ -116,6 +119,17 @@ def write_segment(data_dir: Path, partition: int, batches: Iterable[bytes], base
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{base_offset:020}.log"
     path.write_bytes(b"".join(batches))
+    return path
+
+
+def write_id(data_dir: Path, transactional_id: str, status: Status, partition: int | None = None) -> Path:
+    """Write a log of `__transaction_state` with one id, in the partition where it belongs; return its segment."""
+    right = partition_for(transactional_id, PARTITION_COUNT)
+    for each in range(PARTITION_COUNT):
+        (data_dir / f"__transaction_state-{each}").mkdir(parents=True)
+    path = data_dir / f"__transaction_state-{right if partition is None else partition}" / f"{0:020}.log"
+    known = TransactionalId(transactional_id, 77, 0, 60_000, status, {TopicPartition("__consumer_offsets", 0)})
+    path.write_bytes(encode_batch([record_of(known, WALL_MS)], 0, 1))
     return path
 
 

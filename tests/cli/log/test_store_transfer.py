@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -17,8 +18,9 @@ from coordinator.cli.log.transfer import import_log
 from coordinator.log.meta import note_partition_count, noted_cluster_id
 from coordinator.log.segments.outside import JournalsBeside, find_logs
 from coordinator.log.topics.list import ACLS, Topic, TopicsFile
+from coordinator.transaction.state import Status
 from tests.cli.conftest import Ran, run_app
-from tests.cli.log.conftest import PARTITION_COUNT
+from tests.cli.log.conftest import PARTITION_COUNT, write_id
 from tests.cli.log.test_locks import another_process
 from tests.cli.log.test_transfer import broker, content
 from tests.support.etcd import Etcd
@@ -126,3 +128,18 @@ def test_a_move_that_can_not_be_done_says_why(ours: Path, store: list[str], tmp_
     both = run_app(app, "import", str(ours), *store, "--data-dir", str(tmp_path / "new"))
     assert both.code == 2
     assert "either --data-dir, or --store" in both.err
+
+
+def test_transactional_ids_stay_behind(data_dir: Path, store: list[str]) -> None:
+    """A cluster has no transactions; a commit that isn't finished would be lost, so such a log isn't moved."""
+    path = write_id(data_dir, "payer", Status.PREPARE_COMMIT)
+    assert "transactional id 'payer' has a commit" in one_line(
+        run_app(app, "import", str(data_dir), *store, "--set", COUNT)
+    )
+    shutil.rmtree(data_dir / path.parent.name)
+    for each in data_dir.glob("__transaction_state-*"):
+        each.rmdir()
+    write_id(data_dir, "payer", Status.ONGOING)
+    ran = run_app(app, "import", str(data_dir), *store, "--set", COUNT)
+    assert (ran.code, ran.err) == (0, "")
+    assert "note: 1 transactional id left behind" in ran.out

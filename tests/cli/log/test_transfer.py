@@ -20,12 +20,16 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Ownership
 from coordinator.log.meta import claim_folder
 from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.lock import noted_number
 from coordinator.log.segments.outside import NoBatch, find_logs, opened, read_segment
+from coordinator.transaction.records import key_of
+from coordinator.transaction.state import Status
 from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import CRC_START, Record, encode_batch
+from protocol.records.walk import decode_batches
 from tests.audit.scenes import group_on
 from tests.cli.conftest import Ran, run_app
-from tests.cli.log.conftest import PARTITION_COUNT, offset_of, tombstone_of, write_segment
+from tests.cli.log.conftest import PARTITION_COUNT, marker, offset_of, tombstone_of, write_id, write_segment
 from tests.cli.log.test_locks import another_process
 from tests.support.patience import WITHIN_S
 
@@ -370,6 +374,27 @@ def test_export_refuses_what_it_must_not_do(data_dir: Path, broker: Path, tmp_pa
     (broker / "__consumer_offsets-1").rename(tmp_path / "aside")
     with pytest.raises(CannotMove, match="1 missing"):
         export_log(data_dir, broker)
+
+
+def test_transactional_ids_move_both_ways(data_dir: Path, broker: Path, tmp_path: Path) -> None:
+    """Both need as many partitions as the other side has; the epochs of markers fall to 0, and rise again."""
+    write_segment(data_dir, 0, [marker(10, 77, commit=True, epoch=7)], base_offset=10)
+    path = write_id(data_dir, "payer", Status.ONGOING)
+    with pytest.raises(CannotMove, match="has to create __transaction_state first"):
+        export_log(data_dir, broker)
+    for partition in range(PARTITION_COUNT):
+        shutil.copytree(broker / f"__consumer_offsets-{partition}", broker / f"__transaction_state-{partition}")
+    assert run_export(data_dir, broker).out.endswith(" 4 groups, 1 transactional id\n")
+    (ids,) = decode_batches((broker / path.relative_to(data_dir)).read_bytes())
+    assert ids.records[0].key == key_of("payer")
+    (ended,) = decode_batches((broker / "__consumer_offsets-0" / f"{10:020}.log").read_bytes())
+    assert ended.records[0].value == b"\0\0" + b"\0\0\0\0"
+    with pytest.raises(CannotMove, match=r"--set transaction\.state\.log\.num\.partitions=4"):
+        import_log([broker], tmp_path / "new", PARTITION_COUNT, id_partition_count=50)
+    import_log([data_dir], tmp_path / "new", PARTITION_COUNT, id_partition_count=PARTITION_COUNT)
+    assert (tmp_path / "new" / path.relative_to(data_dir)).read_bytes() == path.read_bytes()
+    lock = tmp_path / "new" / f".lock-{path.parent.name}"
+    assert noted_number(Disk(), lock) == 1
 
 
 def _copy(folder: Path) -> Path:

@@ -19,11 +19,14 @@ from coordinator.cli.log.verify import AT_BOUND_MAX, BrokenRule, Rule, Summary, 
 from coordinator.config import INT32_MAX, INT64_MAX
 from coordinator.group.consumer.records import epoch_record
 from coordinator.group.invariants import RecordRule, record_violations
+from coordinator.group.partition import partition_for
 from coordinator.group.records import group_key, group_value, offset_key
 from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, name_field, read_consumer_value
 from coordinator.story.records.values import read_group
+from coordinator.transaction.records import key_of
+from coordinator.transaction.state import Status
 from protocol.errors import ProtocolError
 from protocol.messages import OffsetCommitValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
@@ -44,6 +47,7 @@ from tests.cli.log.conftest import (
     run_measured,
     tombstone_of,
     transactional,
+    write_id,
     write_segment,
 )
 from tests.cli.log.test_locks import another_process
@@ -82,7 +86,7 @@ def test_sound_log_is_clean(data_dir: Path) -> None:
     assert findings == []
     assert (summary.partitions, summary.segments, summary.batches, summary.records) == (4, 8, 16, 28)
     assert summary.groups == 4
-    assert summary.epoch_max == dict.fromkeys(range(4), 3)
+    assert summary.epoch_max == {data_dir / f"__consumer_offsets-{partition}": 3 for partition in range(4)}
 
 
 def flip(content: bytearray, position: int) -> None:
@@ -577,3 +581,22 @@ def test_random_values_never_raise(data: bytes, bits: list[int]) -> None:
     for bit in bits:
         value[bit // 8 % len(value)] ^= 1 << bit % 8
     assert set(broken_rules(bytes(value))) <= set(RecordRule.__members__)
+
+
+def test_transactional_ids_are_checked(data_dir: Path, tmp_path: Path) -> None:
+    """Beside the groups, or alone; an id in the wrong partition is a finding, and so is a value of an unknown form."""
+    path = write_id(data_dir, "payer", Status.ONGOING)
+    ran = run_app(app, "verify", str(data_dir))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("4 groups, 1 transactional id: clean\n")
+    alone = run_app(app, "verify", str(path))
+    assert (alone.code, alone.out.splitlines()[-1].endswith(" 1 transactional id: clean")) == (0, True)
+    right = partition_for("payer", PARTITION_COUNT)
+    wrong = write_id(tmp_path / "wrong", "payer", Status.ONGOING, partition=(right + 1) % PARTITION_COUNT)
+    found = list(verify(find_logs(wrong.parent), None, Summary(), id_partition_count=PARTITION_COUNT))
+    assert [(each.rule, each.file) for each in found] == [(Rule.PARTITION, wrong)]
+    path.write_bytes(encode_batch([Record(key_of("payer"), b"\0\x09", WALL_MS)], 0, 1))
+    found = list(verify(find_logs(path.parent), None, Summary()))
+    assert [(each.rule, each.reason) for each in found] == [
+        (Rule.RECORD, "transactional id 'payer': unknown value version 9")
+    ]

@@ -1,0 +1,191 @@
+"""Transactions move between Apache Kafka 4.4 and Tenure, with their offsets: open ones, prepared ones, complete ones.
+
+A prepared transaction is one whose end was answered and whose markers are not written. A server is rarely stopped at
+that moment, so the test writes that record at the end of the stopped server's log, as the server would have.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from coordinator.cli.log.command import app
+from coordinator.group.partition import partition_for
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import (
+    TRANSACTIONS_TOPIC,
+    list_segments,
+    partition_folder,
+    read_frames,
+)
+from coordinator.transaction.records import decode_id, record_of, transactional_id_of
+from coordinator.transaction.state import Status
+from protocol.messages import Message
+from protocol.records.batch import encode_batch
+from protocol.records.walk import decode_records
+from schemas.errors import ErrorCode
+from tests.cli.conftest import run_app
+from tests.cli.log.test_apache import COUNT, SETTINGS, TOPIC, create_orders
+from tests.oracle.producer import TRANSACTION
+from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
+from tests.support.requests import request
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+IDS_COUNT = 3
+COUNTS = {**SETTINGS, "transaction.state.log.num.partitions": str(IDS_COUNT)}
+COUNT_OF_IDS = f"transaction.state.log.num.partitions={IDS_COUNT}"
+OPEN, PREPARED, COMPLETE = "open", "prepared", "complete"
+"""The transactional ids, and the groups whose offsets they commit."""
+
+RETRIED = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+
+
+class Granted(NamedTuple):
+    """What a producer is known by."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def asked(port: int, api: str, version: int, **fields: Any) -> Any:
+    """The answer of a server that has loaded what it is asked about."""
+
+    def answer() -> Message | None:
+        with Connection(port) as connection:
+            if "transactional_id" in fields:  # Kafka makes the topic for this request
+                asks = request("FindCoordinator", key_type=TRANSACTION, coordinator_keys=[fields["transactional_id"]])
+                connection.ask(asks, 6)
+            found: Any = connection.ask(request(api, **fields), version)
+        errors = {getattr(found, "error_code", 0)}
+        errors |= {each.error_code for topic in getattr(found, "topics", ()) for each in topic.partitions}
+        errors |= {each.error_code for name in ("groups", "coordinators") for each in getattr(found, name, ())}
+        return None if errors & RETRIED else found
+
+    return wait_until(answer, f"{api} is answered", WITHIN_S)
+
+
+def begin(port: int, name: str, offset: int) -> Granted:
+    """A producer whose transaction has an offset of the group of that name."""
+    made = asked(port, "InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
+    producer = Granted(made.producer_id, made.producer_epoch)
+    partitions = [{"partition_index": 0, "committed_offset": offset}]
+    topics = [{"name": TOPIC, "partitions": partitions}]
+    found = asked(port, "TxnOffsetCommit", 5, transactional_id=name, group_id=name, topics=topics, **producer._asdict())
+    assert found.topics[0].partitions[0].error_code == ErrorCode.NONE
+    return producer
+
+
+def commit(port: int, name: str, producer: Granted) -> None:
+    """EndTxn, until the offset of the group is stable."""
+    ended = asked(port, "EndTxn", 5, transactional_id=name, committed=True, **producer._asdict())
+    assert ended.error_code == ErrorCode.NONE
+    wait_until(lambda: stable_offset(port, name)[0] == ErrorCode.NONE, f"the marker of {name} is written", WITHIN_S)
+
+
+def stable_offset(port: int, name: str) -> tuple[ErrorCode, int]:
+    """The error and the offset of a group, for a reader of stable offsets."""
+    topics = [{"name": TOPIC, "partition_indexes": [0]}]
+    found = asked(port, "OffsetFetch", 8, groups=[{"group_id": name, "topics": topics}], require_stable=True)
+    (partition,) = found.groups[0].topics[0].partitions
+    return ErrorCode(partition.error_code), partition.committed_offset
+
+
+def is_complete(port: int, name: str) -> bool:
+    """Whether the transaction of this id was committed, everywhere."""
+    return state(port, name) == "CompleteCommit"
+
+
+def state(port: int, name: str) -> str:
+    """The state of a transactional id."""
+    found = asked(port, "DescribeTransactions", 0, transactional_ids=[name])
+    return cast("str", found.transaction_states[0].transaction_state)
+
+
+def begin_three(port: int, base: int) -> dict[str, Granted]:
+    """A transaction with an offset for each id; that of COMPLETE ends."""
+    producers = {name: begin(port, name, base + at) for at, name in enumerate((OPEN, PREPARED, COMPLETE))}
+    commit(port, COMPLETE, producers[COMPLETE])
+    return producers
+
+
+def prepare(folder: Path) -> None:
+    """Write into the log of a stopped server that the open transaction of PREPARED is to be committed."""
+    disk = Disk()
+    partition = partition_folder(folder, partition_for(PREPARED, IDS_COUNT), TRANSACTIONS_TOPIC)
+    path = list_segments(disk, partition)[-1].path
+    with path.open("r+b") as file:
+        frames = list(read_frames(disk, file.fileno(), path.stat().st_size))
+        records = [each for frame in frames for each in decode_records(frame.data, frame.at, frame.header).records]
+        value = next(each.value for each in reversed(records) if transactional_id_of(each.key) == PREPARED)
+        assert value is not None
+        known = decode_id(PREPARED, value)
+        assert known.status is Status.ONGOING
+        known.status = Status.PREPARE_COMMIT
+        known.epoch += 1
+        header = frames[-1].header
+        data = encode_batch(
+            [record_of(known, records[-1].timestamp_ms)], header.next_offset, header.partition_leader_epoch
+        )
+        file.seek(frames[-1].position + header.size)
+        file.write(data)
+        file.truncate()
+
+
+def assert_moved(port: int, base: int, producers: dict[str, Granted]) -> None:
+    """The open transaction is open until its producer ends it, and the acknowledged commits are visible."""
+    assert stable_offset(port, COMPLETE) == (ErrorCode.NONE, base + 2)
+    wait_until(lambda: stable_offset(port, PREPARED) == (ErrorCode.NONE, base + 1), "the commit is finished", WITHIN_S)
+    assert stable_offset(port, OPEN) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert state(port, OPEN) == "Ongoing"
+    commit(port, OPEN, producers[OPEN])
+    assert stable_offset(port, OPEN) == (ErrorCode.NONE, base)
+    for name in producers:
+        wait_until(partial(is_complete, port, name), f"{name} is complete", WITHIN_S)
+
+
+def test_transactions_go_to_tenure_and_back(tmp_path: Path) -> None:
+    """On both sides open transactions go on, and no acknowledged commit is lost; verify finds nothing in any log."""
+    with ApacheKafka(COUNTS, version=VERSION_44) as first, ApacheKafka(COUNTS, version=VERSION_44) as second:
+        for kafka in (first, second):
+            create_orders(kafka.bootstrap)
+        asked(second.port, "FindCoordinator", 6, key_type=TRANSACTION, coordinator_keys=[OPEN])  # makes the topic
+        second.stop()
+        producers = begin_three(first.port, 10)
+        first.stop()
+        prepare(first.log_dir)
+        assert_clean(first.log_dir)
+        with closing(Tenure(COUNTS, directory=tmp_path)) as tenure:
+            moves = ["--data-dir", str(tenure.data_dir)]
+            ran = run_app(app, "import", str(first.log_dir), *moves, "--set", COUNT, "--set", COUNT_OF_IDS)
+            assert (ran.code, ran.err) == (0, ""), ran.out
+            tenure.start()
+            assert_moved(tenure.port, 10, producers)
+            producers = begin_three(tenure.port, 20)
+            assert tenure.stop() == 0
+            prepare(tenure.data_dir)
+            assert_clean(tenure.data_dir)
+            ran = run_app(app, "export", *moves, str(second.log_dir))
+            assert (ran.code, ran.err) == (0, ""), ran.out
+        second.start()
+        assert_moved(second.port, 20, producers)
+        second.stop()
+        assert_clean(second.log_dir)
+
+
+def assert_clean(folder: Path) -> None:
+    """Verify finds nothing in the groups' log, nor in that of transactional ids."""
+    ran = run_app(app, "verify", str(folder))
+    assert (ran.code, ran.err) == (0, ""), ran.out
