@@ -5,7 +5,8 @@ Without --since it reads the whole topic, with --since only later events. If a r
 has only its end. The last line says whether the group waits now, and for which members. JSON is an object: `group_id`,
 `state` (as the server describes the group, null if there is none), `since_ms` (of --since, Unix time in ms, null
 without), `timeline` (coordinator.story.entries), `waiting` (coordinator.client.groups, null if the group waits for
-nobody), `passed_over` (the number of records that could not be read) and `inferred`.
+nobody), `held_back` (coordinator.story.transaction_diagnosis), `passed_over` (the number of records that could not be
+read) and `inferred`.
 
 A cluster such as Apache Kafka keeps no events. There the timeline is inferred from `__consumer_offsets`
 (coordinator.client.offsets_log); a line on standard error says so, and `inferred` is true.
@@ -40,9 +41,14 @@ from coordinator.client.groups import Group, consumer_json, describe_groups, exp
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
+from coordinator.client.topics import partition_owners
+from coordinator.client.transactions import holding_transactions
+from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import entry_json
+from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
+from coordinator.story.transaction_diagnosis import transaction_findings
 from coordinator.story.words import (
     RECONCILING,
     expects_lines,
@@ -81,6 +87,7 @@ def command(
         if reader.absent != absent:
             warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
         group = described(client, group_id)
+        held_back = [] if group is None else _held_back(client, group)
     state = None if group is None else group.state
     if state is None and timeline.is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
@@ -93,6 +100,7 @@ def command(
                 "since_ms": since_ms,
                 "timeline": list(map(entry_json, entries)),
                 "waiting": None if group is None else waiting_json(group.waiting),
+                "held_back": list(map(fields_of, held_back)),
                 "passed_over": reader.passed_over,
                 "inferred": isinstance(reader, OffsetsReader),
             }
@@ -108,6 +116,8 @@ def command(
             print("\n".join(map(printable, expects_lines(group.expects))))
         if group.state in RECONCILING and group.consumer is not None:
             print("\n    ".join(map(printable, held_up_lines(group.state, group.consumer))))
+    for finding in held_back:
+        print(printable(finding.found), printable(finding.advice), sep="\n    ")
     if not entries:
         print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
     if any(map(is_cut, entries)):
@@ -131,6 +141,12 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
     if since_ms is not None:
         reader.begin_at(since_ms)
     return reader
+
+
+def _held_back(client: Client, group: Group) -> list[Finding]:
+    """The findings about transactions in which offsets of the group are pending."""
+    held = holding_transactions(client, {group.group_id: group}, partition_owners(client))
+    return list(transaction_findings(group.group_id, held.get(group.group_id, ()), time.time_ns() // 1_000_000))
 
 
 def _looked(since_ms: int | None) -> str:

@@ -11,9 +11,11 @@ from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
 from coordinator.client.topics import node_health, partition_counts, partition_owners
+from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,16 +44,19 @@ def examine(
     answers: dict[str, Group | Refused] = {}
     for begin in range(0, len(names), DESCRIBED_AT_ONCE):
         answers |= describe_groups(client, names[begin : begin + DESCRIBED_AT_ONCE])
-    counts = partition_counts(client, topics_of(answer for answer in answers.values() if isinstance(answer, Group)))
-    nobody, absent = partition_owners(client).nobody, sorted({*health.away, *away})
+    groups = {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
+    counts = partition_counts(client, topics_of(groups.values()))
+    owners, absent = partition_owners(client), sorted({*health.away, *away})
+    holding = holding_transactions(client, groups, owners)
     found = [
         *log_findings(health.failing, health.failing_count, now_ms),
-        *cluster_findings(nobody, entries, health.stores, absent, now_ms),
+        *cluster_findings(owners.nobody, entries, health.stores, absent, now_ms),
         *not_listed(map(str, problems)),
     ]
     for name, answer in answers.items():
         if isinstance(answer, Group):
             found += group_findings(name, entries[name], answer, counts, now_ms)
+            found += transaction_findings(name, holding.get(name, ()), now_ms)
         elif answer.error_code in COORDINATOR_MOVED:
             found.append(unavailable(name, error_name(answer.error_code)))
             found += group_findings(name, entries[name], None, counts, now_ms)

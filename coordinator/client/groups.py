@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import COORDINATOR_MOVED
@@ -387,6 +389,46 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Off
             yield group.group_id, group.error_code, offsets
 
     return client.ask_coordinators(group_ids, request, results, at_least=8, at_most=9)
+
+
+def unstable_offsets(client: Client, groups: Sequence[Group]) -> dict[str, list[TopicPartition]]:
+    """The topic partitions whose offsets are pending in transactions, by group; groups without them are left out.
+
+    Those of the topics that members have are asked for by name: a server lists no partition that only has a pending
+    offset. A group that can't be asked is left out.
+    """
+    by_id = {group.group_id: group for group in groups}
+
+    def request(asked: list[str]) -> OffsetFetchRequest:
+        return OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=_held_topics(by_id[name]))
+                for name in asked
+            ],
+            require_stable=True,
+        )
+
+    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, list[TopicPartition]]]:
+        for group in response.groups:
+            pending = [
+                (topic.name, each.partition_index)
+                for topic in group.topics
+                for each in topic.partitions
+                if each.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            ]
+            yield group.group_id, group.error_code, sorted(pending)
+
+    answers = client.ask_coordinators(by_id, request, results, at_least=8, at_most=9)
+    return {name: answer for name, answer in answers.items() if answer and not isinstance(answer, Refused)}
+
+
+def _held_topics(group: Group) -> list[OffsetFetchRequest.OffsetFetchRequestTopics] | None:
+    """The topic partitions of a group's members; None, for all with offsets, if they have none."""
+    pairs = sorted(pair for member in group.members for pair in member.topic_partitions)
+    return [
+        OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[index for _, index in some])
+        for topic, some in groupby(pairs, itemgetter(0))
+    ] or None
 
 
 def group_of(described: DescribeGroupsResponse.DescribedGroup, node: Node) -> Group:

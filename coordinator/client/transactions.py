@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.client.errors import Refused
-from coordinator.client.topics import TopicPartition, leaders_of
+from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.groups import Group, unstable_offsets
+from coordinator.client.topics import GROUPS_TOPIC, Owners, TopicPartition, leaders_of
+from coordinator.group.partition import partition_for
+from coordinator.story.described import HoldingTransaction
 from protocol.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -25,6 +28,8 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from coordinator.client.client import Client, Node
     from protocol.messages import (
         DescribeProducersResponse,
@@ -65,11 +70,12 @@ class OpenTransaction(NamedTuple):
     last_ms: int
 
 
-def list_transactions(client: Client) -> list[Transaction]:
-    """All transactional ids, sorted. Raises `Refused`."""
+def list_transactions(client: Client, states: Iterable[str] = ()) -> list[Transaction]:
+    """All transactional ids, or those in some states, sorted. Raises `Refused`."""
     found: list[Transaction] = []
+    asked = ListTransactionsRequest(state_filters=sorted(states))
     for node in client.nodes():
-        listed: ListTransactionsResponse = client.request(ListTransactionsRequest(), node)
+        listed: ListTransactionsResponse = client.request(asked, node)
         if listed.error_code:
             raise Refused(listed.error_code, f"the transactions of node {node.node_id}")
         found += _described(client, node, [each.transactional_id for each in listed.transaction_states])
@@ -114,45 +120,108 @@ def open_transactions(client: Client, topics: Iterable[str] | None = None) -> li
     wanted = {(topic.name or "", each.partition_index) for topic in metadata.topics for each in topic.partitions}
     found: list[OpenTransaction] = []
     for node, led in leaders_of(client, wanted).items():
-        request = DescribeProducersRequest(
-            topics=[
-                DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[index for _, index in some])
-                for name, some in groupby(sorted(led), itemgetter(0))
-            ]
-        )
-        response: DescribeProducersResponse = client.request(request, node)
-        for answered in response.topics:
-            for partition in answered.partitions:
-                if partition.error_code:
-                    raise Refused(partition.error_code, f"{answered.name}-{partition.partition_index}")
-                found += [
-                    OpenTransaction(
-                        answered.name,
-                        partition.partition_index,
-                        each.producer_id,
-                        each.producer_epoch,
-                        each.coordinator_epoch,
-                        each.current_txn_start_offset,
-                        each.last_timestamp,
-                    )
-                    for each in partition.active_producers
-                    if each.current_txn_start_offset != NO_OFFSET
-                ]
+        for where, answered in _producers(client, node, led):
+            if answered.error_code:
+                raise Refused(answered.error_code, "{}-{}".format(*where))
+            found += _open(where, answered)
     return sorted(found)
+
+
+def _producers(client: Client, node: Node, led: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Any]]:
+    """What a node answers about the producers of topic partitions that it leads."""
+    request = DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[index for _, index in some])
+            for name, some in groupby(sorted(led), itemgetter(0))
+        ]
+    )
+    response: DescribeProducersResponse = client.request(request, node)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield (topic.name, partition.partition_index), partition
+
+
+def _open(where: TopicPartition, answered: Any) -> Iterator[OpenTransaction]:
+    """The transactions that are open in a topic partition."""
+    for each in answered.active_producers:
+        if each.current_txn_start_offset != NO_OFFSET:
+            yield OpenTransaction(
+                *where,
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.current_txn_start_offset,
+                each.last_timestamp,
+            )
 
 
 def hanging_transactions(client: Client, topics: Iterable[str] | None = None) -> list[OpenTransaction]:
     """Those that no coordinator has open. Raises `Refused`."""
     # In this order: what ends in between is then in neither list.
     found = open_transactions(client, topics)
-    known = {
-        (each.producer_id, *where)
-        for each in list_transactions(client)
-        if each.state in OPEN
-        for where in each.partitions
-    }
+    known = {(each.producer_id, *where) for each in list_transactions(client, OPEN) for where in each.partitions}
     still = set(open_transactions(client, {each.topic for each in found})) if found else set()
     return [each for each in found if each in still and (each.producer_id, each.topic, each.partition) not in known]
+
+
+def holding_transactions(
+    client: Client, groups: Mapping[str, Group], owners: Owners
+) -> dict[str, list[HoldingTransaction]]:
+    """The transactions that hold back offsets of groups, by group.
+
+    One request to each coordinator shows that there is none. A client without Read on `__consumer_offsets` gets those
+    that it may describe. If something doesn't answer, there may be more.
+    """
+    count = sum(map(len, owners.nodes.values())) + len(owners.nobody)
+    by_partition: dict[int, list[Group]] = {}
+    for name, group in groups.items() if count else ():
+        by_partition.setdefault(partition_for(name, count), []).append(group)
+    opened: list[OpenTransaction] = []
+    is_denied = False
+    try:
+        for node, partitions in owners.nodes.items():
+            if led := [(GROUPS_TOPIC, index) for index in partitions if index in by_partition]:
+                for where, answered in _producers(client, node, led):
+                    is_denied |= answered.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    opened += _open(where, answered)
+        if not opened and not is_denied:
+            return {}
+        holding = _with_ids(opened, list_transactions(client, OPEN), is_denied=is_denied)
+        # The groups come last: what ended in between holds nothing back.
+        asked = [group for index in holding for group in by_partition.get(index, ())]
+        unstable = unstable_offsets(client, asked)
+    except (Refused, Unreachable):  # Kafka before 2.8 doesn't know DescribeProducers
+        return {}
+    return {
+        name: [each._replace(offsets=offsets) for each in holding[partition_for(name, count)]]
+        for name, offsets in unstable.items()
+    }
+
+
+def _with_ids(
+    opened: Iterable[OpenTransaction], known: Iterable[Transaction], *, is_denied: bool
+) -> dict[int, list[HoldingTransaction]]:
+    """Transactions with their ids, by partition of `__consumer_offsets`. is_denied: coordinators alone know them."""
+    ids = {(each.producer_id, *where): each for each in known for where in each.partitions}
+    if is_denied:
+        opened = [
+            OpenTransaction(topic, index, producer_id, each.producer_epoch, NO_OFFSET, NO_OFFSET, each.start_ms)
+            for (producer_id, topic, index), each in ids.items()
+            if topic == GROUPS_TOPIC
+        ]
+    found: dict[int, list[HoldingTransaction]] = {}
+    for each in opened:
+        own = ids.get((each.producer_id, each.topic, each.partition))
+        holding = HoldingTransaction(
+            own and own.transactional_id,
+            each.producer_id,
+            each.partition,
+            each.start_offset,
+            each.last_ms,
+            own and own.start_ms + own.timeout_ms,
+        )
+        found.setdefault(each.partition, []).append(holding)
+    return found
 
 
 def abort(client: Client, transaction: OpenTransaction) -> ErrorCode | int:

@@ -5,7 +5,7 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -141,6 +141,23 @@ class FailingLog(NamedTuple):
     name: str
     since_ms: int
     reason: str
+
+
+class HoldingTransaction(NamedTuple):
+    """A transaction in whose partition of `__consumer_offsets` offsets of a group are pending.
+
+    transactional_id, until_ms: the id, and when its coordinator aborts it; None if no coordinator shows it as open.
+    start_offset: where it begins there, -1 if the client may not know. since_ms: when its producer last wrote there.
+    offsets: the group's topic partitions with pending offsets, of all producers.
+    """
+
+    transactional_id: str | None
+    producer_id: int
+    partition: int
+    start_offset: int
+    since_ms: int
+    until_ms: int | None
+    offsets: Sequence[tuple[str, int]] = ()
 
 
 class StoreHealth(NamedTuple):
