@@ -4,8 +4,7 @@ Into etcd comes a stopped server's data folder, or the log folders of stopped br
 beside. Out of etcd comes a new data folder, or the groups of a stopped broker that has none: then through a data folder
 beside, too. So a broker's folders are read and written by the same code as without etcd (transfer.py).
 
-A cluster has no transactions: transactional ids stay behind, and offsets of open transactions with them. Offsets of a
-transaction that was committed, but isn't ended everywhere, would be lost: such a log isn't moved.
+A cluster has no transactions: transactional ids stay behind, and offsets of open transactions with them.
 
 etcd keeps the newest value of each key, and no timestamps. A folder gets the records in the order of their keys' types,
 committed offsets last, with the time of the move; each partition's epoch goes on.
@@ -29,10 +28,12 @@ from coordinator.cli.log.report import Progress
 from coordinator.cli.log.transfer import (
     CannotMove,
     Moved,
+    batches_of,
     checked,
     export_log,
     import_log,
     note_epoch,
+    require_ended,
     save_topics,
 )
 from coordinator.cli.log.verify import Summary, guess_id_partition_count
@@ -45,21 +46,15 @@ from coordinator.log.segments.lock import noted_number, partition_lock
 from coordinator.log.segments.outside import (
     JournalsBeside,
     Log,
-    NoBatch,
     find_logs,
     find_logs_of_ids,
-    opened,
-    read_segment,
     size_of,
 )
 from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
 from coordinator.log.topics.entries import entries_of, topics_of
 from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
-from coordinator.transaction.records import Replay
-from coordinator.transaction.state import Status
 from protocol.records.batch import Record, encode_batch
-from protocol.records.walk import Batch, decode_records
 
 if TYPE_CHECKING:
     from coordinator.log.etcd.client import Access
@@ -96,7 +91,8 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
         assert count is not None
         ids = find_logs_of_ids(data_dir)
         summary = checked([*logs, *ids], count, guess_id_partition_count(data_dir))
-        _leave_behind(ids, summary)
+        require_ended(ids)
+        _leave_behind(summary)
         records: list[dict[bytes, bytes]] = [{} for _ in range(count)]
         epochs = [_noted_epoch(data_dir, partition) for partition in range(count)]
         journals, progress = JournalsBeside(), Progress(size_of(logs), done="read")
@@ -119,19 +115,8 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
     return _moved(stored, summary, topic_count)
 
 
-def _leave_behind(logs: list[Log], summary: Summary) -> None:
-    """Note that transactional ids aren't moved. Raises CannotMove if one has a commit that still needs its markers."""
-    journals = JournalsBeside()
-    for log in logs:
-        replay = Replay()
-        for batch in _batches_of(log, journals, Progress(size_of([log]), done="read")):
-            replay.add(batch.records)
-        for known in replay.groups_in_steps():
-            if known.status is Status.PREPARE_COMMIT:
-                raise CannotMove(
-                    f"transactional id {known.group_id!r} has a commit that isn't finished: "
-                    "start the server of this log and stop it once more"
-                )
+def _leave_behind(summary: Summary) -> None:
+    """Note that transactional ids aren't moved."""
     if summary.transactional_ids:
         summary.notes.append(
             f"{counted(summary.transactional_ids, 'transactional id')} left behind, as a cluster has no transactions; "
@@ -140,21 +125,11 @@ def _leave_behind(logs: list[Log], summary: Summary) -> None:
         summary.transactional_ids = 0
 
 
-def _batches_of(log: Log, journals: JournalsBeside, progress: Progress) -> Iterator[Batch]:
-    """The batches of a log that was verified."""
-    with opened(log, journals) as segments:
-        for segment in segments:
-            for frame in read_segment(segment, progress):
-                if isinstance(frame, NoBatch):
-                    raise CannotMove(f"{segment.path} changed while it was read")
-                yield decode_records(frame.data, frame.at, frame.header)
-
-
 def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes, bytes]:
     """The newest value of each key in a log that was verified. Open transactions don't count."""
     found: dict[bytes, bytes | None] = {}
     transactions = Transactions()
-    for batch in _batches_of(log, journals, progress):
+    for batch in batches_of(log, journals, progress):
         if batch.is_control:
             for record in batch.records:
                 if (marker := marker_type(record.key)) is not None:

@@ -131,9 +131,9 @@ def test_a_move_that_can_not_be_done_says_why(ours: Path, store: list[str], tmp_
 
 
 def test_transactional_ids_stay_behind(data_dir: Path, store: list[str]) -> None:
-    """A cluster has no transactions; a commit that isn't finished would be lost, so such a log isn't moved."""
+    """A cluster has no transactions; a log with a commit that isn't written everywhere isn't moved."""
     path = write_id(data_dir, "payer", Status.PREPARE_COMMIT)
-    assert "transactional id 'payer' has a commit" in one_line(
+    assert "transactional id 'payer' has a transaction whose end isn't written everywhere" in one_line(
         run_app(app, "import", str(data_dir), *store, "--set", COUNT)
     )
     shutil.rmtree(data_dir / path.parent.name)
