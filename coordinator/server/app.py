@@ -195,7 +195,7 @@ class Server:
         self._api: Api
         self._discovered: Discovery
         self.data: TopicData | None = None
-        self._transactions: Transactions | None = None
+        self.transactions: Transactions | None = None
         self.addresses: list[tuple[str, int]] = []
         self.ports: list[int] = []
         self.loaded = asyncio.Event()
@@ -371,8 +371,8 @@ class Server:
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)
         own = self._config, self._config, clock, self._fresh_id, self.runtime
         access = access_of(self._config, AuthorizerLines(self._lines, clock))
-        self._transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock)
-        return Services(*own, discovery, waits, data, measures, pace, throttle, access, self._transactions)
+        self.transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock)
+        return Services(*own, discovery, waits, data, measures, pace, throttle, access, self.transactions)
 
     def _entry_changed(self, services: Services, store: Store, entry: Topic) -> Iterable[None]:
         """Put into effect what clients changed, at once or in steps: see nodes.topics.ENTRIES."""
@@ -482,8 +482,8 @@ class Server:
 
     def _abort_left(self) -> None:
         """All of a log is loaded: end the transactions that nobody else will end."""
-        if self._transactions is not None and self.loaded.is_set():
-            self._transactions.abort_left()
+        if self.transactions is not None and self.loaded.is_set():
+            self.transactions.abort_left()
 
     def _loaded(self) -> None:
         self.loaded.set()
@@ -603,15 +603,15 @@ class Server:
         if self._faults is not None:
             self._faults.detach()
         self.runtime.wind_down()
-        if self._transactions is not None:
-            self._transactions.wind_down()
+        if self.transactions is not None:
+            self.transactions.wind_down()
         appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S
         self.runtime.when_idle(appended.set)
         await at_most(appended, until - self._loop.time())
-        if self._transactions is not None:
+        if self.transactions is not None:
             ended = asyncio.Event()
-            self._transactions.when_idle(ended.set)
+            self.transactions.when_idle(ended.set)
             await at_most(ended, until - self._loop.time())
         self._topics.when_idle(saved.set)
         if not await at_most(saved, until - self._loop.time()):
@@ -658,8 +658,8 @@ class Server:
         self._close_sockets()
         if self.data is not None:
             await self._close_log("topics", self.data.close)
-        if self._transactions is not None:
-            await self._close_log("transactions", self._transactions.close)
+        if self.transactions is not None:
+            await self._close_log("transactions", self.transactions.close)
         if self._store is not None:
             await self._close_log("groups", self._store.close)
 

@@ -15,6 +15,7 @@ House rule: no rule of transactions is decided here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.runtime.partition import Partition
     from coordinator.server.runtime.runtime import Runtime
-    from coordinator.transaction.events import Markers
+    from coordinator.transaction.events import Markers, Outcome
 
 RETRY_MS = 100
 """How long a marker waits before it is tried again."""
@@ -61,7 +62,8 @@ def _nothing(_: object) -> None:
 class Transactions:
     """See the module. make_runtime: makes the runtime of a log from its engine and its kind.
 
-    refusal: why this server serves no transactions; "" if it does.
+    refusal: why this server serves no transactions; "" if it does. ended: transactions since the start, by outcome; an
+    abort that is found in the log counts as one by its producer.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Transactions:
         self._kind = TransactionalIds(self._write)
         self._engine: Engine | None = None
         self._runtime: Runtime | None = None
+        self.ended: Counter[Outcome] = Counter()
 
     def start(self) -> None:
         """Open the log if it was ever used: transactions may be open in it. Raises EngineError."""
@@ -136,6 +139,10 @@ class Transactions:
         """The partitions of the log; none if it was never used."""
         return () if self._runtime is None else self._runtime.partitions
 
+    def wall_ms(self) -> int:
+        """The clock's time, Unix time in ms."""
+        return self._clock.wall_ms()
+
     def partition_of_group(self, group_id: str) -> TopicPartition:
         """The partition of `__consumer_offsets` that a group's offsets lie in."""
         return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, len(self._groups.partitions)))
@@ -144,6 +151,7 @@ class Transactions:
 
     def _write(self, index: int, asked: Markers) -> None:
         """Write the markers of a transaction. index: of its coordinator's partition."""
+        self.ended[asked.outcome] += 1
         self._write_some(index, asked, asked.partitions)
 
     def _write_some(self, index: int, asked: Markers, partitions: Collection[TopicPartition]) -> None:

@@ -34,6 +34,7 @@ from coordinator.transaction.events import (
     ListTransactions,
     Markers,
     MarkersWritten,
+    Outcome,
 )
 from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import (
@@ -140,7 +141,7 @@ class Coordinator:
         elif known.status.is_ending:
             self._answer(effects, event, Granted(CONCURRENT))
         elif known.status is Status.ONGOING:
-            self._abort(effects, known, now)
+            self._abort(effects, known, Outcome.FENCED, now)
             self._answer(effects, event, Granted(CONCURRENT))
         else:
             self._next_epoch(effects, event, known, claim, now)
@@ -261,25 +262,23 @@ class Coordinator:
         self._prepare(effects, known, wanted, now)
         return NONE
 
-    def _abort(self, effects: Effects, known: TransactionalId, now: Now) -> None:
+    def _abort(self, effects: Effects, known: TransactionalId, outcome: Outcome, now: Now) -> None:
         """Abort a transaction of itself, and fence its producer."""
         known.last_epoch, known.epoch = known.epoch, known.epoch + 1
         known.client_version = self.config.version
         self._prepare(effects, known, Status.PREPARE_ABORT, now)
-        self._ask_for_markers(effects, known)
+        self._ask_for_markers(effects, known, outcome)
 
     def _prepare(self, effects: Effects, known: TransactionalId, status: Status, now: Now) -> None:
         known.status = status
         self._forget(effects, known)
         self._write(effects, known, now)
 
-    def _ask_for_markers(self, effects: Effects, known: TransactionalId) -> None:
-        """Have the markers written once the end is durable, if there is one to write."""
+    def _ask_for_markers(self, effects: Effects, known: TransactionalId, aborted: Outcome = Outcome.ABORTED) -> None:
+        """Have the markers written once the end is durable, if there is one to write. aborted: if it is an abort."""
         if known.status.is_ending:
-            is_commit = known.status is Status.PREPARE_COMMIT
-            asked = Markers(
-                known.group_id, known.producer_id, known.epoch, is_commit, frozenset(known.partitions or ())
-            )
+            outcome = Outcome.COMMITTED if known.status is Status.PREPARE_COMMIT else aborted
+            asked = Markers(known.group_id, known.producer_id, known.epoch, outcome, frozenset(known.partitions or ()))
             effects.responses.append(Response(self.markers, asked))
 
     def _markers_written(self, effects: Effects, event: MarkersWritten, now: Now) -> None:
@@ -312,7 +311,7 @@ class Coordinator:
     def _timer_fired(self, effects: Effects, event: TimerFired, now: Now) -> None:
         known = self.groups.get(event.key.group_id)
         if known is not None and known.status is Status.ONGOING:
-            self._abort(effects, known, now)
+            self._abort(effects, known, Outcome.TIMED_OUT, now)
 
     def _expire(self, effects: Effects, event: Expire, now: Now) -> None:
         for transactional_id in event.transactional_ids:

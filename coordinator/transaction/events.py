@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from coordinator.group.client import NOBODY, Client
@@ -121,11 +122,25 @@ class Expire:
     transactional_ids: Sequence[str]
 
 
+class Outcome(Enum):
+    """How a transaction ends: by its producer, or because its time is over, or another producer takes its id over."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed_out"
+    FENCED = "fenced"
+
+
 class Markers(NamedTuple):
     """Markers to write, then a `MarkersWritten` is due. It goes out as an answer to `Coordinator.markers`."""
 
     transactional_id: str
     producer_id: int
     epoch: int
-    is_commit: bool
+    outcome: Outcome
     partitions: Collection[TopicPartition]
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether they are markers of a commit."""
+        return self.outcome is Outcome.COMMITTED

@@ -14,10 +14,12 @@ from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.log.store import open_store
+from coordinator.server.telemetry.measures import Measures
+from coordinator.server.telemetry.metrics import Metrics
 from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
-from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of
+from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
 
 TOPICS = "tenure.topics=orders:2"
 
@@ -134,3 +136,34 @@ async def test_a_start_aborts_what_nobody_has_open() -> None:
         await server.server.loaded.wait()
         assert await offset_of(await server.peer(), stable=True) == -1
     assert log.transactions[number].open_count == 0
+
+
+async def test_metrics_of_transactions() -> None:
+    """A scrape has what is open and pending, and each way in which a transaction ends."""
+    async with producing(V2) as (server, producer):
+
+        async def scraped() -> dict[str, float]:
+            families = await Metrics(server.server, Measures()).now()
+            return {
+                each.labels.get("outcome", each.name.removeprefix("tenure_transactions_")): each.value
+                for family in families
+                for each in family.samples
+                if family.name.startswith("tenure_transactions") or each.name == "tenure_pending_offsets"
+            }
+
+        ended = dict.fromkeys(("committed", "aborted", "timed_out", "fenced"), 0)
+        assert await scraped() == ended | {"tenure_pending_offsets": 0, "open": 0, "oldest_seconds": 0}
+        assert await producer.commit_offset(7) == 0
+        await server.advance(2_000)
+        assert await scraped() == ended | {"tenure_pending_offsets": 1, "open": 1, "oldest_seconds": 2}
+        await producer.end()
+        assert await producer.commit_offset(8) == 0
+        await producer.end(commit=False)
+        assert await producer.commit_offset(9) == 0
+        await producer.init()
+        assert await producer.commit_offset(9) == 0
+        await server.advance(60_000)
+        while (await producer.describe()).transaction_state != "CompleteAbort":
+            pass
+        ended = dict.fromkeys(ended, 1)
+        assert await scraped() == ended | {"tenure_pending_offsets": 0, "open": 0, "oldest_seconds": 0}

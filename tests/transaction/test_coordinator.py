@@ -7,7 +7,14 @@ import pytest
 from coordinator.group.client import NOBODY, Now
 from coordinator.transaction import coordinator
 from coordinator.transaction.coordinator import Settings
-from coordinator.transaction.events import DescribeTransaction, Expire, Granted, InitProducerId, ListTransactions
+from coordinator.transaction.events import (
+    DescribeTransaction,
+    Expire,
+    Granted,
+    InitProducerId,
+    ListTransactions,
+    Outcome,
+)
 from coordinator.transaction.state import EPOCH_MAX, V2, Status, TopicPartition
 from schemas.errors import ErrorCode
 from tests.transaction.harness import ORDERS, Bench, error
@@ -68,7 +75,7 @@ def test_init_during_a_transaction_aborts_it(bench: Bench) -> None:
     assert (bench.known.status, bench.known.epoch) == (Status.PREPARE_ABORT, 1)
     assert bench.init() == error(CONCURRENT)
     asked = bench.write_markers()
-    assert (asked.epoch, asked.is_commit, asked.partitions) == (1, False, {ORDERS})
+    assert (asked.epoch, asked.outcome, asked.partitions) == (1, Outcome.FENCED, {ORDERS})
     assert bench.init().epoch == 2
 
 

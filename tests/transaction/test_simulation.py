@@ -28,7 +28,15 @@ from coordinator.log.segments.transactions import COMMIT, Transactions
 from coordinator.log.segments.view import View
 from coordinator.log.topics.producers import Producers
 from coordinator.transaction.coordinator import COMPLETE, Coordinator
-from coordinator.transaction.events import AddPartitions, EndTxn, Granted, InitProducerId, Markers, MarkersWritten
+from coordinator.transaction.events import (
+    AddPartitions,
+    EndTxn,
+    Granted,
+    InitProducerId,
+    Markers,
+    MarkersWritten,
+    Outcome,
+)
 from coordinator.transaction.state import V2, Status, TopicPartition, TransactionalId
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Header, Record
 from schemas.errors import ErrorCode
@@ -337,16 +345,23 @@ def init_at_once(core: Coordinator, effects: Effects, event: InitProducerId, now
     HANDLERS[InitProducerId](core, effects, event, now)
 
 
-def abort_without_fence(core: Coordinator, effects: Effects, known: TransactionalId, now: Now) -> None:
+def abort_without_fence(
+    core: Coordinator, effects: Effects, known: TransactionalId, outcome: Outcome, now: Now
+) -> None:
     """A transaction times out, and its producer keeps its epoch."""
     core._prepare(effects, known, Status.PREPARE_ABORT, now)
-    core._ask_for_markers(effects, known)
+    core._ask_for_markers(effects, known, outcome)
 
 
-def ask_to_commit(core: Coordinator, effects: Effects, known: TransactionalId) -> None:
+def ask_to_commit(
+    core: Coordinator, effects: Effects, known: TransactionalId, aborted: Outcome = Outcome.ABORTED
+) -> None:
     """Each marker is a commit."""
+    del aborted
     if known.status.is_ending:
-        asked = Markers(known.group_id, known.producer_id, known.epoch, True, frozenset(known.partitions or ()))
+        asked = Markers(
+            known.group_id, known.producer_id, known.epoch, Outcome.COMMITTED, frozenset(known.partitions or ())
+        )
         effects.responses.append(Response(core.markers, asked))
 
 

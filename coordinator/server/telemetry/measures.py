@@ -26,6 +26,7 @@ from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
 from coordinator.story.described import away_after_ms
+from coordinator.transaction.state import Status
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
     from coordinator.group.course import Outcome
     from coordinator.group.turn import Watched
+    from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
     from protocol.messages import Message
 
 GROUPS_MAX = 100
@@ -292,7 +294,7 @@ class Census(NamedTuple):
 
     states: of classic groups. groups: members and generation of groups with series. consumer_states: of groups of the
     consumer protocol. unsettled: their members that are not at their target. away: static members that are away, of
-    groups with series by id, of all others under OTHER_GROUPS.
+    groups with series by id, of all others under OTHER_GROUPS. pending_offsets: of transactions.
     """
 
     states: Counter[State]
@@ -304,6 +306,7 @@ class Census(NamedTuple):
     consumer_states: Counter[State]
     unsettled: int
     away: Counter[str]
+    pending_offsets: int
 
 
 async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now_ms: int) -> Census:
@@ -313,7 +316,7 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
     """
     states: Counter[State] = Counter()
     consumer_states: Counter[State] = Counter()
-    members = static_members = pending = offsets = unsettled = looked_at = 0
+    members = static_members = pending = offsets = pending_offsets = unsettled = looked_at = 0
     groups: dict[str, tuple[int, int]] = {}
     wanted = set(series)
     away = Counter({OTHER_GROUPS: 0})
@@ -328,6 +331,7 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
             static_members += len(group.static_members)
             pending += group.pending_size
             offsets += sum(map(len, group.offsets.values()))
+            pending_offsets += sum(map(len, group.pending_offsets.values()))
             name = OTHER_GROUPS
             if group.group_id in wanted:
                 name = group.group_id
@@ -339,7 +343,20 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
             if looked_at >= COUNTED_AT_ONCE:
                 looked_at = 0
                 await asyncio.sleep(0)
-    return Census(states, members, static_members, pending, offsets, groups, consumer_states, unsettled, away)
+    counts = members, static_members, pending, offsets
+    return Census(states, *counts, groups, consumer_states, unsettled, away, pending_offsets)
+
+
+async def open_since_ms(coordinators: Iterable[TransactionCoordinator]) -> list[int]:
+    """When each open transaction began, Unix time in ms."""
+    found: list[int] = []
+    for coordinator in coordinators:
+        for number, each in enumerate(list(coordinator.groups.values()), 1):
+            if each.status is Status.ONGOING or each.status.is_ending:
+                found.append(each.start_ms)
+            if number % COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return found
 
 
 def seats_away(group: Group | ConsumerGroup, now_ms: int) -> int:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from enum import Enum
 from math import nan
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -24,7 +24,8 @@ from prometheus_client.registry import Collector
 
 from coordinator.group import notes
 from coordinator.group.state import Kind, State
-from coordinator.server.telemetry.measures import Login, census
+from coordinator.server.telemetry.measures import Login, census, open_since_ms
+from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
@@ -152,6 +153,18 @@ class SharedStore(Protocol):
         """The numbers of the store; None if it has none."""
 
 
+class Transactions(Protocol):
+    """The transactions of a server, as metrics read them."""
+
+    ended: Counter[Outcome]
+
+    def partitions(self) -> Sequence[Any]:
+        """The partitions of their log."""
+
+    def wall_ms(self) -> int:
+        """The clock's time, Unix time in ms."""
+
+
 class MeasuredServer(Protocol):
     """A server, as metrics read it; see app.Server."""
 
@@ -170,6 +183,10 @@ class MeasuredServer(Protocol):
     @property
     def cluster(self) -> SharedStore | None:
         """The nodes that share the store; None for the store of one machine."""
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """The transactions; None until the start."""
 
 
 class Metrics:
@@ -196,7 +213,14 @@ class Metrics:
         rest = *login_families(self._measures), *quota_families(self._measures)
         cluster = self._server.cluster
         shared = () if cluster is None else cluster_families(cluster, len(runtime.partitions))
-        return [*own, *log_families(self._measures.logs), *rest, *shared]
+        return [*own, *log_families(self._measures.logs), *await self._transactions(), *rest, *shared]
+
+    async def _transactions(self) -> Iterator[Metric]:
+        transactions = self._server.transactions
+        if transactions is None:
+            return transaction_families(Counter(), [], 0)
+        since_ms = await open_since_ms(each.coordinator for each in transactions.partitions())
+        return transaction_families(transactions.ended, since_ms, transactions.wall_ms())
 
 
 def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
@@ -230,6 +254,7 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
     yield _counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
     yield _gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
     yield _gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
+    yield _gauge("tenure_pending_offsets", "Offsets of open transactions.", now.pending_offsets)
     yield _gauge("tenure_members", "Members of all groups.", now.members)
     yield _gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
     yield _gauge("tenure_pending_members", "Member ids that were given out and not used yet.", now.pending_members)
@@ -362,6 +387,15 @@ def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
     took.add_metric([], _buckets(numbers.loads), numbers.loads.total)
     yield took
+
+
+def transaction_families(ended: Counter[Outcome], since_ms: Sequence[int], wall_ms: int) -> Iterator[Metric]:
+    """The metrics of transactions. since_ms: when each open one began."""
+    counts = {outcome.value: ended[outcome] for outcome in Outcome}
+    yield _by("tenure_transactions_ended", "Transactions that ended, by outcome.", "outcome", counts)
+    yield _gauge("tenure_transactions_open", "Transactions without all markers.", len(since_ms))
+    age_s = max((wall_ms - min(since_ms, default=wall_ms)) / 1000, 0)
+    yield _gauge("tenure_transactions_oldest_seconds", "Time since the oldest open transaction began.", age_s)
 
 
 def cluster_families(cluster: SharedStore, partition_count: int) -> Iterator[Metric]:

@@ -29,7 +29,9 @@ from coordinator.server.telemetry.metrics import (
     login_families,
     quota_families,
     server_families,
+    transaction_families,
 )
+from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode
 from tests.server.telemetry.test_measures import started
@@ -45,6 +47,7 @@ NOW = Census(
     Counter({State.RECONCILING: 4}),
     6,
     Counter({"g-0": 2, "": 1}),
+    8,
 )
 
 LOADS = Histogram(SECONDS)
@@ -83,7 +86,8 @@ def made(measures: Measures) -> list[Metric]:
     """Return all metrics."""
     own = *families(measures, NOW), *server_families(SERVER)
     rest = *login_families(measures), *quota_families(measures), *cluster_families(TwoNodes(), 3)
-    return [*own, *log_families(measures.logs), *rest]
+    transactions = transaction_families(Counter({Outcome.TIMED_OUT: 3}), [9_000, 5_500], 10_000)
+    return [*own, *log_families(measures.logs), *transactions, *rest]
 
 
 def samples(measures: Measures, accept: str = "") -> Samples:
@@ -136,6 +140,17 @@ def test_what_there_is() -> None:
         0,
         0,
     )
+
+
+def test_transactions() -> None:
+    """A scrape has the open ones, the age of the oldest, and those that ended, by outcome, from 0 on."""
+    found = samples(Measures())
+    assert found["tenure_pending_offsets", ()] == 8
+    assert (found["tenure_transactions_open", ()], found["tenure_transactions_oldest_seconds", ()]) == (2, 4.5)
+    for outcome, count in (("committed", 0), ("aborted", 0), ("timed_out", 3), ("fenced", 0)):
+        assert found["tenure_transactions_ended_total", (("outcome", outcome),)] == count
+    (oldest,) = [each for each in transaction_families(Counter(), [], 1) if each.name.endswith("oldest_seconds")]
+    assert oldest.samples[0].value == 0
 
 
 def test_groups_with_series_have_counters_from_zero_on() -> None:
