@@ -1977,11 +1977,13 @@ class TxnOffsetCommitRequest(Message):
 
     class TxnOffsetCommitRequestTopic(Message):
         name: str
+        topic_id: UUID
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
@@ -2028,11 +2030,13 @@ class TxnOffsetCommitResponse(Message):
 
     class TxnOffsetCommitResponseTopic(Message):
         name: str
+        topic_id: UUID
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
         def __init__(
             self,
             *,
             name: str = ...,
+            topic_id: UUID = ...,
             partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...

@@ -178,7 +178,7 @@ class CommitPrepared(ClientEvent):
 
 @dataclass(slots=True)
 class CommitInTransaction(ClientEvent):
-    """TxnOffsetCommit v0-5 of an open transaction. The answer is an `ErrorCode` for all of its topic partitions.
+    """TxnOffsetCommit v0-6 of an open transaction. The answer is an `ErrorCode` for all of its topic partitions.
 
     body: names the group and its member. prepared: of the topic partitions that exist (offsets.prepare).
     """

@@ -47,7 +47,7 @@ def admit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction) -> Err
     if generation < 0 and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
         return ErrorCode.NONE
     if group is None:
-        return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.members:
         return ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
     if isinstance(group, Group):
@@ -67,7 +67,7 @@ def admit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction) -> Err
         generation < member.epoch and all(had(turn, member, each, generation) for each in event.prepared.offsets)
     ):
         return ErrorCode.NONE
-    return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int, wall_ms: int) -> Batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 NAME = "TxnOffsetCommit"
 API_KEY = 28
-VERSIONS = (0, 5)
+VERSIONS = (0, 6)
 FLEXIBLE = 3
 
 CHANGES = {
@@ -16,6 +16,10 @@ CHANGES = {
     ),
     4: "New answer TRANSACTION_ABORTABLE (KIP-890).",
     5: "The request adds the group to the transaction, AddOffsetsToTxn isn't needed (KIP-890).",
+    6: (
+        "`topic_id` takes the place of `name`; new answers GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH and UNKNOWN_TOPIC_ID "
+        "(KIP-1319)."
+    ),
 }
 
 REQUEST = """
@@ -27,7 +31,8 @@ generation_id                   int32                              3+   default=
 member_id                       string                             3+
 group_instance_id               string                             3+   null default=null
 topics                          []TxnOffsetCommitRequestTopic      0+
-    name                        string                             0+
+    name                        string                             0-5  ignorable
+    topic_id                    uuid                               6+   ignorable
     partitions                  []TxnOffsetCommitRequestPartition  0+
         partition_index         int32                              0+
         committed_offset        int64                              0+
@@ -38,7 +43,8 @@ topics                          []TxnOffsetCommitRequestTopic      0+
 RESPONSE = """
 throttle_time_ms         int32                               0+
 topics                   []TxnOffsetCommitResponseTopic      0+
-    name                 string                              0+
+    name                 string                              0-5  ignorable
+    topic_id             uuid                                6+   ignorable
     partitions           []TxnOffsetCommitResponsePartition  0+
         partition_index  int32                               0+
         error_code       int16                               0+

@@ -207,9 +207,9 @@ def test_nothing_pending_expires() -> None:
 
 
 def test_who_claims_nothing_is_taken() -> None:
-    """Facts 32, 33: without a claim in any state; without members a generation is 25, or 22 without a group."""
+    """Facts 32, 33: without a claim in any state; without members a generation is 25, or 69 without a group."""
     bench = Bench()
-    assert bench.commit(A, 1, generation_id=3) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit(A, 1, generation_id=3) is ErrorCode.GROUP_ID_NOT_FOUND
     assert bench.commit(A, 1, member_id="m") is ErrorCode.NONE
     assert bench.commit(A, 1, generation_id=3) is ErrorCode.UNKNOWN_MEMBER_ID
     bench.member()

@@ -1,7 +1,7 @@
 """Apache Kafka 4.4.0's message files and its answer to ApiVersions, beside the schemas and Tenure's answer.
 
-Two of Kafka's jars have the message files, those of requests and those of records. PAGE has a table of all APIs that a
-broker serves, with a decision where Tenure serves another range. This command writes it:
+Three of Kafka's jars have the message files, those of requests and those of records. PAGE has a table of all APIs that
+a broker serves, with a decision where Tenure serves another range. This command writes it:
 
     ORACLE_RECORD=1 pytest tests/oracle/test_versions.py -m oracle
 """
@@ -32,6 +32,13 @@ HEAD = "| key | API | Kafka 4.4.0 | Tenure | |\n| --- | --- | --- | --- | --- |\
 RENAMED = {"TxnOffsetCommitRequest": {"/generation_id_or_member_epoch": "/generation_id"}}
 """Fields to which Kafka gave other names without another version."""
 
+OWN_STRUCTS = {
+    "V3AndBelowTopic": "AddPartitionsToTxnTopic",
+    "V3AndBelowTopicResult": "AddPartitionsToTxnTopicResult",
+    "V3AndBelowPartitionResult": "AddPartitionsToTxnPartitionResult",
+}
+"""A struct that Kafka has in two places of a message -> its name there; a schema has a name for each place."""
+
 OWN_TAG, OWN_TAGS_FROM = 423, 10_000
 """The tags of fields that are Tenure's own: of KIP-423, and all from a number on."""
 
@@ -42,7 +49,6 @@ QUORUM = "the quorum of controllers: none here"
 DECISIONS = {
     "Fetch": "all; no fetch sessions",
     "Produce": "all; 0 to 2 are listed for librdkafka and refused, as in Kafka",
-    "TxnOffsetCommit": "version 6 has topic ids in place of names: clients use version 5",
     "CreateDelegationToken": TOKENS,
     "RenewDelegationToken": TOKENS,
     "ExpireDelegationToken": TOKENS,
@@ -82,7 +88,7 @@ Versions = tuple[int, int]
 def files(kafka_is_here: None) -> Files:
     """Kafka's message files, by message."""
     texts = []
-    for name in ("kafka-clients", "kafka-group-coordinator"):
+    for name in ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"):
         with ZipFile(jars(VERSION_44) / f"{name}-{VERSION_44}.jar") as jar:
             texts += [
                 jar.read(each).decode() for each in jar.namelist() if re.match(r"common/message/\w+\.json$", each)
@@ -93,7 +99,7 @@ def files(kafka_is_here: None) -> Files:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_schemas_have_the_fields_of_kafkas_message_files(files: Files, name: str) -> None:
-    """In each version that both have: the same fields, in the same order, of the same form; but for Tenure's own.
+    """In each version that both have: the same fields, in the order of the wire, of the same form; but Tenure's own.
 
     A record's key has version 0 in a file of Kafka's. What it has on disk is the file's number.
     """
@@ -116,13 +122,13 @@ def test_schemas_have_the_fields_of_kafkas_message_files(files: Files, name: str
 
 def _ours(struct: Struct, version: int, path: str = "") -> Iterator[tuple[Any, ...]]:
     """The fields of a version: path, type, tag, whether it may be null, default."""
-    for field in struct.fields:
+    for field in sorted(struct.fields, key=lambda each: -1 if each.tag is None else each.tag):
         is_own = field.tag == OWN_TAG or (field.tag or 0) >= OWN_TAGS_FROM
         if version in field.versions and not is_own:
             where = f"{path}/{field.name}"
             may_be_null = field.nullable is not None and version in field.nullable
             has_default = field.struct is None and not field.array and field.type in {*FIXED, "string"}
-            kind = f"{'[]' * field.array}{field.type}"
+            kind = f"{'[]' * field.array}{OWN_STRUCTS.get(field.type, field.type)}"
             yield where, kind, field.tag, may_be_null, field.default if has_default and field.type != "uuid" else ""
             if field.struct is not None:
                 yield from _ours(field.struct, version, where)
@@ -132,9 +138,9 @@ def _theirs(
     fields: list[dict[str, Any]], common: dict[str, list[dict[str, Any]]], version: int, path: str = ""
 ) -> Iterator[tuple[Any, ...]]:
     """The same of Kafka's fields. common: the structs that have a name of their own."""
-    for field in fields:
-        if _has(field["versions"], version):
-            where = f"{path}/{re.sub('(?<=[a-z])(?=[A-Z])', '_', field['name']).lower()}"
+    for field in sorted(fields, key=lambda each: each.get("tag", -1)):
+        if _has(field.get("versions") or field["taggedVersions"], version):
+            where = f"{path}/{re.sub('(?<=[a-z0-9])(?=[A-Z])', '_', field['name']).lower()}"
             kind = field["type"].removeprefix("[]")
             tag = field["tag"] if _has(field.get("taggedVersions", "none"), version) else None
             may_be_null = _has(field.get("nullableVersions", "none"), version)

@@ -64,6 +64,9 @@ ABORTABLE_SINCE = {"Produce": 11, "TxnOffsetCommit": 4}
 V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
 """The first versions of producers whose transactions have an epoch each (KIP-890)."""
 
+TOPIC_IDS_SINCE = 6
+"""The first version of TxnOffsetCommit with topic ids; earlier ones know two of its errors as another (KIP-1319)."""
+
 BATCHES_SINCE = 4
 """The first version of AddPartitionsToTxn with several transactions."""
 
@@ -74,6 +77,8 @@ def _error_in(api: str, version: int, error: ErrorCode) -> ErrorCode:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE.get(api, 0):
         return ErrorCode.INVALID_TXN_STATE
+    if error in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH} and version < TOPIC_IDS_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
     return error
 
 
@@ -308,10 +313,13 @@ def commit_in_transaction(services: Services, call: Call, request: TxnOffsetComm
     errors: dict[tuple[str, int], ErrorCode] = {}
     known = OffsetCommitRequest(group_id=request.group_id, retention_time_ms=offsets.BROKER_RETENTION, topics=[])
     for topic in request.topics:
+        is_known = bool(refused) or call.api_version < TOPIC_IDS_SINCE or _name(services, topic)
         is_allowed = bool(refused) or may(services, call, Operation.READ, Kind.TOPIC, topic.name)
         present = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=[])
         for each in topic.partitions:
-            if not is_allowed:
+            if not is_known:
+                errors[topic.name, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not is_allowed:
                 errors[topic.name, each.partition_index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not refused and not services.discovery.has_partition(topic.name, each.partition_index):
                 errors[topic.name, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -326,7 +334,7 @@ def commit_in_transaction(services: Services, call: Call, request: TxnOffsetComm
         """Answer with this error for topic partitions that have no other."""
         body = TxnOffsetCommitResponse()
         for topic in request.topics:
-            answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+            answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             body.topics.append(answered)
             for each in topic.partitions:
                 own = errors.get((topic.name, each.partition_index), error)
@@ -354,13 +362,21 @@ def commit_in_transaction(services: Services, call: Call, request: TxnOffsetComm
             event = CommitInTransaction(call.reply(stored), call.client, request, prepared)
             services.runtime.submit(request.group_id, event)
 
-    def stored(error: ErrorCode) -> None:
+    def stored(outcome: ErrorCode) -> None:
+        error = _error_in("TxnOffsetCommit", call.api_version, outcome)
         if error is ErrorCode.NONE:
             errors.update(dict.fromkeys(prepared.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         call.work(answer(error))
 
     producer = request.producer_id, request.producer_epoch
     in_transaction(services, call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
+
+
+def _name(services: Services, topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic) -> bool:
+    """Give a topic the name of its id; returns whether there is one."""
+    found = services.discovery.topic_by_id(topic.topic_id)
+    topic.name = "" if found is None else found.name
+    return found is not None
 
 
 def _as_committed(
