@@ -23,8 +23,9 @@ House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, releas
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -187,11 +188,17 @@ class TopicLog(PartitionLog):
         return outcome
 
     def append_batches(
-        self, batches: Sequence[bytes], limits: Limits, now_ms: int, *, are_markers: bool = False
+        self,
+        batches: Sequence[bytes],
+        limits: Limits,
+        now_ms: int,
+        *,
+        are_markers: bool = False,
+        are_v2: Iterable[bool] = (),
     ) -> list[Written | Rejected | OSError]:
         """Write the batch at the start of each of `batches`, if it passes the checks; each Written batch is durable.
 
-        are_markers: they are the server's own, and need no check.
+        are_markers: they are the server's own, and need no check. are_v2: of each batch, see Producers.check.
         After an OSError the log is closed, and the batches without a result are not in it.
         """
         assert self.is_open()
@@ -205,8 +212,8 @@ class TopicLog(PartitionLog):
                 assert self._durable is not None
                 self._descriptor = self._disk.open(self._durable.segment.path)
                 self._is_parked = False
-            for data in batches:
-                header = peek_header(data) if are_markers else self._decide(data, limits, now_ms)
+            for data, is_v2 in zip(batches, chain(are_v2, repeat(False)), strict=False):
+                header = peek_header(data) if are_markers else self._decide(data, limits, now_ms, is_v2=is_v2)
                 if not isinstance(header, Header):
                     outcomes.append(header)
                     continue
@@ -229,7 +236,7 @@ class TopicLog(PartitionLog):
             return outcomes[:flushed] + [error] * (len(batches) - flushed)
         return outcomes
 
-    def _decide(self, data: bytes, limits: Limits, now_ms: int) -> Header | Written | Rejected:
+    def _decide(self, data: bytes, limits: Limits, now_ms: int, *, is_v2: bool) -> Header | Written | Rejected:
         """The header to append the batch with, or the reason not to append it."""
         try:
             header = check_produced(data, limits, self._folder.name)
@@ -240,7 +247,7 @@ class TopicLog(PartitionLog):
             return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
         if not header.is_transactional and header.producer_id in self.view.open:
             return self._with_start(Rejected(ErrorCode.INVALID_TXN_STATE, "The producer has an open transaction here."))
-        known = self.producers.check(header)
+        known = self.producers.check(header, is_v2=is_v2)
         if isinstance(known, DuplicateBatch):
             return Written(known.base_offset, known.timestamp_ms, self.view.start)
         if known is not ErrorCode.NONE:

@@ -95,9 +95,12 @@ class TopicLogs:
 
     # On any thread, one call at a time.
 
-    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done) -> None:
-        """Append the batch at the start of `data`; `done` gets Written, Rejected or an EngineError."""
-        self._thread.append(Append(partition, data, now_ms, done))
+    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done, *, is_v2: bool = False) -> None:
+        """Append the batch at the start of `data`; `done` gets Written, Rejected or an EngineError.
+
+        is_v2: see Producers.check.
+        """
+        self._thread.append(Append(partition, data, now_ms, done, is_v2))
 
     def call(self, function: Callable[[], Any], done: Done) -> None:
         """Call `function` on the thread; `done` gets its result or its error."""
@@ -254,7 +257,8 @@ class TopicLogs:
         try:
             log = self.log(partition)
             log.claim()
-            results = log.append_batches([each.data for each in appends], partition.limits, appends[-1].now_ms)
+            batches, are_v2 = [each.data for each in appends], [each.is_v2 for each in appends]
+            results = log.append_batches(batches, partition.limits, appends[-1].now_ms, are_v2=are_v2)
         except OSError as error:
             self._counts.failed()
             self._write_failed(partition, error)

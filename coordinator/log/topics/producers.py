@@ -74,12 +74,18 @@ class Producers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def check(self, header: Header) -> ErrorCode | DuplicateBatch:
-        """Whether a batch may be appended (NONE), is there already, or why it may not."""
+    def check(self, header: Header, *, is_v2: bool = False) -> ErrorCode | DuplicateBatch:
+        """Whether a batch may be appended (NONE), is there already, or why it may not.
+
+        is_v2: the producer counts from 0 in each transaction (KIP-890). Of another one that is unknown any number is
+        taken: the log may have been deleted under it.
+        """
         producer = self._by_id.get(header.producer_id)
-        if header.producer_id < 0 or producer is None:
-            return ErrorCode.NONE  # of an unknown producer any number is taken: the log may have been deleted under it
         first = header.base_sequence
+        if header.producer_id < 0:
+            return ErrorCode.NONE
+        if producer is None:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_v2 and first else ErrorCode.NONE
         if header.producer_epoch == producer.epoch:
             last = last_sequence(header)
             for sent in producer.batches:

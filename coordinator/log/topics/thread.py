@@ -38,12 +38,13 @@ Result = tuple[Done, Any]
 
 
 class Append(NamedTuple):
-    """A batch to append: the one at the start of `data`."""
+    """A batch to append: the one at the start of `data`. is_v2: see Producers.check."""
 
     partition: TopicPartition
     data: bytes
     now_ms: int
     done: Done
+    is_v2: bool = False
 
 
 class _Call(NamedTuple):

@@ -192,15 +192,20 @@ class TopicData:
             topic, next(index for index in range(topic.partition_count) if self.leads(topic, index))
         )
 
-    def append(self, topic_partition: TopicPartition, data: bytes, done: Callable[[Any], None]) -> None:
-        """Append a batch, then let waiting calls look again; `done` gets Written, Rejected or an EngineError."""
+    def append(
+        self, topic_partition: TopicPartition, data: bytes, done: Callable[[Any], None], *, is_v2: bool = False
+    ) -> None:
+        """Append a batch, then let waiting calls look again; `done` gets Written, Rejected or an EngineError.
+
+        is_v2: see Producers.check.
+        """
 
         def appended(outcome: Any) -> None:
             self._ends.pop(topic_partition.key, None)
             done(outcome)
             self.wake(topic_partition.key)
 
-        self._logs().append(topic_partition, data, self._clock.wall_ms(), appended)
+        self._logs().append(topic_partition, data, self._clock.wall_ms(), appended, is_v2=is_v2)
 
     def append_marker(
         self,

@@ -463,6 +463,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
+    has_v2 = call.api_version >= transactions.V2_SINCE["Produce"]
     refusal = _transaction_refusal(services, call, request, is_transactional=(yield from _is_transactional(request)))
     for topic in request.topic_data:
         answers = []
@@ -500,7 +501,8 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     def append() -> Steps:
         receivers = gather(len(appended), call.reply(done).deliver if appended else done)
         for part, receive in zip(appended, receivers, strict=True):
-            services.data.append(part.topic_partition, part.data, receive)
+            is_v2 = has_v2 and part.producer is not None
+            services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
             yield
 
     call.is_kept = True  # a client that wants no answer may close its connection at once

@@ -54,8 +54,10 @@ def test_a_batch_that_comes_again_is_known_by_its_ends() -> None:
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """An unknown producer may begin with any sequence: its batches may have gone with their segment."""
+    """An unknown producer may begin anywhere: its batches may have gone with their segment. One of v2 begins with 0."""
     assert Producers().check(header(55)) is ErrorCode.NONE
+    assert Producers().check(header(0), is_v2=True) is ErrorCode.NONE
+    assert Producers().check(header(55), is_v2=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_newer_epoch_begins_at_0_and_ends_the_older_one() -> None:
