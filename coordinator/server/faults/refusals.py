@@ -35,6 +35,9 @@ RESOURCE = {"resource_type": "resource_type", "resource_name": "resource_name"}
 INDEX = {"partition_index": "partition_index"}
 
 COMMITTED = (Place("topics", "topics", NAME, Place("partitions", "partitions", INDEX)),)
+COMMITTED_BY_ID = (
+    Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}, Place("partitions", "partitions", INDEX)),
+)
 
 PLACES = {
     "Produce": (
@@ -55,9 +58,7 @@ PLACES = {
     ),
     "ListOffsets": COMMITTED,
     "Metadata": (Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}),),
-    "OffsetCommit": (
-        Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}, Place("partitions", "partitions", INDEX)),
-    ),
+    "OffsetCommit": COMMITTED_BY_ID,
     "OffsetFetch": (
         Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
         Place("groups", "groups", {"group_id": "group_id"}),
@@ -74,7 +75,7 @@ PLACES = {
     "OffsetForLeaderEpoch": (
         Place("topics", "topics", {"topic": "topic"}, Place("partitions", "partitions", {"partition": "partition"})),
     ),
-    "TxnOffsetCommit": COMMITTED,
+    "TxnOffsetCommit": COMMITTED_BY_ID,
     "AddPartitionsToTxn": (
         Place(
             "v3_and_below_topics",
