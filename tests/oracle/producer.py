@@ -27,6 +27,7 @@ from protocol.messages import (
     InitProducerIdResponse,
     ListTransactionsResponse,
     Message,
+    WriteTxnMarkersResponse,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.stage import Client, Stage, commit_topics
@@ -188,19 +189,18 @@ class Producer:
 
     def mark(self, topic: str, *partitions: int, version: int, **changes: Any) -> None:
         """WriteTxnMarkers of an abort unless the script says else, and its answer."""
-        self._mark({"name": topic, "partition_indexes": list(partitions)}, version, changes)
+        self.client.ask(self._marker({"name": topic, "partition_indexes": list(partitions)}, changes), version)
 
     def mark_offsets(self, **changes: Any) -> None:
-        """The same in the group's partition; the answer is outside of the transcript."""
-        self._mark(self._own_partition(), 1, changes, is_aside=True)
+        """The same in the group's partition, which is number 0 in the answer."""
+        self.client.send(self._marker(self._own_partition(), changes), 1)
+        answer = cast("WriteTxnMarkersResponse", self._answer())
+        answer.markers[0].topics[0].partitions[0].partition_index = 0
+        self.client.stage.transcript.add(self.client.name, "< WriteTxnMarkers", answer)
 
-    def _mark(self, topic: dict[str, Any], version: int, changes: dict[str, Any], *, is_aside: bool = False) -> None:
+    def _marker(self, topic: dict[str, Any], changes: dict[str, Any]) -> Message:
         own = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "topics": [topic], **changes}
-        asked = request("WriteTxnMarkers", markers=[own])
-        if is_aside:
-            self.client.stage.ask_aside(asked, version)
-        else:
-            self.client.ask(asked, version)
+        return request("WriteTxnMarkers", markers=[own])
 
     def _own_partition(self) -> dict[str, Any]:
         number = partition_for(self.client.group, OFFSETS_PARTITIONS)

@@ -99,15 +99,8 @@ class Producers:
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_higher: bool) -> ErrorCode:
-        """Whether a marker may end a producer's transaction. is_higher: only if its epoch is above the producer's."""
-        producer = self._by_id.get(producer_id)
-        if producer is None:
-            return ErrorCode.NONE
-        if epoch < producer.epoch + is_higher:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if coordinator_epoch < producer.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        return ErrorCode.NONE
+        """As `marker_error`."""
+        return marker_error(self._by_id.get(producer_id), epoch, coordinator_epoch, is_higher=is_higher)
 
     def describe(self) -> Iterator[Described]:
         """All of them."""
@@ -139,6 +132,19 @@ class Producers:
         del producer.batches[:-BATCHES_KEPT]
         if len(self._by_id) > PRODUCERS_MAX:
             del self._by_id[next(iter(self._by_id))]
+
+
+def marker_error(
+    producer: _Producer | Described | None, epoch: int, coordinator_epoch: int, *, is_higher: bool
+) -> ErrorCode:
+    """Whether a marker may end a producer's transaction. is_higher: only if its epoch is above the producer's."""
+    if producer is None:
+        return ErrorCode.NONE
+    if epoch < producer.epoch + is_higher:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if coordinator_epoch < producer.coordinator_epoch:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE
 
 
 def last_sequence(header: Header) -> int:

@@ -20,6 +20,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
+from coordinator.log.topics.producers import marker_error
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
@@ -165,11 +166,26 @@ def _write(
         return
     ids = asked.producer_id, asked.producer_epoch
     is_commit, epoch = asked.transaction_result, asked.coordinator_epoch
+    is_higher = asked.transaction_version >= V2
+    partition = services.data.topic_partition(topic, index)
     if name == OFFSETS_TOPIC:
-        event = EndTransaction(call.reply(written), *ids, is_commit, epoch, call.client)
-        services.runtime.partitions[index].submit(None, event)
+
+        def settle(found: list[Any] | Exception) -> None:
+            if isinstance(found, Exception):
+                raise found
+            (producers,) = found
+            if isinstance(producers, EngineError):
+                written(producers)
+                return
+            known = next((each for each, _ in producers if each.producer_id == asked.producer_id), None)
+            error = marker_error(known, asked.producer_epoch, epoch, is_higher=is_higher)
+            if error:
+                written(error)
+            else:
+                event = EndTransaction(call.reply(written), *ids, is_commit, epoch, call.client)
+                services.runtime.partitions[index].submit(None, event)
+
+        services.data.producers([partition], {index}, call.reply(settle).deliver)
         return
     batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=services.clock.wall_ms())
-    partition = services.data.topic_partition(topic, index)
-    is_higher = asked.transaction_version >= V2
     services.data.append_marker(partition, batch, call.reply(written).deliver, epoch, is_higher=is_higher)
