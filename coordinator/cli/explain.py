@@ -37,18 +37,15 @@ from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
+from coordinator.client.examination import held_back_findings
 from coordinator.client.groups import Group, consumer_json, describe_groups, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
-from coordinator.client.topics import partition_owners
-from coordinator.client.transactions import holding_transactions
-from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
-from coordinator.story.transaction_diagnosis import transaction_findings
 from coordinator.story.words import (
     RECONCILING,
     expects_lines,
@@ -87,7 +84,7 @@ def command(
         if reader.absent != absent:
             warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
         group = described(client, group_id)
-        held_back = [] if group is None else _held_back(client, group)
+        held_back = [] if group is None else held_back_findings(client, group, time.time_ns() // 1_000_000)
     state = None if group is None else group.state
     if state is None and timeline.is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
@@ -141,12 +138,6 @@ def reader_of(client: Client, group_id: str | None = None, since_ms: int | None 
     if since_ms is not None:
         reader.begin_at(since_ms)
     return reader
-
-
-def _held_back(client: Client, group: Group) -> list[Finding]:
-    """The findings about transactions in which offsets of the group are pending."""
-    held = holding_transactions(client, {group.group_id: group}, partition_owners(client))
-    return list(transaction_findings(group.group_id, held.get(group.group_id, ()), time.time_ns() // 1_000_000))
 
 
 def _looked(since_ms: int | None) -> str:

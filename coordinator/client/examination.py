@@ -61,3 +61,9 @@ def examine(
             found.append(unavailable(name, error_name(answer.error_code)))
             found += group_findings(name, entries[name], None, counts, now_ms)
     return answers, worst_first(found)
+
+
+def held_back_findings(client: Client, group: Group, now_ms: int) -> list[Finding]:
+    """The findings about transactions in which offsets of one group are pending. now_ms: Unix time."""
+    holding = holding_transactions(client, {group.group_id: group}, partition_owners(client))
+    return list(transaction_findings(group.group_id, holding.get(group.group_id, ()), now_ms))

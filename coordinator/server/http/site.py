@@ -25,6 +25,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
+from coordinator.client.examination import held_back_findings
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json, topics_of
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
@@ -333,12 +334,13 @@ class Site:
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
-        problems = [] if group is None else worst_first(group_findings(group_id, entries, group, counts, now_ms))
+        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms)
+        held_back = [] if group is None else held_back_findings(client, group, now_ms)
         drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,
             "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
-            "findings": list(map(fields_of, problems)),
+            "findings": list(map(fields_of, worst_first([*problems, *held_back]))),
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }

@@ -17,13 +17,25 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from coordinator.client.client import Client
 from coordinator.client.connection import Address
 from coordinator.config import load
+from coordinator.log.store import open_store
 from coordinator.server.app import Server
 from coordinator.server.telemetry.metrics import Metrics
-from protocol.messages import HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest
+from coordinator.story import transaction_diagnosis
+from protocol.messages import (
+    HeartbeatRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    TxnOffsetCommitRequest,
+)
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted, of_another_kind
 from tests.server.harness import memory
 from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
 
 
 class Asked:
@@ -78,12 +90,14 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(tmp_path: Path) -> Any:
-    """Yield a server in this loop."""
+async def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Yield a server in this loop: without events and in memory, or, with a setting as parameter, on the disk."""
     sets = ["listeners=PLAINTEXT://127.0.0.1:0", "tenure.http=127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
-    config, _ = load(sets=[*sets, "tenure.log.format=json", "tenure.events.enable=false", f"log.dirs={tmp_path}"])
+    own = getattr(request, "param", "tenure.events.enable=false")
+    config, _ = load(sets=[*sets, "tenure.log.format=json", own, f"log.dirs={tmp_path / 'data'}"])
     with (tmp_path / "lines").open("w") as log:
-        server = Server(config, opened=memory(config), log=log)
+        opened = open_store if hasattr(request, "param") else memory(config)
+        server = Server(config, opened=opened, log=log)
         await server.start()
         await server.loaded.wait()
         lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
@@ -127,6 +141,37 @@ async def test_a_cluster_without_events_says_so(asked: Asked) -> None:
         assert status == 404
         assert "__rebalance_events" in text
     assert await asked.get("overview") == (200, "[]")
+
+
+@pytest.mark.parametrize("asked", ["tenure.topics=t:1"], indirect=True)
+async def test_a_group_whose_offsets_are_held_back(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The findings about it have the transaction."""
+    monkeypatch.setattr(transaction_diagnosis, "AWAITED_MS", 0)
+
+    def begin() -> None:
+        """Commit an offset, then another one in a transaction that stays open."""
+        plain, pending = OffsetCommitRequest, TxnOffsetCommitRequest
+        with asked.client() as client, Connection(asked.server.address[1]) as connection:
+            offset = plain.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+            topics = [plain.OffsetCommitRequestTopic(name="t", partitions=[offset])]
+            connection.ask(plain(group_id="g", generation_id_or_member_epoch=-1, topics=topics), 8)
+            init = InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000)
+            producer: InitProducerIdResponse = client.request(init)
+            own = pending.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=2)
+            request = pending(
+                transactional_id="mover",
+                group_id="g",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                topics=[pending.TxnOffsetCommitRequestTopic(name="t", partitions=[own])],
+            )
+            assert not client.request(request).topics[0].partitions[0].error_code
+
+    await asyncio.to_thread(begin)
+    status, text = await asked.get("groups/g/events")
+    assert status == 200
+    (found,) = json.loads(text)["findings"]
+    assert (found["kind"], "transactional id mover" in found["found"]) == ("hanging_transaction", True)
 
 
 async def test_the_sums_of_all_groups_are_told_as_they_become_known(asked: Asked) -> None:
