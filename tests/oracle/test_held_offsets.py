@@ -1,4 +1,4 @@
-"""Our own doctor on Apache Kafka 4.4.0 and on Tenure, about transactions in which a group's offsets are pending."""
+"""Our own doctor on Apache Kafka 3.9 and 4.4 and on Tenure, about transactions in which offsets are pending."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Ran, at, run_app
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import producer
 from tests.oracle.stage import Stage
-from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -32,18 +32,18 @@ SETTINGS = {
 Node = ApacheKafka | Tenure
 
 
-APACHE = pytest.param("apache", marks=pytest.mark.oracle)
+APACHE = [pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_44)]
 
 
-@pytest.fixture(scope="module", params=["tenure", APACHE])
+@pytest.fixture(scope="module", params=["tenure", *APACHE])
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
     """A server with a topic."""
     made: Node
-    if request.param == "apache":
-        request.getfixturevalue("kafka_is_here")
-        made = ApacheKafka(SETTINGS, version=VERSION_44)
-    else:
+    if request.param == "tenure":
         made = Tenure(SETTINGS)
+    else:
+        request.getfixturevalue("kafka_is_here")
+        made = ApacheKafka(SETTINGS, version=request.param)
     with made as started:
         with Client(started.bootstrap, WITHIN_S) as client:
             create_topic(client, "t", 1)
@@ -92,7 +92,7 @@ def test_the_program_of_an_open_transaction_is_started_again(node: Node, run: Ca
     consumer.close()
 
 
-@pytest.mark.parametrize("node", [APACHE], indirect=True)
+@pytest.mark.parametrize("node", APACHE, indirect=True)
 def test_a_transaction_without_a_coordinator_is_aborted(
     node: Node, run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
