@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups
-from coordinator.client.topics import GROUPS_TOPIC, Owners, partition_owners
+from coordinator.client.properties import read_file
+from coordinator.client.security import Security
+from coordinator.client.topics import Owners, partition_owners
 from coordinator.client.transactions import (
     abort,
     hanging_transactions,
@@ -18,16 +25,13 @@ from coordinator.client.transactions import (
     open_transactions,
 )
 from coordinator.story.described import HoldingTransaction
-from protocol.messages import (
-    DescribeProducersResponse,
-    DescribeTransactionsResponse,
-    ListTransactionsResponse,
-    OffsetFetchResponse,
-)
+from protocol.messages import DescribeProducersResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
+from tests.observe.test_rights import PLAIN, SECURED
 from tests.oracle.producer import producer
 from tests.oracle.stage import Stage
+from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 
@@ -92,41 +96,42 @@ def test_one_request_finds_out_that_nothing_is_open() -> None:
         assert [name for name, _, _ in server.requests[before:]] == ["DescribeProducers"]
 
 
-def test_a_client_may_not_read_the_groups_log() -> None:
-    """Then it learns of the transactions that it may describe, with the time of their begin."""
-    denied = DescribeProducersResponse.PartitionResponse(
-        partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    )
-    state = DescribeTransactionsResponse.TransactionState(
-        transactional_id="mover",
-        producer_id=7,
-        transaction_state="Ongoing",
-        transaction_timeout_ms=60_000,
-        transaction_start_time_ms=1_000,
-        topics=[DescribeTransactionsResponse.TopicData(topic=GROUPS_TOPIC, partitions=[0])],
-    )
-    pending = OffsetFetchResponse.OffsetFetchResponsePartitions(
-        partition_index=3, committed_offset=-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
-    )
-    topic = OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=[pending])
-    answers: dict[str, list[Any]] = {
-        "DescribeProducers": [
-            DescribeProducersResponse(
-                topics=[DescribeProducersResponse.TopicResponse(name=GROUPS_TOPIC, partitions=[denied])]
+def test_describe_alone_names_a_transaction_that_a_coordinator_has(tmp_path: Path) -> None:
+    """A client that may not read `__consumer_offsets` has the time of the transaction's begin."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    properties = SECURED.format(module=PLAIN, authorizer=AUTHORIZER) + "tenure.topics=orders:1\n"
+    eve = tmp_path / "eve.properties"
+    jaas = f'sasl.jaas.config={PLAIN} required username="eve" password="secret";'
+    eve.write_text("\n".join([*(f"{name}={value}" for name, value in login.items()), jaas]))
+    with Tenure(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as tenure:
+        bootstrap = tenure.bootstrap_of("SASL")
+        own: dict[str, Any] = login | {
+            "bootstrap.servers": bootstrap,
+            "sasl.username": "admin",
+            "sasl.password": "secret",
+        }
+        allowed = [
+            AclBinding(
+                kind, "*", ResourcePatternType.LITERAL, "User:eve", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW
             )
-        ],
-        "ListTransactions": [
-            ListTransactionsResponse(
-                transaction_states=[ListTransactionsResponse.TransactionState(transactional_id="mover")]
-            )
-        ],
-        "DescribeTransactions": [DescribeTransactionsResponse(transaction_states=[state])],
-        "OffsetFetch": [
-            OffsetFetchResponse(groups=[OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=[topic])])
-        ],
-    }
-    with Scripted(answers) as server, Client(server.bootstrap, WITHIN_S) as client:
-        (node,) = client.nodes()
-        group = Group("g", "Empty", "consumer", "", node, [])
-        found = holding_transactions(client, {"g": group}, Owners({node: [0]}, []))
-    assert found == {"g": [HoldingTransaction("mover", 7, 0, -1, 1_000, 61_000, [("t", 3)])]}
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+        ]
+        admin = AdminClient(own)
+        for future in admin.create_acls(allowed).values():
+            future.result(WITHIN_S)
+        consumer = Consumer({**own, "group.id": "held"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+        mover = Producer({**own, "transactional.id": "mover", "transaction.timeout.ms": 60_000})
+        mover.init_transactions(WITHIN_S)
+        mover.begin_transaction()
+        positions = [TopicPartition("orders", 0, 2)]
+        mover.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), WITHIN_S)
+        with Client(bootstrap, WITHIN_S, security=Security(read_file(eve))) as client:
+            group = describe_groups(client, ["held"])["held"]
+            assert isinstance(group, Group)
+            ((found,),) = holding_transactions(client, {"held": group}, partition_owners(client)).values()
+            (known,) = list_transactions(client)
+        consumer.close()
+    begun = found.since_ms, found.until_ms
+    assert (found.transactional_id, found.start_offset, found.offsets) == ("mover", -1, [("orders", 0)])
+    assert begun == (known.start_ms, known.start_ms + 60_000)
