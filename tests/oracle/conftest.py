@@ -50,6 +50,7 @@ ONE_AFTER_THE_OTHER = {
     "num.network.threads": "1",
     "num.io.threads": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "log.initial.task.delay.ms": "86400000",  # the records are old: on a slow machine, Kafka deletes them meanwhile
 }
 SAME_NAME = {
     "node.id": "1",

@@ -131,7 +131,19 @@ class Producer:
             "topics": commit_topics({topic: {partition: offset}}),
             **changes,
         }
-        self.client.ask(request("TxnOffsetCommit", **fields), COMMIT[self.version] if version is None else version)
+        asked = request("TxnOffsetCommit", **fields)
+        spoken = COMMIT[self.version] if version is None else version
+
+        def asks_again(answer: Any) -> bool:
+            """On a slow machine, Kafka 3.9 doesn't reach the coordinator of the transaction at once."""
+            codes = {each.error_code for topic in answer.topics for each in topic.partitions}
+            if ErrorCode.COORDINATOR_NOT_AVAILABLE not in codes:
+                return False
+            self.client.connection.send(asked, spoken)
+            return True
+
+        self.client.send(asked, spoken)
+        self.client.receive(asks_again)
 
     def commit_as(self, member: Client, topic: str, offset: int, **changes: Any) -> None:
         """TxnOffsetCommit with the claim of a member of a classic group."""

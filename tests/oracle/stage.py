@@ -319,10 +319,15 @@ class Client:
         self.connection.send(request, version)
         self.stage.barrier()
 
-    def receive(self) -> Message:
-        """The next answer. Without one the script ends here, and the transcript says so."""
+    def receive(self, asks_again: Callable[[Message], bool] = lambda _: False) -> Message:
+        """The next answer. Without one the script ends here, and the transcript says so.
+
+        asks_again: whether it has asked again, because of this answer, which the transcript then leaves out.
+        """
         try:
             answer = self.connection.receive()
+            while asks_again(answer):
+                answer = self.connection.receive()
         except NoAnswer:
             self.stage.transcript.add(self.name, "gets no answer")
             raise

@@ -15,7 +15,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
-from protocol.messages import ConsumerGroupHeartbeatRequest, CreateTopicsRequest, MetadataRequest
+from protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    CreateTopicsRequest,
+    MetadataRequest,
+)
 from tests.oracle.acl_table import CONSUMERS, GROUP, HIDDEN, NEWER, TOPIC
 from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, led
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
@@ -63,8 +68,17 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
             ]
             server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
             server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
-            assert server.shapes("admin", NEWER[:1]) == {"ConsumerGroupHeartbeat": 0}
+            wait_until(partial(_has_a_partition, server), "the member has a partition", WITHIN_S)
         yield found
+
+
+def _has_a_partition(server: Server) -> bool:
+    """Whether the member of the group has a partition: Kafka's coordinator hears of a topic after others do."""
+    assert server.shapes("admin", NEWER[:1]) == {"ConsumerGroupHeartbeat": 0}
+    asked = ConsumerGroupDescribeRequest(group_ids=[CONSUMERS])
+    answer: Any = server.admin.ask(asked, 0)
+    (member,) = answer.groups[0].members
+    return bool(member.target_assignment.topic_partitions)
 
 
 @pytest.mark.parametrize("name", SETS)
