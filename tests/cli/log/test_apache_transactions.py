@@ -42,6 +42,8 @@ pytestmark = pytest.mark.oracle
 IDS_COUNT = 3
 COUNTS = {**SETTINGS, "transaction.state.log.num.partitions": str(IDS_COUNT)}
 COUNT_OF_IDS = f"transaction.state.log.num.partitions={IDS_COUNT}"
+OWNERS = 5
+"""Starts of Tenure before the move to a broker: its epochs are then above those of the broker's coordinator."""
 OPEN, PREPARED, COMPLETE = "open", "prepared", "complete"
 """The transactional ids, and the groups whose offsets they commit."""
 
@@ -171,6 +173,9 @@ def test_transactions_go_to_tenure_and_back(tmp_path: Path) -> None:
             moves = ["--data-dir", str(tenure.data_dir)]
             ran = run_app(app, "import", str(first.log_dir), *moves, "--set", COUNT, "--set", COUNT_OF_IDS)
             assert (ran.code, ran.err) == (0, ""), ran.out
+            for _ in range(OWNERS):
+                tenure.start()
+                assert tenure.stop() == 0
             tenure.start()
             assert_moved(tenure.port, 10, producers)
             producers = begin_three(tenure.port, 20)
