@@ -43,6 +43,8 @@ WITHOUT_KIO = {
     "ApiVersionsResponse": ((5,), NEWER),
     "DeleteGroupsRequest": ((3,), NEWER),
     "DeleteGroupsResponse": ((3,), NEWER),
+    "TxnOffsetCommitRequest": ((6,), NEWER),
+    "TxnOffsetCommitResponse": ((6,), NEWER),
     "ProduceRequest": ((0, 1, 2), DROPPED),
     "ProduceResponse": ((0, 1, 2), DROPPED),
     "OffsetCommitRequest": ((0, 1), DROPPED),

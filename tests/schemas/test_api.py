@@ -58,7 +58,7 @@ VERSIONS = {
     "SaslAuthenticate": (0, 2),
     "SaslHandshake": (0, 1),
     "SyncGroup": (0, 5),
-    "TxnOffsetCommit": (0, 5),
+    "TxnOffsetCommit": (0, 6),
     "AddPartitionsToTxn": (0, 5),
     "AddOffsetsToTxn": (0, 4),
     "EndTxn": (0, 5),

@@ -12,7 +12,15 @@ import pytest
 
 from coordinator.client.groups import Group
 from coordinator.story.cluster_diagnosis import MOVES_MIN, cluster_findings, not_listed, unavailable
-from coordinator.story.described import Awaited, Expects, FailingLog, Pending, StoreHealth, Waiting
+from coordinator.story.described import (
+    Awaited,
+    Expects,
+    FailingLog,
+    HoldingTransaction,
+    Pending,
+    StoreHealth,
+    Waiting,
+)
 from coordinator.story.diagnosis import (
     FORGOTTEN_MS,
     LOOP_MIN,
@@ -25,6 +33,7 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.transaction_diagnosis import transaction_findings
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer
 from tests.story.test_diagnosis import NOW_MS, dynamic, event, fenced, group_of, member, replaced, started
@@ -49,6 +58,7 @@ class Scene:
     away: Sequence[int] = ()
     failing: Sequence[FailingLog] = ()
     silent: str = ""
+    holding: Sequence[HoldingTransaction] = ()
 
     def findings(self) -> dict[str, Finding]:
         """The findings by kind."""
@@ -58,6 +68,7 @@ class Scene:
             *group_findings("g", entries, self.group, self.counts, now_ms),
             *cluster_findings(self.ownerless, {"g": entries}, self.stores, self.away, now_ms),
             *log_findings(self.failing, len(self.failing), now_ms),
+            *transaction_findings("g", self.holding, now_ms),
             *([unavailable("g", self.silent), *not_listed([self.silent])] if self.silent else ()),
         ]
         return {finding.kind: finding for finding in found}
@@ -125,6 +136,10 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
     ),
     "group_unavailable": (Scene(silent="NOT_COORDINATOR"), {"it answers": Scene()}),
     "groups_not_listed": (Scene(silent="NOT_COORDINATOR"), {"they are listed": Scene()}),
+    "hanging_transaction": (
+        Scene(holding=[HoldingTransaction("t", 7, 3, 17, AGO_MS, NOW_MS, [("orders", 0)])]),
+        {"it was ended": Scene()},
+    ),
     "instance_id_conflict": (
         CONFLICT,
         {"a day": replace(CONFLICT, after_ms=DAY), "both stopped": replace(CONFLICT, group=EMPTY)},

@@ -165,7 +165,8 @@ async def test_a_group_whose_offsets_are_held_back(asked: Asked, monkeypatch: py
                 producer_epoch=producer.producer_epoch,
                 topics=[pending.TxnOffsetCommitRequestTopic(name="t", partitions=[own])],
             )
-            assert not client.request(request).topics[0].partitions[0].error_code
+            answer: Any = connection.ask(request, 5)  # with names of topics
+            assert not answer.topics[0].partitions[0].error_code
 
     await asyncio.to_thread(begin)
     status, text = await asked.get("groups/g/events")
