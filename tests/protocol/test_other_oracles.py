@@ -31,11 +31,13 @@ from protocol.messages import (
     OffsetCommitValue,
     TransactionLogKey,
     TransactionLogValue,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
     decode_from,
     definition,
     encode,
 )
-from tests.protocol.consumer_group_records import RECORDS
+from tests.protocol.consumer_group_records import RECORDS, TOPIC_ID
 from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
 
@@ -350,6 +352,66 @@ BY_HAND = [
                 results=[DeleteGroupsResponse.DeletableGroupResult(group_id="g", error_code=68, error_message="no")],
             ),
             b"\0\0\0\x09" + b"\2" + b"\2g" + b"\0\x44" + b"\3no" + b"\0" + b"\0",
+        ),
+    ),
+    (
+        "TxnOffsetCommitRequest",
+        6,
+        (
+            TxnOffsetCommitRequest(
+                transactional_id="t",
+                group_id="g",
+                producer_id=5,
+                producer_epoch=3,
+                generation_id=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=[
+                    TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                        topic_id=TOPIC_ID,
+                        partitions=[
+                            TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+                                partition_index=4, committed_offset=7, committed_metadata="m"
+                            )
+                        ],
+                    )
+                ],
+            ),
+            b"\2t"
+            b"\2g"
+            b"\0\0\0\0\0\0\0\5"
+            b"\0\3"
+            b"\xff\xff\xff\xff"
+            b"\1"
+            b"\0"
+            b"\2"
+            + TOPIC_ID.bytes
+            + b"\2"
+            + b"\0\0\0\4"
+            + b"\0\0\0\0\0\0\0\7"
+            + b"\xff\xff\xff\xff"
+            + b"\2m"
+            + b"\0"
+            + b"\0"
+            + b"\0",
+        ),
+    ),
+    (
+        "TxnOffsetCommitResponse",
+        6,
+        (
+            TxnOffsetCommitResponse(
+                throttle_time_ms=9,
+                topics=[
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                        topic_id=TOPIC_ID,
+                        partitions=[
+                            TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=4, error_code=100)
+                        ],
+                    )
+                ],
+            ),
+            b"\0\0\0\x09" + b"\2" + TOPIC_ID.bytes + b"\2" + b"\0\0\0\4" + b"\0\x64" + b"\0" + b"\0" + b"\0",
         ),
     ),
 ]
