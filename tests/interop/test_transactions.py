@@ -164,7 +164,7 @@ class Run:
         reader.close()
 
 
-@pytest.mark.rounds
+@pytest.mark.nightly
 def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
     """Programs and server get SIGKILL: in a transaction, and just as its end is acknowledged, before its markers.
 

@@ -135,11 +135,13 @@ class View:
         """A batch of a transaction is in the log. marker: the type of a control batch's, None if it has none."""
         if not header.is_control:
             self.open.setdefault(header.producer_id, base_offset)
-        elif marker is not None:
-            first_offset = self.open.pop(header.producer_id, None)
-            if first_offset is not None and marker != COMMIT:
-                stable = next(iter(self.open.values()), base_offset + 1)
+        elif marker is not None and (first_offset := self.open.get(header.producer_id)) is not None:
+            if marker != COMMIT:
+                others = (offset for producer_id, offset in self.open.items() if producer_id != header.producer_id)
+                stable = next(others, base_offset + 1)
                 self.aborted.append(Aborted(header.producer_id, first_offset, base_offset, stable))
+            # Last, because it moves the last stable offset: a reader on another thread has to find it aborted then.
+            del self.open[header.producer_id]
 
     def aborted_within(self, offset: int, size: int) -> Iterator[Aborted]:
         """The aborted transactions of the records that `read_from` found in `size` bytes, and some behind these.
