@@ -81,7 +81,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out a test whose programs aren't here: `make test` fetches etcd and Prometheus by apt-get."""
+    """Leave out a test whose programs aren't here, with a line that names them.
+
+    A user without Go or Node still tests all else. `make test` fetches etcd, Prometheus and Chromium by apt-get.
+    """
     for marker in item.iter_markers("programs"):
         if absent := [program for program in marker.args if shutil.which(program, path=PATH) is None]:
             pytest.skip(f"needs {' and '.join(absent)}, not found here")
@@ -111,7 +114,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def started_browser() -> Iterator[Browser]:
     """Yield a headless Chromium; a test is left out with a line where there is none."""
     if find_browser() is None:
-        pytest.skip(NO_BROWSER)
+        pytest.skip(NO_BROWSER)  # `make test` fetches it where there is apt-get; a browser is much to ask for elsewhere
     with Browser() as made:
         yield made
 

@@ -128,7 +128,7 @@ def open_transactions(client: Client, topics: Iterable[str] | None = None) -> li
 
 
 def _producers(client: Client, node: Node, led: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Any]]:
-    """What a node answers about the producers of topic partitions that it leads."""
+    """The answer of a node about the producers of each topic partition that it leads."""
     request = DescribeProducersRequest(
         topics=[
             DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[index for _, index in some])

@@ -19,7 +19,7 @@ import stat
 from pathlib import Path
 
 META_NAME = "meta.properties"
-"""Who owns a folder, for Tenure (meta.py) and for a broker."""
+"""The file that names the owner of a folder, Tenure (meta.py) or a broker."""
 SMALL_MAX = 64 * 1024
 """Bytes of a file that has a few lines at most: meta.properties, checkpoints, partition.metadata."""
 

@@ -8,7 +8,7 @@ is `*`; a prefixed rule covers all names that begin with its name. The decision 
     rules are about that name, but for others            denied
     no rule is about that name                           None: allow.everyone.if.no.acl.found decides
 
-`Acls` finds the rules about a name by its prefixes, so a decision takes no longer if there are more rules.
+`Acls` finds the rules about a name by its prefixes, so the number of rules doesn't change the time of a decision.
 
 House rule: a rule never changes. Source: Kafka's StandardAuthorizerData, AclEntry and ResourcePatternFilter.
 """

@@ -207,13 +207,13 @@ class _Rewrite:
         output.copy(frame.data, frame.at, frame.at + header.size)
 
     def _with_records(self, header: Header, records: Sequence[RecordSlice]) -> bytes | None:
-        """What is retained of a batch of records: none of an aborted transaction."""
+        """The batch of the records that stay: none of an aborted transaction."""
         is_aborted = self._outcomes.is_aborted(header)
         stay = [] if is_aborted else [record for record in records if self._stays(header, record)]
         return self._retained(header, records, stay, ends=any(record.is_tombstone for record in stay))
 
     def _with_marker(self, header: Header, records: Sequence[RecordSlice], *, is_marker: bool) -> bytes | None:
-        """What is retained of a control batch. Once no batch of its transaction is left, a marker is as a tombstone."""
+        """The control batch, as far as it stays: a marker goes once no batch of its transaction is left."""
         ends = is_marker and header.producer_id not in self._begun
         self._begun.discard(header.producer_id)
         stay = [record for record in records if not (ends and self._goes(header, record))]

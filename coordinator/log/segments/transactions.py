@@ -95,7 +95,7 @@ class Transactions:
                 self._waiting[key][producer_id] = waits._replace(counts=False)
 
     def open(self) -> Iterator[Batch]:
-        """What waits, in the order of the log: a batch for each record, with its producer's id.
+        """The waiting records in the order of the log: a batch for each record, with its producer's id.
 
         A record that doesn't count has no value.
         """

@@ -572,7 +572,7 @@ def _named_max(outcomes: Iterable[Any]) -> int:
 
 
 def _flagged(flags: bytes) -> Iterator[int]:
-    """The positions of ones among flags. The search takes no longer if a million zeros surround a one."""
+    """The positions of ones among flags. A million zeros around a one don't slow the search."""
     place = flags.find(1)
     while place >= 0:
         yield place

@@ -97,6 +97,22 @@ def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode
     return forbidden or (ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST)
 
 
+def _with_fresh_id(
+    services: Services, call: Call, submit: Callable[[int], None], answer: Callable[[Granted], None]
+) -> None:
+    """Submit with a producer id that no producer has; answer with an error if there is none yet."""
+
+    def got(outcome: int | Exception) -> None:
+        if isinstance(outcome, EngineError):
+            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            submit(outcome)
+
+    services.data.producer_id(call.reply(got).deliver)
+
+
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
     """InitProducerId with a transactional id, which isn't empty."""
     transactional_id = request.transactional_id
@@ -108,18 +124,13 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
             InitProducerIdResponse(error_code=error, producer_id=granted.producer_id, producer_epoch=granted.epoch)
         )
 
-    def submit(outcome: int | Exception) -> None:
-        if isinstance(outcome, EngineError):
-            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return
-        if isinstance(outcome, Exception):
-            raise outcome
+    def submit(fresh: int) -> None:
         event = InitProducerId(
             call.reply(answer),
             call.client,
             transactional_id,
             request.transaction_timeout_ms,
-            outcome,
+            fresh,
             request.producer_id,
             request.producer_epoch,
         )
@@ -129,7 +140,7 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
     if error:
         answer(Granted(error))
     else:
-        services.data.producer_id(call.reply(submit).deliver)
+        _with_fresh_id(services, call, submit, answer)
 
 
 # Partitions.
@@ -406,12 +417,7 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
             body.producer_id, body.producer_epoch = granted.producer_id, granted.epoch
         call.answer(body)
 
-    def submit(fresh: int | Exception) -> None:
-        if isinstance(fresh, EngineError):
-            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return
-        if isinstance(fresh, Exception):
-            raise fresh
+    def submit(fresh: int) -> None:
         event = EndTxn(
             call.reply(answer),
             call.client,
@@ -428,7 +434,7 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
     if error:
         answer(Granted(error))
     elif is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
-        services.data.producer_id(call.reply(submit).deliver)
+        _with_fresh_id(services, call, submit, answer)
     else:
         submit(-1)
 
