@@ -161,12 +161,15 @@ def answer(asking: socket.socket) -> str:
             result = os.waitstatus_to_exitcode(os.waitpid(asked["reap"], 0)[1])
         else:
             module: str = asked["module"]
+            if hasattr(import_module(module), "__path__"):
+                module += ".__main__"  # a package runs this module, which has the imports
             for name in (module, *(f"coordinator.{each}" for each in PRELOADED if module == COMMAND)):
                 import_module(name)
             result = os.fork()
             if result == 0:
                 asking.close()
                 _become(asked, files)
+                del sys.modules[module]  # it runs again
                 return module
             for file in files:
                 os.close(file)
@@ -187,7 +190,6 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv = ["", *asked["arguments"]]
-    del sys.modules[asked["module"]]
 
 
 if __name__ == "__main__":
