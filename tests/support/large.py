@@ -69,6 +69,17 @@ class Shape(NamedTuple):
         return "-".join((f"{self.api}.v{self.version}", ".".join(self.path) or "request", self.kind))
 
 
+def is_newest(shape: Shape) -> bool:
+    """Whether no later version has the field. An older one has the same handler, and codecs of the same compiler."""
+    within = definition(f"{shape.api}Request")
+    last, fields = within.versions.last, within.struct.fields
+    for name in shape.path:
+        (field,) = (each for each in fields if each.name == name)
+        last = min(last, field.versions.last)
+        fields = field.struct.fields if field.struct else ()
+    return shape.version == last
+
+
 def shapes(*apis: str) -> Iterator[Shape]:
     """All shapes of these APIs, or of every API: in the first and in the last version that has the field."""
     for api in apis or API_KEYS:

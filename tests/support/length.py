@@ -27,8 +27,14 @@ def rounds(short: Number, long: Number, nightly: Number) -> Number:
     return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
 
 
-def most_are_long(cases: Iterable[Any], short: Callable[[Any], bool]) -> list[Any]:
-    """The cases of a test, all but some with the marker `long`. short: whether `make test` tries that case."""
+def most_are_long(
+    cases: Iterable[Any], short: Callable[[Any], bool], *, rare: Callable[[Any], bool] = lambda _: False
+) -> list[Any]:
+    """The cases of a test, all but some with the marker `long`.
+
+    short: whether `make test` tries that case. rare: whether, of the others, only `make nightly` does.
+    """
     known = list(cases)
     assert any(map(short, known)), "no case is left to make test"
-    return [case if short(case) else pytest.param(case, marks=pytest.mark.long) for case in known]
+    marks = {False: pytest.mark.long, True: pytest.mark.nightly}
+    return [case if short(case) else pytest.param(case, marks=marks[rare(case)]) for case in known]
