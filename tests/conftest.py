@@ -36,7 +36,7 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
 """With the programs of `.venv`, such as mkdocs, which only `make docs` installs."""
 
 settings.register_profile("short", deadline=None, max_examples=15, derandomize=True, print_blob=True)
-settings.register_profile("long", settings.get_profile("short"), max_examples=75)
+settings.register_profile("long", settings.get_profile("short"), max_examples=45)
 settings.register_profile("dev", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile(
     "nightly",
