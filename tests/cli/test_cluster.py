@@ -84,6 +84,9 @@ def test_a_group_that_the_user_may_not_see_is_no_bare_error() -> None:
     assert ran.err.startswith("tenure: group 'g': GROUP_AUTHORIZATION_FAILED; the user of this command lacks a right: ")
 
 
+NO_COORDINATOR = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "why"),
     [
@@ -93,7 +96,7 @@ def test_a_group_that_the_user_may_not_see_is_no_bare_error() -> None:
             4,
             "CLUSTER_AUTHORIZATION_FAILED; the user of ",
         ),
-        (ListGroupsResponse(error_code=15), 4, "COORDINATOR_NOT_AVAILABLE; `tenure doctor GROUP` finds out why"),
+        (NO_COORDINATOR, 4, "COORDINATOR_NOT_AVAILABLE; `tenure doctor GROUP` finds out why"),
         (ListGroupsResponse(error_code=30_000), 4, "error 30000"),
         (SILENCE, 5, "did not answer in time"),
         (HANG_UP, 5, "closed the connection"),
@@ -104,8 +107,8 @@ def test_a_group_that_the_user_may_not_see_is_no_bare_error() -> None:
 def test_each_failure_has_its_code_and_one_line(answer: object, code: int, why: str) -> None:
     """Each failure of a server has its exit code and its line."""
     with Scripted({"ListGroups": [answer]}) as server:
-        # These two are tried until the time is up.
-        timeout_s = 1.0 if answer in (SILENCE, HANG_UP) else WITHIN_S
+        # These three are tried until the time is up.
+        timeout_s = 1.0 if answer in (SILENCE, HANG_UP, NO_COORDINATOR) else WITHIN_S
         ran = run_app(app, "list", "--bootstrap-server", server.bootstrap, "--timeout", str(timeout_s))
     assert ran.code == code
     assert why in ran.err
