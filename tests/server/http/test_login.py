@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.browser import Browser
+from tests.support.cases import each
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
@@ -57,7 +58,7 @@ def test_the_page_with_the_token(own_browser: Browser, server: Tenure) -> None:
     assert own_browser.errors == []
 
 
-@pytest.mark.parametrize("login", [None, ("anybody", "wrong"), (TOKEN, "")])
+@each("login", [None, ("anybody", "wrong"), (TOKEN, "")])
 def test_the_page_without_the_token(own_browser: Browser, server: Tenure, login: tuple[str, str] | None) -> None:
     """Without the token, or with another, there is neither page nor data, and no event."""
     own_browser.log_in_as(login)
