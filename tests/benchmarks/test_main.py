@@ -100,6 +100,7 @@ def test_secured_servers_are_chosen_by_name() -> None:
     assert len(secured) + len(chosen([], {}, quick=True)) == len(CASES)
 
 
+@pytest.mark.long
 def test_a_page_is_written_when_asked(tmp_path: Path) -> None:
     """Between its markers, with what was measured."""
     page = tmp_path / "page.md"
@@ -123,6 +124,7 @@ def test_a_page_stays_when_it_would_have_a_hole(tmp_path: Path, mute: str) -> No
     assert page.read_text() == text
 
 
+@pytest.mark.long
 def test_a_page_says_which_repetitions_are_left_out(tmp_path: Path) -> None:
     """Where others of the same are there, a run of half an hour isn't lost for one."""
     page, out = tmp_path / "page.md", tmp_path / "out.json"
@@ -196,6 +198,7 @@ def test_a_process_that_is_no_server_is_not_measured(refused: Callable[..., str]
     assert "doesn't take connections on port 1" in refused("storm", "--servers", f"127.0.0.1:1:{os.getpid()}")
 
 
+@pytest.mark.long
 def test_a_given_server_has_the_figures_that_can_be_seen(tmp_path: Path) -> None:
     """Neither its start nor its log are."""
     out = tmp_path / "out.json"
@@ -248,6 +251,7 @@ def test_a_given_server_that_goes_leaves_a_hole() -> None:
     assert kept == [runs]
 
 
+@pytest.mark.long
 def test_what_was_measured_is_kept_when_it_is_ended(tmp_path: Path) -> None:
     """After a signal the results of the finished cases are on disk."""
     out = tmp_path / "out.json"

@@ -26,6 +26,7 @@ def _is_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(turns, name, 4)
 
 
+@pytest.mark.long
 def test_each_work_has_a_turn_of_each_server_that_can_do_it() -> None:
     """As many turns of all servers; an echo answers heartbeats alone, and a record is written for restarts."""
     names = [TENURE, PROGRAM, ECHO, BARE]
@@ -40,6 +41,7 @@ def test_each_work_has_a_turn_of_each_server_that_can_do_it() -> None:
     assert len(table(found, [TENURE, "other", ECHO, BARE]).splitlines()) == 2 + len(SMALL)
 
 
+@pytest.mark.long
 def test_growth_has_a_point_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members and groups become more, and each size is measured."""
     sizes = {title: ((2, 3), work) for title, (_, work) in turns.GROWTH.items()}

@@ -104,6 +104,7 @@ SCRIPTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_all_seats_restart_and_nothing_moves(rolled: Rolled, script: tuple[str, ...]) -> None:
     """Each process is another one, each has its partitions again, and the server counts no rebalance."""

@@ -337,6 +337,7 @@ def test_a_started_server_has_imported_only_what_it_needs(tmp_path: Path) -> Non
     assert "coordinator.server.supervisor" not in modules
 
 
+@pytest.mark.long
 def test_a_node_without_its_etcd_says_where_it_looked(tmp_path: Path) -> None:
     """One line names the option, the address and the reason."""
     with refusing_port() as port:

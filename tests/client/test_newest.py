@@ -15,6 +15,7 @@ from coordinator.story.folding import PAUSE_MS, folded, newest
 from protocol.records.batch import Record, encode_batch
 from tests.client.test_events import Cluster
 from tests.support.cases import each
+from tests.support.length import rounds
 from tests.support.told import cause as cause_of
 from tests.support.told import told
 
@@ -103,7 +104,8 @@ class Past:
         return Cluster(*partitions)
 
 
-@each("seed", range(40))
+@pytest.mark.rounds
+@each("seed", range(rounds(10, 40, 400)))
 def test_the_newest_entries_are_those_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All fields are equal, for one group and for several, wherever the reading stopped."""
     monkeypatch.setattr(events, "BACK_FIRST", 3)

@@ -58,6 +58,7 @@ def group_of(node: ClusterNode) -> str:
     return next(name for name in map(str, range(1_000)) if partition_for(name, 50) in mine)
 
 
+@pytest.mark.long
 def test_a_node_that_was_killed_just_now(cluster: TenureCluster) -> None:
     """The doctor waits until the cluster has noticed, and names the node; explain does too.
 

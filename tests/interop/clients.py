@@ -70,18 +70,21 @@ CLIENTS = {client.name: client for client in (*PYTHON, KCAT, *go.CLIENTS, *java.
 
 
 def clients_that(
-    *abilities: Ability, often: Collection[str] = PYTHON_NAMES, long: Collection[str] = ()
+    *abilities: Ability, often: Collection[str] | None = None, long: Collection[str] = ()
 ) -> list[ParameterSet]:
     """Return parameters of the fixture `client`, for indirect=True: all clients with these abilities.
 
-    often: the clients of `make test`. long: further clients of `make test-long`.
+    often: the clients of `make test`. long: further clients of `make test-long`. By default one and the others in
+    Python.
     """
     able = [name for name, client in CLIENTS.items() if not client.cannot.keys() & set(abilities)]
     return clients_named(*able, often=often, long=long)
 
 
-def clients_named(*names: str, often: Collection[str] = PYTHON_NAMES, long: Collection[str] = ()) -> list[ParameterSet]:
+def clients_named(*names: str, often: Collection[str] | None = None, long: Collection[str] = ()) -> list[ParameterSet]:
     """Return the same for clients by name."""
+    if often is None:
+        often, long = {"confluent-kafka"}, PYTHON_NAMES
     unknown = {*often, *long} - PYTHON_NAMES
     assert not unknown, f"{unknown}: no client in Python"
 

@@ -60,6 +60,7 @@ def expect(port: int, group: str, **own: str) -> None:
 
 
 @pytest.mark.parametrize("client", clients_named(*HELD, often={"confluent-kafka"}), indirect=True)
+@pytest.mark.long
 def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
     """The group asks it to join again. It does, and takes part in the one rebalance when the last member is there."""
     settings = {"tenure.topics": "orders:6", "group.min.session.timeout.ms": str(REBALANCE_TIMEOUT_MS)}

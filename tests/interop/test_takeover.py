@@ -39,7 +39,7 @@ ROUNDS = rounds(3, 3, 50)
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
+@pytest.mark.parametrize("leads", [False, pytest.param(True, marks=pytest.mark.long)], ids=["follower", "leader"])
 @pytest.mark.parametrize("client", clients_that(Ability.COMMIT, often={"confluent-kafka"}), indirect=True)
 def test_a_standby_takes_the_seat_of_a_killed_member(
     tenure_server: TenureBroker, client: str, group: str, *, leads: bool

@@ -143,6 +143,7 @@ def test_memory_stays_whatever_http_is_asked_again(site: Tenure, path: str) -> N
     assert grown(site, path, ask, TIMES_HTTP) <= GROWN_MAX
 
 
+@pytest.mark.long
 def test_memory_stays_whatever_streams_of_events_are_opened(site: Tenure) -> None:
     """Streams cost no memory that stays: read for a while, closed before they are read, or held and never read.
 

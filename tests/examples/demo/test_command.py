@@ -78,6 +78,7 @@ def test_static_roll_moves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.long
 def test_interrupted_demo_leaves_nothing_behind(tmp_path: Path, ending: signal.Signals) -> None:
     """Ctrl-C in the middle ends every process of the demo, removes its data, and sets the exit code."""
     said = tmp_path / "said"

@@ -27,6 +27,7 @@ def tenure() -> Iterator[Tenure]:
 
 
 @pytest.mark.browser
+@pytest.mark.long
 def test_nodes_have_the_groups_that_they_coordinate(browser: Browser, tenure: Tenure) -> None:
     """Also when the list comes after the nodes; a node that dies leaves the table, and others get its groups.
 

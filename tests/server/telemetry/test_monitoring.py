@@ -126,6 +126,7 @@ def change(member: Member) -> None:
 
 
 @pytest.mark.prometheus
+@pytest.mark.long
 def test_a_real_prometheus_fires_an_alert(tmp_path: Path) -> None:
     """It scrapes a running server; a storm makes the alert fire, and every query about groups is answered."""
     with Tenure({"tenure.http": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}) as server:
