@@ -14,9 +14,9 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import EVENTS_KEPT, FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
+from coordinator.server.http.feed import FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
 from coordinator.server.http.turns import Turns
-from coordinator.server.http.window import Window
+from coordinator.server.http.window import Bounds, Window
 from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
@@ -34,8 +34,8 @@ def event(number: int) -> RebalanceEvent:
 class Fed(Feed):
     """A feed that the test feeds in place of the thread."""
 
-    def __init__(self, turns: Turns | None = None) -> None:
-        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")), turns=turns)
+    def __init__(self, turns: Turns | None = None, bounds: Bounds | None = None) -> None:
+        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")), bounds, turns)
         self.thread = threading.Thread(target=lambda: None)
         self.thread.start()
         self._line_up(self._set_problem(""))
@@ -145,16 +145,16 @@ async def test_a_listener_of_what_is_not_known_gets_all_that_is_kept(after: str)
 
 async def test_a_listener_hears_of_what_is_no_longer_kept() -> None:
     """A subscriber gets a gap if retention removed events behind its id, or too many came."""
-    feed = Fed()
+    feed = Fed(bounds=Bounds(100))
     feed.feed_anew(5, 6)
     assert (await events_after(feed, f"{TOPIC}-0.4"))[1:] == ([5, 6], True)
     assert (await events_after(feed, f"{TOPIC}-0.5"))[1:] == ([5, 6], False)
-    feed.feed(*range(7, EVENTS_KEPT + 7))
+    feed.feed(*range(7, 107))
     assert (await events_after(feed, f"{TOPIC}-0.6"))[2]
     assert not (await events_after(feed, f"{TOPIC}-0.7"))[2]
-    feed.feed_anew(EVENTS_KEPT + 100)
-    _, events, is_gapped = await events_after(feed, f"{TOPIC}-0.{EVENTS_KEPT}")
-    assert (events[-1], is_gapped) == (EVENTS_KEPT + 100, True), "what lies between was never read"
+    feed.feed_anew(200)
+    _, events, is_gapped = await events_after(feed, f"{TOPIC}-0.100")
+    assert (events[-1], is_gapped) == (200, True), "what lies between was never read"
 
 
 async def test_an_id_skips_no_event() -> None:
@@ -204,9 +204,9 @@ async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
 
 async def test_what_is_kept_has_an_end() -> None:
     """The feed keeps a limited number of events and drops the oldest."""
-    feed = Fed()
-    feed.feed(*range(EVENTS_KEPT + 5))
-    assert await feed.numbers() == list(range(5, EVENTS_KEPT + 5))
+    feed = Fed(bounds=Bounds(100))
+    feed.feed(*range(105))
+    assert await feed.numbers() == list(range(5, 105))
 
 
 async def test_after_a_lost_connection_nothing_is_sent_twice() -> None:
@@ -270,7 +270,7 @@ async def test_a_stop_lets_go_of_all_subscribers() -> None:
 
 
 async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred subscribers get the same bytes; a limited number of them stays in memory."""
+    """Ten subscribers get the same bytes; a limited number of them stays in memory."""
     encoded: list[int] = []
 
     def encode(value: RebalanceEvent) -> bytes:
@@ -279,13 +279,13 @@ async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.
 
     monkeypatch.setattr(feeds, "event_json", encode)
     feed = Fed()
-    subscribers = [await feed.subscribe("") for _ in range(100)]
+    subscribers = [await feed.subscribe("") for _ in range(10)]
     feed.feed(*range(WAITING_MAX))
     got: list[bytes] = []
     for each in subscribers:
         while some := await each.next(0.0):
             got += map(feed.frame, some)
-    assert len(got) == 100 * WAITING_MAX
+    assert len(got) == 10 * WAITING_MAX
     assert encoded == list(range(WAITING_MAX))
     assert len(set(map(id, got))) == WAITING_MAX
     assert got[0] == b"id: -0.1\ndata: %b\n\n" % event_json(event(0))
