@@ -25,7 +25,7 @@ from tests.support import prometheus
 from tests.support.at_once import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
 from tests.support.browser import MISSING as NO_BROWSER
 from tests.support.browser import Browser, find_browser
-from tests.support.etcd import MISSING, program
+from tests.support.etcd import MISSING, Etcd, program
 from tests.support.length import PROFILE
 from tests.support.patience import WITHIN_S
 
@@ -109,6 +109,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     from tests.support.certificates import make_certificates  # noqa: PLC0415 - few tests need it
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    """Yield an etcd of one member. A test has a cluster of its own in it, and thaws the member that it froze."""
+    with Etcd() as running:
+        yield running
 
 
 def started_browser() -> Iterator[Browser]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,13 +19,6 @@ from tests.support.patience import WITHIN_S
 from tests.support.tenure_cluster import ClusterNode
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    """One member."""
-    with Etcd() as running:
-        yield running
 
 
 def _mover(etcd: Etcd) -> Mover:

@@ -28,13 +28,6 @@ pytestmark = pytest.mark.etcd
 SOON = ("--timeout", "2", "--bootstrap-server")
 
 
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    """One member; each cluster has keys of its own."""
-    with Etcd(members=1) as running:
-        yield running
-
-
 @pytest.fixture
 def cluster(etcd: Etcd) -> Iterator[TenureCluster]:
     """Two nodes on it; their ids are 1 and 2."""

@@ -38,13 +38,6 @@ GROUPS = {
 """Groups, the versions of the record keys that get such a value, and the reasons that the log gives."""
 
 
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    """One member; each cluster has keys of its own."""
-    with Etcd(members=1) as running:
-        yield running
-
-
 @pytest.fixture
 def cluster(etcd: Etcd) -> Iterator[TenureCluster]:
     """One node on it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from uuid import UUID
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.etcd
 COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
 NUMBERS = count()
 TOPICS = [Topic("orders", UUID(int=5), 3, {"retention.ms": "1"}), Topic(ACLS.name, ACLS.topic_id, 0, {"a:b": "c"})]
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    """One member; each test has a cluster name of its own."""
-    with Etcd() as running:
-        yield running
 
 
 @pytest.fixture

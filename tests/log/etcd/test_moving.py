@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,13 +27,6 @@ from tests.support.tenure import wait_until
 pytestmark = pytest.mark.etcd
 
 NUMBERS = count()
-
-
-@pytest.fixture(scope="module")
-def etcd() -> Iterator[Etcd]:
-    """One member; each test has a cluster name of its own."""
-    with Etcd() as running:
-        yield running
 
 
 @pytest.fixture
