@@ -15,10 +15,10 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 BIN := .venv/bin
 INSTALL := @$(BIN)/python requirements/install.py
 
-# Two test processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
+# Three test processes for each core: two thirds of the time, tests wait for clients and for processes that they started.
 # AT_ONCE=1 runs one test after the other. Compiled tests that are kept save 7 s of CPU.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-AT_ONCE ?= $(shell expr 2 '*' $(CORES))
+AT_ONCE ?= $(shell expr 3 '*' $(CORES))
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --at-once
 
 # Markers of tests that have targets of their own.
