@@ -17,12 +17,13 @@ from coordinator.client.offsets_log import LIMITS
 from coordinator.story import diagnosis
 from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
 from coordinator.story.words import time_text
-from protocol.messages import OffsetCommitRequest, ProduceRequest
+from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.scripted import OPENED, STAYS_MS, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
@@ -65,22 +66,9 @@ def test_a_full_disk_is_found() -> None:
         return int(answer.responses[0].partition_responses[0].error_code)
 
     def commit(connection: Connection) -> int:
-        offsets = [
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=index, committed_offset=1, committed_metadata="m" * 4_000
-            )
-            for index in range(10)
-        ]
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=offsets)
-        connection.send(
-            OffsetCommitRequest(
-                group_id="g",
-                member_id=member.member_id,
-                generation_id_or_member_epoch=member.generation,
-                topics=[topic],
-            ),
-            7,
-        )
+        offsets = {("t", index): 1 for index in range(10)}
+        request = commit_request("g", offsets, member.generation, member.member_id, metadata="m" * 4_000)
+        connection.send(request, 7)
         answer: Any = connection.receive()
         return int(answer.topics[0].partitions[0].error_code)
 

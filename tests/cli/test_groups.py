@@ -19,12 +19,12 @@ from protocol.messages import (
     ListGroupsResponse,
     ListOffsetsResponse,
     MetadataResponse,
-    OffsetCommitRequest,
     OffsetFetchResponse,
 )
 from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
 from tests.client.scripted import Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
+from tests.support.requests import commit_request
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import Tenure
 
@@ -61,14 +61,7 @@ def emptied(bootstrap: str, make_group: MakeGroup) -> str:
 
 def commit(client: Client, group_id: str, offsets: Sequence[int]) -> None:
     """Commit these offsets of the topic partitions from 0 on, from outside the group."""
-    partitions = [
-        OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_metadata=""
-        )
-        for index, offset in enumerate(offsets)
-    ]
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
-    request = OffsetCommitRequest(group_id=group_id, topics=[topic])
+    request = commit_request(group_id, {(TOPIC, index): offset for index, offset in enumerate(offsets)})
 
     def results(response: OffsetCommitResponse, _node: Node) -> Iterator[tuple[str, int, None]]:
         for partition in response.topics[0].partitions:

@@ -14,10 +14,10 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import describe_groups
 from coordinator.client.topics import node_health, partition_owners
 from coordinator.group.partition import partition_for
-from protocol.messages import OffsetCommitRequest
 from tests.cli.conftest import Ran, run_app
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
+from tests.support.requests import commit_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
@@ -121,11 +121,7 @@ def test_a_stop_that_can_hand_nothing_over(cluster: TenureCluster, etcd: Etcd) -
     member = Member(node.port, group_of(node), "m", 9)
     settle(member)
     etcd.members[0].freeze()
-    offset = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[offset])
-    commit = OffsetCommitRequest(group_id=member.group, member_id=member.member_id, topics=[topic])
-    commit.generation_id_or_member_epoch = member.generation
-    member.connection.send(commit, 7)
+    member.connection.send(commit_request(member.group, {("t", 0): 1}, member.generation, member.member_id), 7)
     try:
         node.stop()
     finally:

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.cli.main import make_app
 from coordinator.group.partition import partition_for
-from protocol.messages import CreateTopicsRequest, ListGroupsRequest, OffsetCommitRequest
+from protocol.messages import CreateTopicsRequest, ListGroupsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cluster.test_seats import refusal
@@ -22,6 +22,7 @@ from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
 
@@ -59,16 +60,8 @@ def delete(etcd: Etcd, key: str) -> None:
 
 def error_of(node: ClusterNode, group: str, offset: int) -> int:
     """The error of a commit of a program that is no member."""
-    each = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    request = OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[each])],
-    )
     with Connection(node.port) as connection:
-        answer: Any = connection.ask(request, 7)
+        answer: Any = connection.ask(commit_request(group, {(TOPIC, 0): offset}), 7)
     error: int = answer.topics[0].partitions[0].error_code
     return error
 

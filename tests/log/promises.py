@@ -29,7 +29,6 @@ from protocol.messages import (
     LeaveGroupRequest,
     Message,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
@@ -37,6 +36,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 
 SESSION_MS = 1_000_000
 MEMBERS_MAX = 3
@@ -246,24 +246,8 @@ class Player:
                 (self._chance.choice("ab"), self._chance.randrange(PARTITIONS)): next(self._number) for _ in range(2)
             }
             group.attempt(offsets=group.kept[-1].offsets | offsets)
-            request = OffsetCommitRequest(
-                group_id=group.group_id,
-                generation_id_or_member_epoch=kept.generation if kept.seats else -1,
-                member_id=seat.member_id,
-                group_instance_id=seat.instance_id,
-                topics=[
-                    OffsetCommitRequest.OffsetCommitRequestTopic(
-                        name=topic,
-                        partitions=[
-                            OffsetCommitRequest.OffsetCommitRequestPartition(
-                                partition_index=partition, committed_offset=offset, committed_metadata="m"
-                            )
-                        ],
-                    )
-                    for (topic, partition), offset in offsets.items()
-                ],
-            )
-            connection.send(request, 8)
+            who = (kept.generation if kept.seats else -1, seat.member_id, seat.instance_id)
+            connection.send(commit_request(group.group_id, offsets, *who, metadata="m"), 8)
         for _ in range(commits):
             answer = cast("Any", connection.receive())
             codes = {partition.error_code for topic in answer.topics for partition in topic.partitions}

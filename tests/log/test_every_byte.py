@@ -15,7 +15,6 @@ from protocol.messages import (
     DescribeGroupsRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from protocol.records.walk import decode_batches
@@ -23,6 +22,7 @@ from schemas.errors import ErrorCode
 from tests.log.servers import running
 from tests.server.harness import Peer, join_request, seat
 from tests.support.length import rounds
+from tests.support.requests import commit_request
 
 STRIDE = rounds(5, 1, 1)
 """Bytes from one to the next that is tried; prime to 8, so that each bit of a byte has its turn."""
@@ -46,17 +46,8 @@ class History(NamedTuple):
 
 async def commit(peer: Peer, joined: JoinGroupResponse, offsets: dict[int, int]) -> None:
     """Commit offsets as the member."""
-    partitions = [
-        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        for partition, offset in offsets.items()
-    ]
-    request = OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=joined.generation_id,
-        member_id=joined.member_id,
-        group_instance_id="i",
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=partitions)],
-    )
+    orders = {("orders", partition): offset for partition, offset in offsets.items()}
+    request = commit_request("g", orders, joined.generation_id, joined.member_id, "i")
     answer = await peer.ask(request, 8)
     assert {partition.error_code for partition in answer.topics[0].partitions} == {ErrorCode.NONE}
 

@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.log.embedded.engine import EmbeddedEngine
-from protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages import OffsetFetchRequest
 from schemas.errors import ErrorCode
 from tests.log.calls import Client, Events, numbers_of, opened
 from tests.log.servers import running
 from tests.server.harness import Peer, heartbeat_request, seat
+from tests.support.requests import commit_request
 
 PARTITION_COUNT = 3
 RECORD_SIZE = 10_000
@@ -116,15 +117,8 @@ async def test_full_disk_under_a_server(
     async def commit(peer: Peer, number: int) -> int:
         """Commit partition 0 once more, and another for the first time if that succeeds; return the error code."""
         offsets = {0: number, number: number}
-        partitions = [
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata="m" * 2_000
-            )
-            for partition, offset in offsets.items()
-        ]
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="large", partitions=partitions)
-        request = OffsetCommitRequest(group_id="simple", generation_id_or_member_epoch=-1, topics=[topic])
-        answer = await peer.ask(request, 7)
+        large = {("large", partition): offset for partition, offset in offsets.items()}
+        answer = await peer.ask(commit_request("simple", large, metadata="m" * 2_000), 7)
         (code,) = {partition.error_code for partition in answer.topics[0].partitions}
         if code == ErrorCode.NONE:
             committed.update(offsets)

@@ -23,7 +23,6 @@ from protocol.messages import (
     JoinGroupResponse,
     MetadataRequest,
     MetadataResponse,
-    OffsetCommitRequest,
     ProduceRequest,
     SyncGroupRequest,
 )
@@ -34,6 +33,7 @@ from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -131,13 +131,7 @@ class Server:
 
     def commit(self, group: str, *offsets: int) -> None:
         """Commit these offsets of the topic partitions from 0 on, from outside."""
-        position = OffsetCommitRequest.OffsetCommitRequestPartition
-        partitions = [
-            position(partition_index=index, committed_offset=offset, committed_metadata="")
-            for index, offset in enumerate(offsets)
-        ]
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
-        self.ask(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+        self.ask(commit_request(group, {(TOPIC, index): offset for index, offset in enumerate(offsets)}), 8)
 
     def join_classic(self, group_id: str) -> None:
         """A static member of the classic protocol joins."""

@@ -22,7 +22,6 @@ from protocol.messages import (
     GroupMetadataValue,
     HeartbeatRequest,
     JoinGroupRequest,
-    OffsetCommitRequest,
     OffsetCommitValue,
     OffsetFetchRequest,
     ProduceRequest,
@@ -32,6 +31,7 @@ from protocol.messages import (
 from protocol.records.batch import Record, encode_batch
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -84,16 +84,9 @@ def classic(connection: Connection, group_id: str) -> list[object]:
     given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"x")]
     synced = ask(SyncGroupRequest(**named, assignments=given), 4)
     beat = ask(HeartbeatRequest(**named), 4)
-    committed = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[committed])]
     commits = []
-    for number, sender in ((generation, member_id), (-1, "")):
-        body = OffsetCommitRequest(
-            group_id=group_id,
-            generation_id_or_member_epoch=number,
-            member_id=sender,
-            topics=topics,
-        )
+    for who in ((generation, member_id), ()):
+        body = commit_request(group_id, {("orders", 0): 7}, *who)
         commits.append(ask(body, 8).topics[0].partitions[0].error_code)
     return [joined.error_code, generation, synced.error_code, synced.assignment, beat.error_code, commits]
 

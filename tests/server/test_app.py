@@ -26,7 +26,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
@@ -42,6 +41,7 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.support.patience import WITHIN_S
+from tests.support.requests import commit_request
 
 
 def config_in(folder: Path, *settings: str) -> Config:
@@ -343,10 +343,8 @@ class FailingDisk(Disk):
 
 async def commit(peer: Peer, offset: int) -> int:
     """Commit an offset of a simple group; returns the error code."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    request = OffsetCommitRequest(group_id="simple", generation_id_or_member_epoch=-1, topics=[topic])
-    return int((await peer.ask(request, 7)).topics[0].partitions[0].error_code)
+    answer = await peer.ask(commit_request("simple", {("orders", 0): offset}), 7)
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 async def committed(peer: Peer) -> tuple[int, int]:

@@ -43,7 +43,6 @@ from tests.server.harness import (
     serving,
     sync_request,
 )
-from tests.server.requests.test_groups import commit_request
 from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
 from tests.server.requests.test_rights import Recording
 from tests.server.tls_peer import greeted
@@ -53,6 +52,7 @@ from tests.support.certificates import Certificates, client_context
 from tests.support.large import is_newest, request, shapes
 from tests.support.left import left
 from tests.support.length import IS_NIGHTLY, most_are_long
+from tests.support.requests import commit_request
 
 # Requests.
 

@@ -16,7 +16,6 @@ from protocol.messages import (
     CreateAclsRequest,
     DeleteTopicsRequest,
     InitProducerIdRequest,
-    OffsetCommitRequest,
 )
 from tests.server.requests.test_acls import STANDARD, SUPER, rule
 from tests.server.requests.test_credentials import upsertion
@@ -31,6 +30,7 @@ from tests.server.test_supervisor import (
     topics_at,
     wait_until_gone,
 )
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
 SETTINGS: dict[str, str | int] = {
@@ -84,9 +84,7 @@ def commit_until_compacted(tenure: Tenure) -> None:
     mark = tenure.mark()
     while not tenure.events("compacted", since=mark):
         offset += 1
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-        answer: Any = ask(port, OffsetCommitRequest(group_id=ON_0, topics=[topic]), 8)
+        answer: Any = ask(port, commit_request(ON_0, {("orders", 0): offset}), 8)
         assert answer.topics[0].partitions[0].error_code == 0
 
 

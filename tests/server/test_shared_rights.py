@@ -18,7 +18,6 @@ from protocol.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
     Message,
-    OffsetCommitRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -28,6 +27,7 @@ from tests.server.requests.test_acls import STANDARD
 from tests.server.requests.test_credentials import deletion, upsertion
 from tests.server.test_supervisor import ON_0, ON_1, wait_until_gone
 from tests.support.raw import Closed, Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -168,11 +168,9 @@ class Member:
         joined: Any = self.connection.ask(join_request(group, instance="i", session_ms=60_000), 5)
         assert joined.error_code == NONE
         assert code_of(self.connection.ask(sync_request(group, joined, "i"), 5)) == NONE
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-        who = {"group_id": group, "generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id}
+        who = (joined.generation_id, joined.member_id, "i")
         self._beat: Message = heartbeat_request(group, joined, "i")
-        self._commit: Message = OffsetCommitRequest(**who, group_instance_id="i", topics=[topic])
+        self._commit: Message = commit_request(group, {("orders", 0): 7}, *who)
 
     def codes(self) -> tuple[set[int], set[int]]:
         """The error codes of its heartbeats and of its commits, each repeated."""

@@ -16,10 +16,11 @@ from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, 
 from coordinator.log.store import open_store
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.metrics import Metrics
-from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, OffsetCommitRequest
+from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
+from tests.support.requests import commit_request
 
 TOPICS = "tenure.topics=orders:2"
 
@@ -72,9 +73,7 @@ async def test_transactions_outlive_a_server(tmp_path: Path, version: int) -> No
 
     async def commit(offset: int) -> None:
         assert producer is not None
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
-        answer = await producer.peer.ask(OffsetCommitRequest(group_id="g", topics=topics), 7)
+        answer = await producer.peer.ask(commit_request("g", {("orders", 0): offset}), 7)
         assert answer.topics[0].partitions[0].error_code == 0
 
     unstable = "UNSTABLE_OFFSET_COMMIT"

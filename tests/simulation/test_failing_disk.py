@@ -37,13 +37,13 @@ from protocol.messages import (
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitKey,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
     decode,
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
+from tests.support.requests import commit_request
 
 GROUPS = ("g", "h")
 INSTANCES = ("i0", "i1", None, None)
@@ -355,15 +355,8 @@ class FailingDisk(RuleBasedStateMachine):
     def commit(self, *, who: int, group: str, member: bool) -> None:
         """Commit as a member, or without a member id."""
         actor = self.actors[who].learn()
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=who, committed_offset=self.world.clock.ms(), committed_metadata=""
-        )
-        body = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=actor.generation if member else -1,
-            member_id=actor.member_id if member else "",
-            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
-        )
+        named = (actor.generation, actor.member_id) if member else ()
+        body = commit_request(group, {("t", who): self.world.clock.ms()}, *named)
         self.world.ask(group, events.CommitOffsets(None, 7, SOMEBODY, body))
 
     @rule(group=st.sampled_from(GROUPS), partition=st.integers(0, 4))

@@ -11,13 +11,38 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.definition import Struct
-from protocol.messages import API_KEYS, Message, definition, request_class
+from protocol.messages import API_KEYS, Message, OffsetCommitRequest, definition, request_class
 
 
 def request(api: str, **fields: Any) -> Message:
     """Return the request of an API."""
     made = request_class(API_KEYS[api])
     return _filled(made, made, definition(made.NAME).struct, fields)
+
+
+def commit_request(
+    group: str,
+    offsets: Mapping[tuple[str, int], int],
+    generation: int = -1,
+    member_id: str = "",
+    instance: str | None = None,
+    metadata: str | None = "",
+) -> OffsetCommitRequest:
+    """Return a commit of these offsets, by topic and partition: of a simple consumer, unless a member is named."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), offset in offsets.items():
+        position = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+        topics.setdefault(topic, []).append(position)
+    made = request(
+        "OffsetCommit",
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance,
+        topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    )
+    assert isinstance(made, OffsetCommitRequest)
+    return made
 
 
 def _filled(top: type[Message], made: type[Message], struct: Struct, values: Mapping[str, Any]) -> Message:

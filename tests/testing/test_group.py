@@ -7,23 +7,17 @@ import re
 import pytest
 
 from coordinator.testing import Group, Tenure, assert_nothing_moved
-from protocol.messages import OffsetCommitRequest
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as shared
 from tests.support.patience import WITHIN_S
+from tests.support.requests import commit_request
 from tests.support.scripted import Member, settle
 from tests.testing.conftest import Join, join_in, port_of
 
 
 def commit(member: Member, offset: int) -> None:
     """Commit an offset of t-0."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(
-        group_id=member.group,
-        generation_id_or_member_epoch=member.generation,
-        member_id=member.member_id,
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
-    )
+    request = commit_request(member.group, {("t", 0): offset}, member.generation, member.member_id)
     answer = member.connection.ask(request, 5)
     assert answer.topics[0].partitions[0].error_code == 0  # type: ignore[attr-defined]
 

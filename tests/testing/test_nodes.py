@@ -35,6 +35,7 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
+from tests.support.requests import commit_request
 from tests.support.scripted import OPENED, Member, hang_up, settle
 from tests.support.seats import set_seats
 
@@ -120,14 +121,8 @@ def is_leader(member: Member) -> bool:
 
 def commit_of(group_id: str, offset: int, member: Member | None = None) -> OffsetCommitRequest:
     """A commit for t-0, by a member or by no member."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
-    generation, member_id = (-1, "") if member is None else (member.generation, member.member_id)
-    return OffsetCommitRequest(
-        group_id=group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=[topic]
-    )
+    who = () if member is None else (member.generation, member.member_id)
+    return commit_request(group_id, {("t", 0): offset}, *who)
 
 
 def commit(port: int, group_id: str, offset: int, member: Member | None = None) -> int:

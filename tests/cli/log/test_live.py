@@ -12,6 +12,7 @@ from protocol.messages import OffsetCommitRequest
 from protocol.records.walk import decode_records
 from tests.cli.conftest import run_app
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
 SETTINGS = {
@@ -28,15 +29,8 @@ ONCE = "committed-once"
 
 def commits(group_id: str, offset: int) -> OffsetCommitRequest:
     """A request that commits the offset for all topic partitions, without a member."""
-    entry = OffsetCommitRequest.OffsetCommitRequestPartition
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-        name="orders",
-        partitions=[
-            entry(partition_index=number, committed_offset=offset, committed_metadata="x" * 200)
-            for number in range(TOPIC_PARTITIONS)
-        ],
-    )
-    return OffsetCommitRequest(group_id=group_id, topics=[topic])
+    offsets = {("orders", number): offset for number in range(TOPIC_PARTITIONS)}
+    return commit_request(group_id, offsets, metadata="x" * 200)
 
 
 def commit_until(port: int, ended: threading.Event) -> None:

@@ -45,22 +45,15 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving
+from tests.support import requests
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 
 
 def commit_request(group: str, offset: int, joined: Any = None, instance: str | None = None) -> OffsetCommitRequest:
     """A commit for partition 0 of orders."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1 if joined is None else joined.generation_id,
-        member_id="" if joined is None else joined.member_id,
-        group_instance_id=instance,
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])],
-    )
+    who = () if joined is None else (joined.generation_id, joined.member_id, instance)
+    return requests.commit_request(group, {("orders", 0): offset}, *who)
 
 
 async def committed(peer: Peer, group: str) -> int:

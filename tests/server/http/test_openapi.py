@@ -22,11 +22,12 @@ from coordinator.story.entries import Return, entry_json
 from coordinator.story.events import TYPES as EVENTS
 from coordinator.story.lanes import MARKS, lane_json, lanes_of
 from coordinator.story.runs import run_json
-from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages import OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.story.test_runs import NOW_MS, found, replaced
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
@@ -81,20 +82,8 @@ def url() -> Iterator[str]:
 
 def commit(port: int, group: str, partition: int, offset: int) -> None:
     """Commit an offset of topic t, as a program that is no member."""
-    request = OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(
-                name="t",
-                partitions=[
-                    OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-                ],
-            )
-        ],
-    )
     with Connection(port) as connection:
-        answer = cast("OffsetCommitResponse", connection.ask(request, 8))
+        answer = cast("OffsetCommitResponse", connection.ask(commit_request(group, {("t", partition): offset}), 8))
     assert not answer.topics[0].partitions[0].error_code
 
 

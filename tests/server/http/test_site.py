@@ -27,7 +27,6 @@ from protocol.messages import (
     InitProducerIdResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-    OffsetCommitRequest,
     SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
@@ -36,6 +35,7 @@ from tests.client.scripted import Scripted, of_another_kind
 from tests.server.harness import memory
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 
 
 class Asked:
@@ -150,11 +150,9 @@ async def test_a_group_whose_offsets_are_held_back(asked: Asked, monkeypatch: py
 
     def begin() -> None:
         """Commit an offset, then another one in a transaction that stays open."""
-        plain, pending = OffsetCommitRequest, TxnOffsetCommitRequest
+        pending = TxnOffsetCommitRequest
         with asked.client() as client, Connection(asked.server.address[1]) as connection:
-            offset = plain.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-            topics = [plain.OffsetCommitRequestTopic(name="t", partitions=[offset])]
-            connection.ask(plain(group_id="g", generation_id_or_member_epoch=-1, topics=topics), 8)
+            connection.ask(commit_request("g", {("t", 0): 1}), 8)
             init = InitProducerIdRequest(transactional_id="mover", transaction_timeout_ms=60_000)
             producer: InitProducerIdResponse = client.request(init)
             own = pending.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=2)

@@ -13,11 +13,12 @@ import pytest
 
 from coordinator.server.http.site import ALIVE_S
 from coordinator.story.schema import EVENTS_TOPIC
-from protocol.messages import DeleteGroupsRequest, OffsetCommitRequest
+from protocol.messages import DeleteGroupsRequest
 from schemas.errors import ErrorCode
 from tests.server.http.test_openapi import asked
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
@@ -132,12 +133,9 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
 
     The overview lists both, because a person who looks for a deleted group knows at best its name.
     """
-    only = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=EVENTS_TOPIC, partitions=[only])]
     url = url_of(server)
     with Connection(server.port, "c") as connection:
-        request = OffsetCommitRequest(group_id="quiet", generation_id_or_member_epoch=-1, topics=topics)
-        answer: Any = connection.ask(request, 5)
+        answer: Any = connection.ask(commit_request("quiet", {(EVENTS_TOPIC, 0): 1}), 5)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
         assert asked(f"{url}groups/quiet/events") == (
             200,

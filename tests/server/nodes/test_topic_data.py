@@ -35,6 +35,7 @@ from tests.server.requests.test_records import (
     produce_request,
     until,
 )
+from tests.support import requests
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
@@ -213,9 +214,7 @@ def test_each_worker_compacts_what_it_leads() -> None:
 
 def commit_request(group: str, offset: int) -> OffsetCommitRequest:
     """A commit for the only partition of orders."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=offset)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    return OffsetCommitRequest(group_id=group, topics=[topic])
+    return requests.commit_request(group, {("orders", 0): offset})
 
 
 def group_on(partition: int) -> str:

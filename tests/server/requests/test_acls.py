@@ -18,7 +18,6 @@ from protocol.messages import (
     DescribeAclsRequest,
     JoinGroupRequest,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     ProduceRequest,
 )
@@ -27,6 +26,7 @@ from tests.oracle.acl_table import UNMATCHED
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
+from tests.support.requests import commit_request
 
 STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER = f"super.users={ANONYMOUS}"
@@ -222,9 +222,7 @@ async def test_a_remembered_commit_is_refused_as_soon_as_its_rule_is_gone() -> N
     topic = (Kind.TOPIC, "orders", Operation.READ)
     async with serving(STANDARD) as server:
         peer = await server.peer()
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
-        commit = OffsetCommitRequest(group_id="g", topics=topics)
+        commit = commit_request("g", {("orders", 0): 7})
 
         async def code() -> int:
             answer = await peer.ask(commit, 8)
@@ -244,9 +242,7 @@ async def test_a_refused_commit_is_refused_again_when_it_is_repeated() -> None:
     """Without the right on the group, the topic, or both: nothing is kept of it that would take the next one."""
     topic = (Kind.TOPIC, "orders", Operation.READ)
     async with serving(STANDARD) as server:
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
-        commit = OffsetCommitRequest(group_id="g", topics=topics)
+        commit = commit_request("g", {("orders", 0): 7})
         for allowed, error in (
             ((), ErrorCode.GROUP_AUTHORIZATION_FAILED),
             ((topic,), ErrorCode.GROUP_AUTHORIZATION_FAILED),
@@ -284,9 +280,7 @@ async def test_a_rule_for_an_ipv6_address_counts_on_the_short_ways_too() -> None
         admin, member = await server.peer(), await server.peer(listener=1)
         joined = await seat(member, "g", "one")
         beat = heartbeat_request("g", joined, "one")
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
-        commit = OffsetCommitRequest(group_id="h", topics=topics)
+        commit = commit_request("h", {("orders", 0): 7})
         denied = [rule(Operation.READ, name=name, permission=Permission.DENY) for name in "gh"]
         for each in denied:
             each.host = "0:0:0:0:0:0:0:1"

@@ -21,13 +21,13 @@ from protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
-    OffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
 from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -425,20 +425,13 @@ async def test_a_change_of_a_broker_has_its_effect_at_once() -> None:
             assert await change(server, (setting, SET, value), kind=BROKER, name="") == 0
         (refused,) = await produce(peer, ("orders", 0, ONE))
         assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        committed = await peer.ask(commit_request(), 2)
+        committed = await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
         assert committed.topics[0].partitions[0].error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         waiting = await server.peer()
         await waiting.send(ApiVersionsRequest(), 0)
         while len(server.server.connections) != 4:
-            await peer.ask(commit_request(), 2)
+            await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
         assert waiting.is_silent()
-
-
-def commit_request() -> OffsetCommitRequest:
-    """A commit of one offset by nobody's member."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
 
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"

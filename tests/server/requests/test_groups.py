@@ -15,32 +15,13 @@ from protocol.messages import (
     LeaveGroupRequest,
     ListGroupsRequest,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, seat, serving, sync_request
-
-
-def commit_request(group: str, offsets: dict[tuple[str, int], int]) -> OffsetCommitRequest:
-    """A simple consumer's commit, by topic partition."""
-    topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in offsets.items():
-        topics.setdefault(topic, []).append(
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=None
-            )
-        )
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
-        ],
-    )
+from tests.support.requests import commit_request
 
 
 def errors_of(answer: Any) -> dict[tuple[str, int], int]:

@@ -15,11 +15,11 @@ from protocol.messages import (
     DescribeClusterRequest,
     FindCoordinatorRequest,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
+from tests.support.requests import commit_request
 
 NO_ID = UUID(int=0)
 
@@ -461,19 +461,7 @@ async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
         peer = await server.peer()
         await server.loaded()
         for group in ("one", "two"):
-            body = OffsetCommitRequest(
-                group_id=group,
-                topics=[
-                    OffsetCommitRequest.OffsetCommitRequestTopic(
-                        name=name,
-                        partitions=[
-                            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-                        ],
-                    )
-                    for name in ("orders", "bills")
-                ],
-            )
-            committed = await peer.ask(body, 8)
+            committed = await peer.ask(commit_request(group, {("orders", 0): 7, ("bills", 0): 7}), 8)
             assert [topic.partitions[0].error_code for topic in committed.topics] == [0, 0]
         await peer.ask(named(6, "orders"), 6)
         await peer.ask(metadata_request("orders", create=True), 12)

@@ -7,20 +7,15 @@ from protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from tests.server.harness import (
-    Peer,
-)
+from tests.server.harness import Peer
+from tests.support import requests
 
 FULL = Unavailable("No space left on device")
 
 
 def commit_request(group: str, offset: int, partition: int = 0) -> OffsetCommitRequest:
     """A commit of a simple consumer."""
-    asked = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_metadata=""
-    )
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[asked])
-    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[topic])
+    return requests.commit_request(group, {("orders", partition): offset})
 
 
 async def commit(peer: Peer, group: str, offset: int) -> int:

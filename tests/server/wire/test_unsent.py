@@ -18,7 +18,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Peer, join_request, serving, sync_request
-from tests.server.requests.test_groups import commit_request
+from tests.support.requests import commit_request
 
 MB = 1024 * 1024
 PART = bytes(MB)

@@ -26,13 +26,13 @@ from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.simulation.cluster.nodes import error_of
 from tests.support.cluster_history import Asked
+from tests.support.requests import commit_request
 
 if TYPE_CHECKING:
     from coordinator.group.events import RequestEvent
@@ -233,16 +233,8 @@ class Member:
 
     def _commit_and_read(self) -> Generator[Ask | Sleep, Any, None]:
         self.committed += 1
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=self.committed, committed_metadata=""
-        )
-        body = OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[partition])],
-        )
+        who = (self.generation, self.member_id, self.instance_id)
+        body = commit_request(self.group, {(TOPIC.name, 0): self.committed}, *who)
         if self._takes((yield Ask("commit", CommitOffsets(None, self.commit_version, ME, body), self.committed))):
             self.acknowledged_ms = self.world.time.ms
             yield from self._read()
