@@ -1,10 +1,10 @@
-"""How well causes are inferred: plays scripted histories on servers, scores them, and writes the table of the docs.
+"""How well causes are inferred: plays scripted histories on servers, scores them, and writes the table.
 
     python -m tests.observe.accuracy                                 # the recorded histories, once more
     python -m tests.observe.accuracy --misses                        # and each rebalance that isn't right
     python -m tests.observe.accuracy --play kafka-3.9 kafka-4.4 tenure   # plays all scripts anew, and records them
     python -m tests.observe.accuracy --play kafka-4.4 --only storm twins.consumer
-    python -m tests.observe.accuracy --write                         # the table of docs/contribute/accuracy.md
+    python -m tests.observe.accuracy --write                         # the table of benchmarks/results/accuracy.md
     python -m tests.observe.accuracy --random --seed 7 --rounds 7    # histories that no rule was made for, 8 minutes
     python -m tests.observe.accuracy --random --seed 7 --rounds 0 --misses   # these once more
 
@@ -28,7 +28,7 @@ from tests.observe.stage import History
 
 RECORDED = Path(__file__).with_name("recorded")
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/contribute/accuracy.md"
+PAGE = ROOT / "benchmarks/results/accuracy.md"
 RANDOM = ROOT / "build" / "random"
 BEGIN, END = "<!-- the table of tests.observe.accuracy -->\n", "<!-- end of the table -->\n"
 WORDS = ("right", "unknown", "wrong")

@@ -24,8 +24,8 @@ KNOWN_WRONG = {
     ("kafka-4.3", "random-28-classic-short-3"): 1,  # the leader joined again without a trace
     ("kafka-4.3", "random-28-consumer-short-0"): 1,  # a starved program committed and sent no heartbeat
 }
-"""Histories in which something wrong is inferred, each with the number of times; docs/contribute/accuracy.md has the
-reason.
+"""Histories in which something wrong is inferred, each with the number of times; docs/contribute/measurements.md has
+the reason.
 """
 
 SHORT = ("joins_and_leaves", "expiries", "subscriptions", "static_restarts", "twins", "storm")
