@@ -7,12 +7,12 @@ House rule: a test looks up each file and each heading.
 
 from typing import Final
 
+ALLOW: Final = "docs/secure/acls.md#allow-something"
 AUDIT_CHECKS: Final = "docs/ask-why/audit-checks.md"
 AUDIT_FILES: Final = "docs/ask-why/audit-files.md"
 DAMAGED_PARTITION: Final = "docs/run/disk-trouble.md#a-partition-is-refused"
 EVENTS: Final = "docs/run/events.md"
 FAULTS: Final = "docs/test/time-faults-nodes.md#the-text"
-RIGHTS: Final = "docs/secure/acls.md#what-each-api-needs"
 SECURED: Final = "docs/secure/ten-minutes.md"
 SETTINGS: Final = "docs/run/settings.md"
 TRANSACTIONS: Final = "docs/run/transactions.md"

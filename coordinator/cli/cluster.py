@@ -24,7 +24,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
 from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Client
-from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable
+from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable, error_name
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -78,17 +78,16 @@ class WaitLine:
 
 
 HINTS = {
-    "_AUTHORIZATION_FAILED": "; the user of this command lacks a right: the server's log has user, operation and "
-    f"resource (Denied), {pages.RIGHTS} has the rights",
+    "_AUTHORIZATION_FAILED": f"; an ACL grants it ({pages.ALLOW})",
     "COORDINATOR_NOT_AVAILABLE": "; `tenure doctor GROUP` finds out why",
 }
-"""End of an error's name -> words that a command adds, because the answer has the name alone."""
+"""End of an error's name -> what a person can do."""
 
 
 def refusal(error: Refused | Unauthenticated) -> str:
     """The line for an answer that refuses."""
-    text = str(error)
-    return printable(text) + next((hint for ends, hint in HINTS.items() if text.endswith(ends)), "")
+    name = error_name(error.error_code) if isinstance(error, Refused) else ""
+    return printable(str(error)) + next((hint for ends, hint in HINTS.items() if name.endswith(ends)), "")
 
 
 def read_command_config(path: Path) -> Security:

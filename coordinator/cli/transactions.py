@@ -20,11 +20,11 @@ from coordinator.cli.cluster import (
     CommandConfig,
     Timeout,
     cluster,
+    refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.options import Command, Commands, OutputForm, minutes, names_or_all
 from coordinator.cli.output import Output, print_json, print_table
-from coordinator.client.errors import error_name
 from coordinator.client.transactions import (
     OpenTransaction,
     Transaction,
@@ -181,17 +181,11 @@ def abort_command(
         else:
             wanted = partition, start_offset
             found = [each for each in open_transactions(client, topic) if (each.partition, each.start_offset) == wanted]
-        errors = [0 if dry_run else abort(client, each) for each in found]
+        errors = [] if dry_run else [abort(client, each) for each in found]
     _print_open(found, output)
     if not hanging and not found:
         fail(ExitCode.NOT_FOUND, f"no open transaction of that partition begins at offset {start_offset}")
-    end(
-        [
-            (ExitCode.REFUSED, f"{each.topic}-{each.partition}: {error_name(error)}")
-            for each, error in zip(found, errors, strict=True)
-            if error
-        ]
-    )
+    end([(ExitCode.REFUSED, refusal(error)) for error in errors if error])
 
 
 def _old(found: Sequence[OpenTransaction], older_than_min: float) -> list[OpenTransaction]:

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from coordinator.client.connection import NEWEST, PORT_MAX, Address, Asking, Connection, Deadline
-from coordinator.client.errors import PortClosed, Refused, Unreachable
+from coordinator.client.errors import PortClosed, Refused, Unreachable, error_name
+from coordinator.group.client import ANONYMOUS
 from protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -111,6 +112,7 @@ class Client:
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id or (security and security.client_id) or CLIENT_ID
         self._connect = connect or partial(Connection, security=security)
+        self._user = security.user if security else ANONYMOUS
         self._on_wait = on_wait or _show_nothing
         self._attempts_max = ATTEMPTS_MAX
         self._clock = clock
@@ -164,6 +166,16 @@ class Client:
         """Every server of the cluster."""
         return _nodes(self.request(NO_TOPICS, at_least=4))
 
+    def refused(self, error_code: int, what: str, request: type[Message], name: str = "") -> Refused:
+        """The error of an answer. If a right is missing, it names the user, the operation and the resource.
+
+        request: the one with this answer. name: of the group, the topic or the transaction that the answer is about.
+        """
+        from coordinator.security.rights import missing  # noqa: PLC0415 - no command needs it that may do its work
+
+        right = missing(request.NAME.removesuffix("Request"), error_name(error_code))
+        return Refused(error_code, what, f"{self._user} lacks {right.words(name)}" if right else "")
+
     def _is_gone(self, node: Node, deadline: Deadline) -> bool:
         """Whether the rest of the cluster has noticed that a node, which doesn't answer, isn't there."""
         try:
@@ -193,9 +205,11 @@ class Client:
         for deadline in tries if answers else ():
             try:
                 for node, asked in self._coordinators(answers, deadline).items():
-                    response = self._send(request(asked), node, deadline, at_least, at_most)
+                    message = request(asked)
+                    response = self._send(message, node, deadline, at_least, at_most)
                     for group_id, code, result in results(response, node):
-                        answers[group_id] = Refused(code, _quoted(group_id)) if code else result
+                        refused = code and self.refused(code, _quoted(group_id), type(message), group_id)
+                        answers[group_id] = refused or result
                 tries.lost = None
             except Unreachable as error:
                 tries.lost = error
@@ -211,7 +225,7 @@ class Client:
         found: dict[Node, list[str]] = {}
         for group_id, error_code, node in self._find_coordinators(pending, deadline):
             if error_code:
-                answers[group_id] = Refused(error_code, _quoted(group_id))
+                answers[group_id] = self.refused(error_code, _quoted(group_id), FindCoordinatorRequest, group_id)
             else:
                 found.setdefault(node, []).append(group_id)
         return found

@@ -28,12 +28,13 @@ class Unauthenticated(ClientError):
 class Refused(ClientError):
     """The server answered with an error.
 
-    error_code: Kafka's code, from the response.
+    error_code: Kafka's code, from the response. reason: what the code alone doesn't say.
     """
 
-    def __init__(self, error_code: int, what: str) -> None:
-        super().__init__(f"{what}: {error_name(error_code)}")
+    def __init__(self, error_code: int, what: str, reason: str = "") -> None:
+        super().__init__(f"{what}: {error_name(error_code)}{reason and f': {reason}'}")
         self.error_code = error_code
+        self.reason = reason
 
 
 class OtherKind(Refused):

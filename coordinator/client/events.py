@@ -44,7 +44,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.messages import FetchResponse, ListOffsetsResponse, Message, MetadataResponse
     from protocol.records.batch import Record
 
 RECORD_BATCHES_SINCE = 4
@@ -93,7 +93,17 @@ class NoEvents(ClientError):
 
 
 class Poller(ABC):
-    """A reader that waits for further events."""
+    """A reader that waits for further events.
+
+    topic: the one that it reads.
+    """
+
+    topic: str
+    _client: Client
+
+    def _refused(self, error_code: int, partition: int, request: type[Message]) -> Refused:
+        """The error of an answer about a partition of the topic."""
+        return self._client.refused(error_code, f"{self.topic}-{partition}", request, self.topic)
 
     @abstractmethod
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
@@ -130,7 +140,6 @@ class EventReader(Poller):
     """
 
     topic = EVENTS_TOPIC
-    """The topic that it reads."""
 
     def __init__(self, client: Client, group_id: str | None = None) -> None:
         self._client = client
@@ -159,7 +168,8 @@ class EventReader(Poller):
                 "and only without tenure.events.enable=false"
             )
         if topic.error_code:
-            raise Refused(topic.error_code, f"topic {EVENTS_TOPIC!r}")
+            # Describe alone is of no use here, and Read brings it.
+            raise self._client.refused(topic.error_code, f"topic {EVENTS_TOPIC!r}", FetchRequest, EVENTS_TOPIC)
         self._topic_id = topic.topic_id
         leaders = {each.partition_index: nodes.get(each.leader_id) for each in topic.partitions}
         self._leaders = {partition: node for partition, node in leaders.items() if node is not None}
@@ -230,7 +240,7 @@ class EventReader(Poller):
         response: ListOffsetsResponse = self._client.request(request, self._leaders[partition], at_least=1)
         answer = only(each for topic in response.topics for each in topic.partitions)
         if answer.error_code:
-            raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+            raise self._refused(answer.error_code, partition, ListOffsetsRequest)
         return answer.offset
 
     @property
@@ -331,7 +341,7 @@ class EventReader(Poller):
                 self._next[partition] = start
                 return []
         if answer.error_code:
-            raise Refused(answer.error_code, f"{EVENTS_TOPIC}-{partition}")
+            raise self._refused(answer.error_code, partition, FetchRequest)
         return self._records(partition, answer.records or b"")
 
     def _ask(self, partition: int, wait_ms: int, most: int) -> FetchResponse.PartitionData:
@@ -355,7 +365,7 @@ class EventReader(Poller):
         )
         response: FetchResponse = self._client.request(request, self._leaders[partition], at_least=RECORD_BATCHES_SINCE)
         if response.error_code:
-            raise Refused(response.error_code, f"{EVENTS_TOPIC}-{partition}")
+            raise self._refused(response.error_code, partition, FetchRequest)
         return only(each for topic in response.responses for each in topic.partitions)
 
     def _records(self, partition: int, data: bytes) -> list[tuple[int, Record]]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.client.errors import Refused, error_name
+from coordinator.client.errors import error_name
 from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from protocol.messages import DescribeConfigsResponse, IncrementalAlterConfigsResponse
+    from protocol.messages import DescribeConfigsResponse, IncrementalAlterConfigsResponse, Message
 
 GROUP = 32
 """The type of the resource that has a group's settings."""
@@ -39,7 +39,7 @@ def _described(client: Client, group_id: str) -> list[DescribeConfigsResponse.De
     )
     response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=[resource]), at_least=1)
     (result,) = response.results
-    _check(result.error_code, result.error_message, group_id)
+    _check(client, DescribeConfigsRequest, result.error_code, result.error_message, group_id)
     return sorted(result.configs, key=_name)
 
 
@@ -56,16 +56,16 @@ def change_settings(client: Client, group_id: str, changes: Mapping[str, str | N
     )
     response: IncrementalAlterConfigsResponse = client.request(IncrementalAlterConfigsRequest(resources=[resource]))
     (result,) = response.responses
-    _check(result.error_code, result.error_message, group_id)
+    _check(client, IncrementalAlterConfigsRequest, result.error_code, result.error_message, group_id)
 
 
 def _name(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
     return config.name
 
 
-def _check(error_code: int, message: str | None, group_id: str) -> None:
+def _check(client: Client, request: type[Message], error_code: int, message: str | None, group_id: str) -> None:
     """Raises Refused, with the server's reason, if it refused. A reason that only spells out the error adds nothing."""
     if error_code:
         words = (message or "").rstrip(".")
         reason = f": {words}" if words and words.upper().replace(" ", "_") != error_name(error_code) else ""
-        raise Refused(error_code, f"settings of group {group_id!r}{reason}")
+        raise client.refused(error_code, f"settings of group {group_id!r}{reason}", request, group_id)

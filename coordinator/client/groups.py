@@ -236,7 +236,7 @@ def _lists(client: Client, states: Sequence[str]) -> Iterator[tuple[list[ListedG
             ListedGroup(group.group_id, group.group_type, group.protocol_type, group.group_state, node.node_id)
             for group in response.groups
         ]
-        yield listed, Refused(code, f"list of groups on {node.address}") if code else None
+        yield listed, client.refused(code, f"list of groups on {node.address}", ListGroupsRequest) if code else None
 
 
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:

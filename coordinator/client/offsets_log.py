@@ -130,7 +130,7 @@ def reader_of(client: Client, group_id: str | None = None) -> GroupReader:
     """A reader of the events that the cluster keeps; of inferred ones if it keeps none.
 
     Kafka hides whether a topic exists that the user may not describe. Then the reader tries the groups' log, and if the
-    user may not read that either, the first refusal is the answer.
+    user may not read that either, the answer names both topics.
     """
     try:
         return EventReader(client, group_id)
@@ -142,7 +142,8 @@ def reader_of(client: Client, group_id: str | None = None) -> GroupReader:
         try:
             return OffsetsReader(client, group_id)
         except Refused:
-            raise error from None
+            reason = f"{error.reason} (on Apache Kafka: on topic {GROUPS_TOPIC!r})"
+            raise Refused(error.error_code, f"topic {EventReader.topic!r}", reason) from None
 
 
 def cut_line(cut: Cut) -> str:
@@ -222,7 +223,10 @@ class SessionTimeouts(Mapping[str, int]):
                 if config.name == SESSION_TIMEOUT and config.value is not None and config.value.isdecimal():
                     self._known[result.resource_name] = int(config.value)
         if response.results and all(result.error_code for result in response.results):
-            raise Refused(response.results[0].error_code, "settings of groups")
+            first = response.results[0]
+            raise self._client.refused(
+                first.error_code, "settings of groups", DescribeConfigsRequest, first.resource_name
+            )
 
     def __getitem__(self, group_id: str) -> int:
         """The session timeout of a group; KeyError where it is unknown."""
@@ -327,7 +331,6 @@ class OffsetsReader(Poller):
     """
 
     topic = GROUPS_TOPIC
-    """The topic that it reads."""
 
     def __init__(self, client: Client, group_id: str | None = None) -> None:
         self._client = client
@@ -392,7 +395,7 @@ class OffsetsReader(Poller):
         # No group yet: the topic comes with the first one.
         is_new = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.error_code and not is_new:
-            raise Refused(topic.error_code, f"topic {GROUPS_TOPIC!r}")
+            raise self._client.refused(topic.error_code, f"topic {GROUPS_TOPIC!r}", FetchRequest, GROUPS_TOPIC)
         if is_new and self._partitions:
             # It was deleted, or this broker has just started and doesn't know it yet (Kafka with ZooKeeper).
             for known in self._partitions.values():
@@ -501,7 +504,7 @@ class OffsetsReader(Poller):
                     except FAILURES as error:
                         problem, moved = _lost(error), True
                 elif answer.error_code:
-                    problem = Refused(answer.error_code, f"{GROUPS_TOPIC}-{answer.partition_index}")
+                    problem = self._refused(answer.error_code, answer.partition_index, FetchRequest)
                 elif answer.diverging_epoch.end_offset >= 0:
                     epoch, end = answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset
                     self._cut(answer.partition_index, min(end, partition.end_of(epoch)), epoch)
@@ -537,7 +540,7 @@ class OffsetsReader(Poller):
         )
         response: FetchResponse = self._client.request(request, node, at_least=LAST_EPOCH_SINCE)
         if response.error_code:
-            raise Refused(response.error_code, GROUPS_TOPIC)
+            raise self._client.refused(response.error_code, GROUPS_TOPIC, FetchRequest, GROUPS_TOPIC)
         return [each for topic in response.responses for each in topic.partitions]
 
     def _go_on(self, number: int) -> None:
@@ -581,7 +584,7 @@ class OffsetsReader(Poller):
         response: ListOffsetsResponse = self._client.request(request, self._partitions[number].leader, at_least=1)
         answer = only(each for topic in response.topics for each in topic.partitions)
         if answer.error_code:
-            raise Refused(answer.error_code, f"{GROUPS_TOPIC}-{number}")
+            raise self._refused(answer.error_code, number, ListOffsetsRequest)
         return answer.offset
 
     def _take(self, number: int, data: bytes) -> list[Placed]:

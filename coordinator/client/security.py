@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from coordinator.client.errors import Unauthenticated, Unreachable
 from coordinator.client.properties import JAAS, LOCATIONS, TOKEN_URL, Properties, PropertiesError
 from coordinator.config import ConfigError
+from coordinator.group.client import ANONYMOUS
 from coordinator.security import jaas
 from coordinator.security.sasl.client import Dialogue, Untrusted, oauthbearer, plain, scram
 
@@ -33,13 +34,16 @@ ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 EXTENSION = "extension_"
 """An option of OAUTH_MODULE that begins with it is an extension (KIP-342)."""
 
+CERTIFIED, TOKEN = "the user of this client's certificate", "the user of this client's token"
+"""The server makes the name from them, by its own rules."""
+
 
 class Security:
     """How to connect to the servers of a cluster. Raises PropertiesError.
 
     protocol: Kafka's name of TLS with or without SASL. mechanism: of SASL; "" if the client doesn't log in. client_id,
     timeout_s: None if the file has none. of_kafka: all of it for a client of Kafka's own, whatever its working folder
-    is. context: TLS in place of the file's.
+    is. user: the client's name for the servers, for a person. context: TLS in place of the file's.
     """
 
     def __init__(self, properties: Properties, context: ssl.SSLContext | None = None) -> None:
@@ -51,7 +55,11 @@ class Security:
             key: str(Path(properties.texts[key]).absolute()) for key in LOCATIONS if properties.texts.get(key)
         }
         self._context = _tls_context(properties) if properties.protocol.endswith("SSL") else context
-        self._begin = _login(properties) if properties.mechanism else None
+        shows_certificate = properties.protocol == "SSL" and properties.tls.ssl_keystore_location
+        self.user = CERTIFIED if shows_certificate else ANONYMOUS
+        self._begin = None
+        if properties.mechanism:
+            self.user, self._begin = _login(properties)
 
     def wrap(self, connected: socket, host: str) -> socket:
         """The socket to speak through, after the TLS handshake if there is TLS.
@@ -109,8 +117,8 @@ def _refusal(error: OSError) -> Unauthenticated | None:
     return None
 
 
-def _login(properties: Properties) -> Callable[[], Dialogue]:
-    """Begins the dialogue of the mechanism."""
+def _login(properties: Properties) -> tuple[str, Callable[[], Dialogue]]:
+    """The user, and what begins the dialogue of the mechanism."""
     mechanism = properties.mechanism
     wanted = OAUTH_MODULE if mechanism == "OAUTHBEARER" else jaas.MODULES[mechanism]
     if not properties.jaas:
@@ -122,14 +130,14 @@ def _login(properties: Properties) -> Callable[[], Dialogue]:
     if login.module != wanted:
         raise properties.wrong(JAAS, f"{jaas.shown(login.module)} is not {wanted}, the module of {mechanism}")
     if mechanism == "OAUTHBEARER":
-        return _token_login(properties, login.options)
+        return TOKEN, _token_login(properties, login.options)
     for option in ("username", "password"):
         if not login.options.get(option):
             raise properties.wrong(JAAS, f"{login.module} has no {option}")
     user, password = login.options["username"], login.options["password"]
     if mechanism == "PLAIN":
-        return lambda: plain(user, password)
-    return lambda: scram(mechanism, user, password, secrets.token_urlsafe(NONCE_BYTES))
+        return f"User:{user}", lambda: plain(user, password)
+    return f"User:{user}", lambda: scram(mechanism, user, password, secrets.token_urlsafe(NONCE_BYTES))
 
 
 def _token_login(properties: Properties, options: dict[str, str]) -> Callable[[], Dialogue]:

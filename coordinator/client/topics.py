@@ -34,7 +34,7 @@ def create_topic(client: Client, name: str, partition_count: int) -> None:
     response: CreateTopicsResponse = client.request(request)
     for result in response.topics:
         if result.error_code:
-            raise Refused(result.error_code, f"topic {result.name!r}")
+            raise client.refused(result.error_code, f"topic {result.name!r}", CreateTopicsRequest, result.name)
 
 
 def user_topics(client: Client) -> dict[str, int]:

@@ -77,7 +77,8 @@ def list_transactions(client: Client, states: Iterable[str] = ()) -> list[Transa
     for node in client.nodes():
         listed: ListTransactionsResponse = client.request(asked, node)
         if listed.error_code:
-            raise Refused(listed.error_code, f"the transactions of node {node.node_id}")
+            what = f"the transactions of node {node.node_id}"
+            raise client.refused(listed.error_code, what, ListTransactionsRequest)
         found += _described(client, node, [each.transactional_id for each in listed.transaction_states])
     return sorted(found)
 
@@ -93,7 +94,8 @@ def _described(client: Client, node: Node, transactional_ids: list[str]) -> list
         if each.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             continue
         if each.error_code:
-            raise Refused(each.error_code, f"transactional id {each.transactional_id!r}")
+            what = f"transactional id {each.transactional_id!r}"
+            raise client.refused(each.error_code, what, DescribeTransactionsRequest, each.transactional_id)
         partitions = [(topic.topic, index) for topic in each.topics for index in topic.partitions]
         found.append(
             Transaction(
@@ -116,13 +118,14 @@ def open_transactions(client: Client, topics: Iterable[str] | None = None) -> li
     metadata: MetadataResponse = client.request(MetadataRequest(topics=names, allow_auto_topic_creation=False))
     for topic in metadata.topics:
         if topic.error_code:
-            raise Refused(topic.error_code, f"topic {topic.name!r}")
+            raise client.refused(topic.error_code, f"topic {topic.name!r}", MetadataRequest, topic.name or "")
     wanted = {(topic.name or "", each.partition_index) for topic in metadata.topics for each in topic.partitions}
     found: list[OpenTransaction] = []
     for node, led in leaders_of(client, wanted).items():
         for where, answered in _producers(client, node, led):
             if answered.error_code:
-                raise Refused(answered.error_code, "{}-{}".format(*where))
+                what = "{}-{}".format(*where)
+                raise client.refused(answered.error_code, what, DescribeProducersRequest, where[0])
             found += _open(where, answered)
     return sorted(found)
 
@@ -224,8 +227,8 @@ def _with_ids(
     return found
 
 
-def abort(client: Client, transaction: OpenTransaction) -> ErrorCode | int:
-    """End a transaction in its topic partition; returns the error code."""
+def abort(client: Client, transaction: OpenTransaction) -> Refused | None:
+    """End a transaction in its topic partition; returns the error, if there is one."""
     where = transaction.topic, transaction.partition
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=transaction.producer_id,
@@ -236,7 +239,8 @@ def abort(client: Client, transaction: OpenTransaction) -> ErrorCode | int:
     )
     for node in leaders_of(client, {where}):
         response: WriteTxnMarkersResponse = client.request(WriteTxnMarkersRequest(markers=[marker]), node)
-        return next(
+        code = next(
             each.error_code for result in response.markers for topic in result.topics for each in topic.partitions
         )
-    return ErrorCode.LEADER_NOT_AVAILABLE
+        return client.refused(code, "{}-{}".format(*where), WriteTxnMarkersRequest) if code else None
+    return Refused(ErrorCode.LEADER_NOT_AVAILABLE, "{}-{}".format(*where))

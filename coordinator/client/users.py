@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.client.errors import Refused
 from protocol.messages import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from schemas.errors import ErrorCode
 
@@ -22,7 +21,7 @@ def users_of(client: Client) -> dict[str, dict[int, int]]:
     """The iterations by user and number of the mechanism, sorted. Raises `Refused`."""
     response: DescribeUserScramCredentialsResponse = client.request(DescribeUserScramCredentialsRequest(users=None))
     if response.error_code:
-        raise Refused(response.error_code, "the users")
+        raise client.refused(response.error_code, "the users", DescribeUserScramCredentialsRequest)
     return {
         each.user: {info.mechanism: info.iterations for info in each.credential_infos}
         for each in sorted(response.results, key=lambda result: result.user)
@@ -38,7 +37,7 @@ def set_credential(
     )
     error = _altered(client, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
     if error:
-        raise Refused(error, f"user {user!r}")
+        raise client.refused(error, f"user {user!r}", AlterUserScramCredentialsRequest)
 
 
 def remove_credential(client: Client, user: str, mechanism: int) -> bool:
@@ -46,7 +45,7 @@ def remove_credential(client: Client, user: str, mechanism: int) -> bool:
     deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=mechanism)
     error = _altered(client, AlterUserScramCredentialsRequest(deletions=[deletion]))
     if error not in {ErrorCode.NONE, ErrorCode.RESOURCE_NOT_FOUND}:
-        raise Refused(error, f"user {user!r}")
+        raise client.refused(error, f"user {user!r}", AlterUserScramCredentialsRequest)
     return not error
 
 

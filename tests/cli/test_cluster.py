@@ -7,17 +7,22 @@ import pty
 import select
 import socket
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from coordinator.cli.groups import app
+from coordinator.cli.main import make_app
 from coordinator.cli.members import app as members_app
-from protocol.messages import FindCoordinatorResponse, LeaveGroupResponse, ListGroupsResponse
+from coordinator.client.client import Client
+from coordinator.security.acls import CLUSTER_NAME, Kind, Operation, Pattern, Permission
+from protocol.messages import CreateAclsRequest, FindCoordinatorResponse, LeaveGroupResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
+from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 from tests.support.preloaded import run
@@ -74,14 +79,15 @@ def test_the_line_about_a_wait_is_gone_with_the_answer() -> None:
 
 
 def test_a_group_that_the_user_may_not_see_is_no_bare_error() -> None:
-    """The line about one group says where the missing right stands, as the line about a whole answer does."""
+    """The line about one group names the user, the right and the page, as the line about a whole answer does."""
     answer = FindCoordinatorResponse(
         coordinators=[FindCoordinatorResponse.Coordinator(key="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)]
     )
     with Scripted({"FindCoordinator": [answer]}) as server:
         ran = run_app(app, "describe", "g", "--bootstrap-server", server.bootstrap)
     assert ran.code == 4
-    assert ran.err.startswith("tenure: group 'g': GROUP_AUTHORIZATION_FAILED; the user of this command lacks a right: ")
+    lacks = "User:ANONYMOUS lacks Describe on group 'g'; an ACL grants it (docs/secure/acls.md#allow-something)"
+    assert ran.err == f"tenure: group 'g': GROUP_AUTHORIZATION_FAILED: {lacks}\n"
 
 
 NO_COORDINATOR = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -94,7 +100,7 @@ NO_COORDINATOR = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILAB
         (
             ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
             4,
-            "CLUSTER_AUTHORIZATION_FAILED; the user of ",
+            "CLUSTER_AUTHORIZATION_FAILED; an ACL grants it",
         ),
         (NO_COORDINATOR, 4, "COORDINATOR_NOT_AVAILABLE; `tenure doctor GROUP` finds out why"),
         (ListGroupsResponse(error_code=30_000), 4, "error 30000"),
@@ -153,6 +159,68 @@ def test_a_command_logs_in(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (4, "")
     assert ran.err.startswith(f"tenure: {server.bootstrap}: PLAIN: Authentication failed")
     assert ran.err.count("\n") == 1
+
+
+EVENTS = "topic '__rebalance_events' (on Apache Kafka: on topic '__consumer_offsets')"
+ABORT = "transactions abort --topic orders --partition 0 --start-offset 0"
+WITHOUT_RIGHTS = {
+    "groups describe g": "Describe on group 'g'",
+    "groups wait g": "Describe on group 'g'",
+    "groups delete g": "Describe on group 'g'",
+    "groups settings g": "DescribeConfigs on group 'g'",
+    "groups settings g --set target.group.size=2": "AlterConfigs on group 'g'",
+    "members remove --group g --instance-id a": "Describe on group 'g'",
+    "users list": "Describe on the cluster",
+    "users remove bob": "Alter on the cluster",
+    "explain g": f"Read on {EVENTS}",
+    "watch g": f"Read on {EVENTS}",
+    "doctor g": f"Read on {EVENTS}",
+    ABORT: "Describe on topic 'orders'",
+}
+"""By command, what a user without rights lacks."""
+WITH_DESCRIBE = {
+    "groups delete g": "Delete on group 'g'",
+    "members remove --group g --instance-id a": "Read on group 'g'",
+    "explain g": "Read on topic '__rebalance_events'",
+    ABORT: "Read on topic 'orders'",
+}
+"""By command, what a user lacks who may describe everything."""
+
+
+def test_a_missing_right_is_named(tmp_path: Path) -> None:
+    """Each command names the user, the operation and the resource, and where an operator finds how to allow it."""
+    properties = f"{SERVER}authorizer.class.name={AUTHORIZER}\nsuper.users=User:ANONYMOUS\n"
+    listeners = {"OPEN": "PLAINTEXT", "SASL": "SASL_PLAINTEXT"}
+    with Tenure({"tenure.topics": "orders:1"}, listeners=listeners, properties=properties) as server:
+        login = ["--bootstrap-server", server.bootstrap_of("SASL")]
+        login += ["--command-config", client_file(tmp_path, "secret")]
+
+        def lacked(commands: Iterable[str]) -> dict[str, str]:
+            found = {}
+            for command in commands:
+                ran = run_app(make_app(""), *command.split(), *login)
+                assert (ran.code, ran.err.count("\n")) == (4, 1), (command, ran)
+                before, _, after = ran.err.partition("_AUTHORIZATION_FAILED: User:alice lacks ")
+                assert before.startswith("tenure: ")
+                found[command] = after.removesuffix("; an ACL grants it (docs/secure/acls.md#allow-something)\n")
+            return found
+
+        assert lacked(WITHOUT_RIGHTS) == WITHOUT_RIGHTS
+        creations = [
+            CreateAclsRequest.AclCreation(
+                resource_type=kind,
+                resource_name=name,
+                resource_pattern_type=Pattern.LITERAL,
+                principal="User:alice",
+                host="*",
+                operation=Operation.DESCRIBE,
+                permission_type=Permission.ALLOW,
+            )
+            for kind, name in ((Kind.GROUP, "*"), (Kind.TOPIC, "*"), (Kind.CLUSTER, CLUSTER_NAME))
+        ]
+        with Client(server.bootstrap_of("OPEN"), WITHIN_S) as client:
+            client.request(CreateAclsRequest(creations=creations), at_least=1)
+        assert lacked(WITH_DESCRIBE) == WITH_DESCRIBE
 
 
 def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:

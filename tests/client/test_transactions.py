@@ -52,8 +52,9 @@ def test_an_open_transaction_is_no_hanging_one() -> None:
         assert (offsets.topic, records.topic) == ("__consumer_offsets", "orders")
         assert {offsets.producer_id, records.producer_id} == {own.producer_id}
         assert hanging_transactions(client) == []
-        assert abort(client, records._replace(producer_epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert abort(client, records) == ErrorCode.NONE
+        fenced = abort(client, records._replace(producer_epoch=0))
+        assert (fenced and fenced.error_code) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert abort(client, records) is None
         assert open_transactions(client, ["orders"]) == []
         with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
             open_transactions(client, ["nobody-made-this"])

@@ -93,6 +93,7 @@ def observe_with_rights(bootstrap: str, tmp_path: Path, *protocols: str, ca: Pat
         observer = stack.enter_context(observing(bootstrap, tmp_path, "--command-config", str(file)))
         wait_until(lambda: "cluster_away" in observer.lines, "a refusal", WITHIN_S)
         assert "The cluster refuses the observer" in observer.log
+        assert "User:eve lacks Read on topic '__consumer_offsets'" in observer.log
         allowed = [
             AclBinding(kind, name, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW)
             for kind, name, operation in RIGHTS

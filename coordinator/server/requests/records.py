@@ -25,10 +25,11 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
 from coordinator.security.acls import Kind, Operation
+from coordinator.security.rights import WRITE
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
-from coordinator.server.requests.rights import WRITE, may, may_somewhere
+from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import OneByOne, at_once, gather, parts
 from coordinator.transaction.state import TopicPartition

@@ -16,11 +16,12 @@ from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
+from coordinator.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
-from coordinator.server.requests.rights import CLUSTER, CREATE, DESCRIBE, TOPIC, may, operations
+from coordinator.server.requests.rights import may, operations
 from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from coordinator.group.client import ANONYMOUS
 from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.requests.rights import RIGHTS, table
+from coordinator.security.rights import RIGHTS
 from coordinator.server.wire.api import HANDLERS
 from protocol import messages
 from protocol.messages import API_KEYS
@@ -76,11 +75,6 @@ class Recording(Access):
 def test_each_api_is_in_the_table() -> None:
     """Also those that need no right."""
     assert {API_KEYS[name] for name in RIGHTS} == HANDLERS.keys()
-
-
-def test_the_document_has_the_table() -> None:
-    """docs/secure/acls.md shows it whole."""
-    assert table() in (Path(__file__).parents[3] / "docs/secure/acls.md").read_text()
 
 
 async def test_each_api_asks_for_the_rights_of_its_table() -> None:
