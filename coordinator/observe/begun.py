@@ -1,12 +1,12 @@
 """Begins of rebalances, as far as live state shows them: the log has only their ends.
 
-A look (live.py) that finds a classic group in PreparingRebalance or CompletingRebalance, or a group of the consumer
-protocol in Assigning or Reconciling, makes an event `rebalance_started`, once for each generation. Its cause is
-unknown: the cluster doesn't say it, and a member that is new or gone may have come after the cause. `rebalance_ended`
-of the same generation, made of the log, has the cause and takes the place of the begin in the timeline.
+A look (live.py) that finds a group in PreparingRebalance or CompletingRebalance makes an event `rebalance_started`,
+once for each generation. Its cause is unknown: the cluster doesn't say it, and a member that is new or gone may have
+come after the cause. `rebalance_ended` of the same generation, made of the log, has the cause and takes the place of
+the begin in the timeline. In the consumer protocol the log has the begins too, so looks at such groups make no events.
 
-If a later look finds a classic group outside of a rebalance, and the log has no end of it, the coordinator read the
-group anew, as brokers do when a coordinator moves: an event `group_loaded` says so.
+If a later look finds the group outside of a rebalance, and the log has no end of it, the coordinator read the group
+anew, as brokers do when a coordinator moves: an event `group_loaded` says so.
 
 A look may be older than the log: its answer was on the way while the record came that ended the rebalance. So a look
 counts only if no event of its group came since its question was sent, until a read of the log that began after its
@@ -19,12 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
-from coordinator.observe.live import REBALANCING
+from coordinator.story.diagnosis import REBALANCING
 from coordinator.story.events import GroupDeleted, GroupEvent, GroupLoaded, RebalanceEnded, RebalanceStarted
 from coordinator.story.inference.told import unknown
-from coordinator.story.schema import CONSUMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +72,7 @@ class Begun:
         events: list[RebalanceEvent] = []
         for look in looks:
             group_id, state = look.group.group_id, look.group.state
-            if not self.is_current(look):
+            if not self.is_current(look) or look.group.consumer is not None:
                 continue
             if state not in REBALANCING:
                 generation = self._open.pop(group_id, None)
@@ -83,14 +80,10 @@ class Begun:
                 self._states[group_id] = state
                 if len(self._states) > STATES_MAX:
                     del self._states[next(iter(self._states))]
-                if generation is not None and look.group.consumer is None:
+                if generation is not None:
                     events.append(GroupLoaded(state=state, **_common(look, generation)))
                 continue
-            generation = self._generations.get(group_id)
-            if look.group.consumer is not None:
-                generation = look.group.consumer.group_epoch - 1
-            if generation is None:  # a first rebalance, which the log knows nothing of
-                generation = 0
+            generation = self._generations.get(group_id, 0)  # 0: a first rebalance, of which the log knows nothing
             if self._open.get(group_id) == generation:
                 continue
             self._open[group_id] = generation
@@ -100,7 +93,6 @@ class Begun:
                     cause=unknown(()),
                     pending=[],
                     members_before=None,
-                    group_type=UNSET if look.group.consumer is None else CONSUMER,
                     **_common(look, generation),
                 )
             )

@@ -48,13 +48,16 @@ NO_CLIENTS: Mapping[str, str] = {}
 MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
 """A member id as coordinators make it: the client id or instance id, and a UUID."""
 
+CLIENTS_ID = re.compile("([A-Za-z0-9+/_-]{8})[A-Za-z0-9+/_-]{14}")
+"""A member id as clients of the consumer protocol make it: a UUID in base64."""
+
 ENDS = {
     "completed": "completed",
     "emptied": "nobody was left",
     "superseded": "not completed: the next one started first",
     "unloaded": "not completed: the partition went away",
-    "unknown": "its end is not told",
-    "interrupted": "its end is not told: the server ended first",
+    "unknown": "no record tells how it ended",
+    "interrupted": "not completed, as far as records tell: the server ended first",
     None: "under way",
 }
 
@@ -95,8 +98,15 @@ def clients_of(entry: Entry) -> dict[str, str]:
 
 
 def with_client(name: str, clients: Mapping[str, str]) -> str:
-    """A member, cut as by `short`, with its client id beside it if that is known. clients: see `clients_of`."""
-    return f"{short(name)} ({clients[name]})" if clients.get(name) else short(name)
+    """A member: its client id first, if that is known, then what tells members with one client id apart.
+
+    clients: see `clients_of`.
+    """
+    client, cut = clients.get(name), short(name)
+    if not client or cut.startswith(client):
+        return cut
+    made = CLIENTS_ID.fullmatch(name)
+    return f"{client} ({cut if made is None else made[1]})"
 
 
 def cause_text(cause: Cause) -> str:
@@ -239,7 +249,12 @@ def _return_lines(kind: str, event: events.MemberReplaced) -> Iterator[str]:
     costs = "and nothing moves" if event.state == "Stable" else "while the group rebalances"
     if event.rebalances:
         costs = "and the group rebalances"
-    if kind == TAKEOVER:
+    if event.inferred and event.away_ms is UNSET:  # the log of groups has the new member id, and no more
+        yield (
+            f"return: static member {seat} is back as {member}{other}, {costs}; unknown why: it restarted, or a second "
+            "program took its seat [inferred from the log]"
+        )
+    elif kind == TAKEOVER:
         former = short(event.old_member_id)
         yield f"takeover: {member} takes the seat of {seat} from {former}, which is still there, {costs}"
     elif kind == REJOIN:
@@ -303,14 +318,14 @@ def restarts_text(restarts: Sequence[Return]) -> str:
     by = "; ".join(f"{name}: {number}" for name, number in clients.most_common(CLIENTS_SHOWN))
     more = f"; and {len(clients) - CLIENTS_SHOWN} further clients" if len(clients) > CLIENTS_SHOWN else ""
     rebalances = sum(entry.event.rebalances for entry in restarts)
-    in_turn = turns(restarts)
+    in_turn, noun = turns(restarts), "returns" if last.inferred else "restarts"
     if in_turn is None:
         what = f"static member {seat} is back as {member} at last"
     else:
         parties = " and ".join(client_text(events.Client(*each)) for each in in_turn.clients)
         what = f"{parties} take the seat of {seat} from each other in turn, {member} at last"
     return (
-        f"{len(restarts)} restarts until {time_text(last.at_ms)}: {what} ({by}{more}), "
+        f"{len(restarts)} {noun} until {time_text(last.at_ms)}: {what} ({by}{more}), "
         f"{rebalances or 'none'} with a rebalance"
     )
 

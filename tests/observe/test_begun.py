@@ -12,6 +12,7 @@ from coordinator.client.groups import Group
 from coordinator.observe import begun as begins
 from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
+from coordinator.story.described import ConsumerState
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupLoaded, RebalanceStarted
 from tests.support.told import cause, shown, told
@@ -73,6 +74,14 @@ def test_a_rebalance_without_an_end_was_lost_by_its_coordinator() -> None:
     assert [(entry["type"], entry.get("outcome")) for entry in entries] == [
         ("rebalance", "completed"), ("rebalance", "interrupted"), ("loaded", None),
     ]  # fmt: skip
+
+
+def test_a_look_at_a_group_of_the_consumer_protocol_begins_nothing() -> None:
+    """The log has the begin of its rebalances, with the cause: one more would never end."""
+    begun = Begun()
+    for epoch in (2, 3):
+        group = Group("g", "Reconciling", "consumer", "", NODE, [], consumer=ConsumerState(epoch, epoch))
+        assert begun.begins([Look(epoch, epoch, group)]) == []
 
 
 def test_a_deleted_group_is_forgotten() -> None:

@@ -112,3 +112,32 @@ def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
     with ApacheKafka(listeners={"SASL": "SASL_SSL"}, properties=properties, version=VERSION_44) as kafka:
         bootstrap = kafka.bootstrap_of("SASL")
         assert observe_with_rights(bootstrap, tmp_path, "classic", "consumer", ca=files.ca) == [1, 1]
+
+
+@pytest.mark.usefixtures("kafka_is_here")
+def test_the_page_counts_what_explain_counts(tmp_path: Path) -> None:
+    """On Kafka 4.4, a rebalance of the consumer protocol is one entry; a return may be a restart or a takeover."""
+    with ApacheKafka(version=VERSION_44) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("orders", 6, 1)])["orders"].result(WITHIN_S)
+        with observing(kafka.bootstrap, tmp_path) as observer:
+            modern = {"group.protocol": "consumer"}
+            with consuming(kafka.bootstrap, "one", **modern):
+                _newest(observer, members=1)
+                with consuming(kafka.bootstrap, "two", **modern):
+                    _newest(observer, members=2)
+                    # A later look at the group comes after the entry (observe.live.LOOK_S).
+                    wait_until(lambda: observer.get("/overview")[0]["state"] == "Stable", "a stable group", WITHIN_S)
+                _newest(observer, members=1)
+            _newest(observer, members=0)
+            static = {"group.id": "seats", "group.instance.id": "seat"}
+            with consuming(kafka.bootstrap, "first", **static):
+                observer.entries("seats", 1)
+                with consuming(kafka.bootstrap, "second", **static):
+                    shown = observer.entries("seats", 2)
+            assert "it restarted, or a second program took its seat [inferred from the log]" in shown[1]["text"][0]
+            for group in (GROUP, "seats"):
+                ran = run_app(make_app("explain"), "explain", group, "--output", "json", *at(kafka.bootstrap))
+                told = [(entry["type"], entry["generation"], entry.get("outcome")) for entry in ran.json["timeline"]]
+                shown = observer.entries(group, len(told))
+                assert [(entry["type"], entry["generation"], entry.get("outcome")) for entry in shown] == told

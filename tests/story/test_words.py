@@ -27,6 +27,7 @@ from coordinator.story.words import (
     target_text,
     time_text,
     waiting_lines,
+    with_client,
 )
 from tests.support.told import but, cause, cause_of, entries_of, told
 
@@ -164,8 +165,9 @@ def test_each_inferred_cause_of_a_rebalance_has_the_mark() -> None:
 def test_a_rebalance_that_the_server_did_not_outlive() -> None:
     """If the server stopped first, the line says so; if a gap took the end, it gives no reason."""
     begun = told("rebalance_started", cause=caused("member_left"))
-    for next_one, text in ((told("group_loaded"), ": the server ended first"), (begun, "")):
-        assert lines_of(begun, next_one)[1] == f"its end is not told{text}"
+    interrupted = "not completed, as far as records tell: the server ended first"
+    for next_one, text in ((told("group_loaded"), interrupted), (begun, "no record tells how it ended")):
+        assert lines_of(begun, next_one)[1] == text
 
 
 def test_an_open_rebalance_of_the_consumer_protocol_says_how_far_it_is() -> None:
@@ -301,6 +303,26 @@ def test_what_moved_has_short_names() -> None:
     )
     waited = {"member_id": ID, "phase": "preparing", "ms": 5}
     assert "waited longest for app-0a1b2c3d to join, 5 ms" in lines_of(rebalanced(waited_for=waited))[1]
+
+
+def test_members_of_one_client_id_are_told_apart() -> None:
+    """The client id comes first, then the part of the member id that differs."""
+    clients = {ID: "app", "5R/N6mFR7qeZIZukAgUIAg": "app", "named-by-a-person": "app"}
+    assert [with_client(each, clients) for each in (*clients, "m")] == [
+        "app-0a1b2c3d", "app (5R/N6mFR)", "app (named-by-a-person)", "m",
+    ]  # fmt: skip
+
+
+def test_a_return_that_only_the_log_tells_may_be_a_takeover() -> None:
+    """The log has the new member id, and nothing of the program that had the seat: both causes are named."""
+    event = told(
+        "member_replaced", group_instance_id="i", member_id=ID, old_member_id="m", state="Stable", inferred=True, **ONE
+    )
+    (line,) = lines_of(event)
+    assert line == (
+        "return: static member i is back as app-0a1b2c3d (app-1 at 10.0.0.1), and nothing moves; unknown why: it "
+        "restarted, or a second program took its seat [inferred from the log]"
+    )
 
 
 def test_a_takeover_says_from_whom() -> None:

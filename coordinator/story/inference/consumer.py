@@ -514,8 +514,9 @@ def _by_silence(
 
     A client's last heartbeat is less than half its session timeout older than its last commit, even on a busy machine:
     it sends three in that time, and the last of them may be under way. A program that committed all the time and then
-    ended or hangs is gone a session timeout after its last heartbeat. One that doesn't poll is silent for its
-    max.poll.interval.ms (its rebalance timeout); then its client leaves.
+    ended is gone a session timeout after its last heartbeat. One that doesn't poll is silent for its
+    max.poll.interval.ms (its rebalance timeout) or longer: its client leaves then, or only when it polls again
+    (librdkafka).
     """
     silent_ms = at_ms - sign.last_ms
     if silent_ms < (session_ms or SESSION_MS_MIN) // 2:
@@ -524,8 +525,7 @@ def _by_silence(
         return None
     pause_ms = max(2 * sign.longest_ms, PAUSE_MS_MIN)
     poll_ms = said.rebalance_timeout_ms
-    ended = silent_ms <= session_ms + pause_ms
-    hung = said.instance_id is None and 0 < poll_ms - pause_ms <= silent_ms <= poll_ms + pause_ms
-    if ended == hung:
-        return None
-    return EXPIRED if ended else LEFT
+    may_hang = said.instance_id is None and 0 < poll_ms - pause_ms <= silent_ms
+    if silent_ms <= session_ms + pause_ms:
+        return None if may_hang else EXPIRED
+    return LEFT if may_hang and silent_ms <= poll_ms + pause_ms else None
