@@ -17,7 +17,7 @@ from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.support.apache import ApacheKafka
+from tests.support.apache import REASONS, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 
@@ -43,8 +43,8 @@ class Broker(Protocol):
     def mark(self) -> int:
         """A position in the server's log."""
 
-    def rebalances(self, group: str, since: int) -> int:
-        """How many rebalances of the group began after the mark."""
+    def rebalances(self, group: str, since: int, *, without: str = "") -> int:
+        """How many rebalances of the group began after the mark. without: the kind of a cause that doesn't count."""
 
     def replacements(self, group: str, since: int) -> int:
         """How often a static member of the group was replaced by its restart, or its twin, after the mark."""
@@ -78,9 +78,10 @@ class TenureBroker:
         """A position in the JSON log."""
         return self.tenure.mark()
 
-    def rebalances(self, group: str, since: int) -> int:
+    def rebalances(self, group: str, since: int, *, without: str = "") -> int:
         """Events rebalance_started."""
-        return self.tenure.count("rebalance_started", group, since=since)
+        started = self.tenure.events("rebalance_started", group, since=since)
+        return sum(each["cause"]["kind"] != without for each in started)
 
     def replacements(self, group: str, since: int) -> int:
         """Events member_replaced."""
@@ -116,9 +117,11 @@ class ApacheBroker:
         """A position in the node's log."""
         return self.kafka.log_file.stat().st_size
 
-    def rebalances(self, group: str, since: int) -> int:
+    def rebalances(self, group: str, since: int, *, without: str = "") -> int:
         """Return the number of lines about the start of its rebalances."""
-        return self._count(rf"Preparing to rebalance group {re.escape(group)} ", since)
+        line = rf"Preparing to rebalance group {re.escape(group)} "
+        others = [self._count(f"{line}.*{reason}", since) for reason, kind in REASONS.items() if kind == without]
+        return self._count(line, since) - sum(others)
 
     def replacements(self, group: str, since: int) -> int:
         """Return the number of lines about its replaced static members."""

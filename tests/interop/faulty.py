@@ -23,21 +23,13 @@ from coordinator.config import Config
 from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
 from protocol.messages import JoinGroupRequest, OffsetFetchRequest, OffsetFetchResponse
-from tests.support.apache import ApacheKafka
+from tests.support.apache import REASONS, ApacheKafka
 from tests.support.fault_proxy import FaultProxy
 from tests.support.raw import Connection
 from tests.support.threaded import Threaded, until
 
 TOPIC, PARTITION_COUNT = "orders", 3
 GROUP_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
-
-REASONS = {
-    r"Adding new member ": "member_joined",
-    r"Leader \S+ re-joining group during Stable": "leader_rejoined",
-    r"Updating metadata for static member ": "static_member_replaced",
-    r"removing member \S+ on heartbeat expiration": "member_expired",
-}
-"""How Apache Kafka's log gives the reason of a rebalance, and the kind of Tenure's cause."""
 
 Found = TypeVar("Found")
 

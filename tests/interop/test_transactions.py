@@ -82,6 +82,10 @@ class Run:
         self.common: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         self.producer = Producer({**self.common, "enable.idempotence": True, "metadata.recovery.strategy": "none"})
         self.admin = AdminClient(self.common)
+        # The first transactional producer comes to a server that has groups.
+        plain = Consumer({**self.common, "group.id": f"{group}-plain"})
+        plain.commit(offsets=[TopicPartition(self.source, 0, 1)], asynchronous=False)
+        plain.close()
         self.fed = self.sent = 0
         self.lines: queue.Queue[Line] = queue.Queue()
         self.processes = {seat: self._start(seat) for seat in SEATS}
@@ -164,12 +168,13 @@ class Run:
         reader.close()
 
 
-@pytest.mark.nightly
+@pytest.mark.rounds
 def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
     """Programs and server get SIGKILL: in a transaction, and just as its end is acknowledged, before its markers.
 
-    Each number arrives once. No restart within the session causes a rebalance. Afterwards nothing is open: each
-    committed offset is stable, and consumers with read_committed may read to the end.
+    Each number arrives once. No restart within the session causes a rebalance, but that of a leader whose server died
+    between its JoinGroup and its SyncGroup (docs/start/clients.md). Afterwards nothing is open: each committed offset
+    is stable, and consumers with read_committed may read to the end.
     """
     kills = rounds(12, 50, 1_000) if isinstance(broker, TenureBroker) else 4
     chance = random.Random(1)
@@ -188,6 +193,6 @@ def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
             else:
                 run.kill(process)
         run.wait_until_moved()
-        rebalances = broker.rebalances(group, mark)
+        rebalances = broker.rebalances(group, mark, without="leader_rejoined")
     assert Counter(run.read(run.sink)) == Counter(range(run.fed))
     assert rebalances == 0

@@ -1,10 +1,11 @@
 """Plays clients of a server, and checks that the next server has everything that this one acknowledged.
 
 A Player plays all members of some groups, with one connection a member: it lets them join and sync, restarts static
-members, commits and deletes offsets, lets all leave, deletes groups, creates topics. It notes each change when the
-request goes out, and again when the answer confirms it. A server that is killed in between may have made the change or
-not. If several changes of one group are under way, the server makes none before the changes that precede it. So the
-next server has to have the acknowledged state with none, some or all of these changes, counted from the first.
+members, commits and deletes offsets, lets all leave, deletes groups, creates topics and transactional ids. It notes
+each change when the request goes out, and again when the answer confirms it. A server that is killed in between may
+have made the change or not. If several changes of one group are under way, the server makes none before the changes
+that precede it. So the next server has to have the acknowledged state with none, some or all of these changes, counted
+from the first.
 
 Sessions are long and no member falls silent, so nothing changes by itself.
 
@@ -25,8 +26,10 @@ from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
+    InitProducerIdRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListTransactionsRequest,
     Message,
     MetadataRequest,
     OffsetDeleteRequest,
@@ -43,6 +46,8 @@ MEMBERS_MAX = 3
 PARTITIONS = 4
 TOPICS = f"a:{PARTITIONS},b:{PARTITIONS}"
 """The topics that the server has to have, as tenure.topics."""
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 GROUPS = 4
 """A player has this many groups, unless a test says otherwise."""
@@ -118,6 +123,7 @@ class Player:
         self.groups = [Promises(f"{name}-{number}") for number in range(groups)]
         self.topics: set[str] = set()
         self._topic_under_way: str | None = None
+        self.transactional_ids: set[str] = set()
         self._name = name
         self._chance = chance
         self._answered = answered
@@ -158,6 +164,9 @@ class Player:
         assert self.topics <= found_topics <= self.topics | {self._topic_under_way}
         self.topics = found_topics
         self._topic_under_way = None
+        while (listed := _ask(connection, ListTransactionsRequest(), 0)).error_code == LOADING:
+            pass
+        assert self.transactional_ids <= {each.transactional_id for each in listed.transaction_states}
 
     def _turn(self, group: Promises) -> None:
         kept = group.now
@@ -174,6 +183,8 @@ class Player:
             self._delete(group)
         elif step < 0.68:
             self._create_topic()
+        elif step < 0.685:
+            self._create_transactional_id()
         else:
             self._commit(group)
 
@@ -295,6 +306,15 @@ class Player:
         answer = self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         assert answer.topics[0].error_code == ErrorCode.NONE
         self.topics.add(name)
+
+    def _create_transactional_id(self) -> None:
+        """The first one opens another log, beside that of the groups."""
+        name = f"{self._name}-{next(self._number)}"
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        while (answer := self._ask(request, 4)).error_code == LOADING:
+            pass
+        assert answer.error_code == ErrorCode.NONE
+        self.transactional_ids.add(name)
 
 
 def _join(group_id: str, member_id: str, instance_id: str | None, user_data: bytes) -> JoinGroupRequest:

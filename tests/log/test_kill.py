@@ -47,6 +47,7 @@ SETTINGS: dict[str, str | int] = {
     "log.cleaner.backoff.ms": 10,
     "log.cleaner.min.cleanable.ratio": "0.2",
     "log.cleaner.delete.retention.ms": 0,
+    "transaction.state.log.num.partitions": 3,
     "tenure.topics": TOPICS,
 }
 
@@ -118,7 +119,8 @@ def journal(request: pytest.FixtureRequest) -> bool:
 def test_killed_server(tmp_path: Path, journal: bool) -> None:
     """After each kill, under load or in the middle of a start, a server keeps everything it acknowledged.
 
-    Players join, restart static members, commit, leave, delete groups, create topics; generations don't fall.
+    Players join, restart static members, commit, leave, delete groups, create topics and transactional ids; generations
+    don't fall.
     Compactions run all the while, and the test kills them as well.
     """
     chance = Random(7)

@@ -108,6 +108,14 @@ FIND_COORDINATOR_KEY = 10
 DESCRIBE_GROUPS_KEY = 15
 SASL_HANDSHAKE_KEY = 17
 
+REASONS = {
+    r"Adding new member ": "member_joined",
+    r"Leader \S+ re-joining group during Stable": "leader_rejoined",
+    r"Updating metadata for static member ": "static_member_replaced",
+    r"removing member \S+ on heartbeat expiration": "member_expired",
+}
+"""How Apache Kafka's log gives the reason of a rebalance, and the kind of Tenure's cause."""
+
 
 class ApacheKafkaError(Exception):
     """Kafka could not be fetched or started, or gave no answer; the text has Kafka's output."""

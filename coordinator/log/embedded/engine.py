@@ -164,7 +164,8 @@ class EmbeddedEngine:
 
         Raises Damaged, and Unavailable if a person must act first.
         """
-        self._journal.start()
+        if self._log == OFFSETS_TOPIC:  # the journal of another log's engine may be in use
+            self._journal.start()
 
     def clean_by(self, cleaning: Cleaning) -> None:
         """Compact by other settings from now on; the engine compacts already, and has started."""
@@ -338,12 +339,16 @@ class EmbeddedEngine:
         lock, epoch = lock_partition(self._disk, partition_lock(self._data_dir, partition, self._log))
         folder = partition_folder(self._data_dir, partition, self._log)
         cut = partial(self._report_cut, partition)
-        before_read = partial(self._journal.before_read, partition)
+        before_read = partial(self._before_read, partition)
         log = PartitionLog(self._disk, folder, epoch, self._segment_size, cut, self._counts, before_read)
         upkeep = (
             Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
         )
         return Owned(partition, lock, log, upkeep)
+
+    def _before_read(self, partition: int) -> None:
+        if self._log == OFFSETS_TOPIC:
+            self._journal.before_read(partition)
 
     def _release(self, own: Owned, done: Done) -> None:
         if own.valid():

@@ -32,7 +32,7 @@ from coordinator.log.segments.journal import (
     node_files,
     read_files,
 )
-from coordinator.log.segments.segment import partition_folder, segment_at
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, partition_folder, segment_at
 from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record, release
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
@@ -310,6 +310,25 @@ class TestWindow:
         assert sorted(node_files(disk, tmp_path)) == [1]
         engine = journaling(tmp_path)
         assert [numbers_of(opened(engine, partition)[1]) for partition in (1, 2)] == [[0, 1]] * 2
+        engine.close()
+
+    def test_another_log_of_the_folder(self, tmp_path: Path) -> None:
+        """An engine of another log leaves the journal alone, and what is left for partitions of the groups' log."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        assert append(engine, own, record(1)) is None
+        left = left_path(tmp_path, 0, 0)
+        left.write_bytes(b"of the groups")
+        other = EmbeddedEngine(tmp_path, 50, 1, lock_folder=False, log=TRANSACTIONS_TOPIC)
+        other.start(lambda *_: None)
+        assert opened(other, 0)[1] == []
+        other.close()
+        left.unlink()
+        assert append(engine, own, record(2)) is None
+        kill(engine, disk)
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 0)[1]) == [0, 1, 2]
         engine.close()
 
 
