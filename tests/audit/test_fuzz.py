@@ -203,6 +203,7 @@ def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
     assert peak_kib < MEMORY_KIB_MAX
 
 
+@pytest.mark.long
 def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
     """A count of two thousand million records, members or partitions costs no memory: the bytes aren't there."""
     value = bytearray(group_value(static_members(a=1), 4))
@@ -264,6 +265,7 @@ def minimal(delta: int) -> bytes:
     return encode_varint(len(data)) + data
 
 
+@pytest.mark.long
 def test_bytes_without_a_batch_cost_no_memory(tmp_path: Path) -> None:
     """A file of zeros, and a header that claims a whole file, cost no memory."""
     scene = Scene()

@@ -22,7 +22,6 @@ from benchmarks.cases import CASES, ECHO, TENURE, Case
 from benchmarks.report import Runs
 from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, Kafka, Stage, cpus, left_behind, measured, turns
 from tests.cli.conftest import run_app
-from tests.support.length import most_are_long
 from tests.support.preloaded import popen, run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,9 +74,8 @@ ALIKE = {"heartbeat-1000", "storm-5000", "crowd-plain", "latency-crowd-plain"}
 DIFFERENT = [case for case in CASES if case.name not in ALIKE]
 
 
-@pytest.mark.parametrize(
-    "case", most_are_long(DIFFERENT, lambda case: case.name == "storm"), ids=lambda case: case.name
-)
+@pytest.mark.long
+@pytest.mark.parametrize("case", DIFFERENT, ids=lambda case: case.name)
 def test_each_case_runs_and_has_its_figures(case: Case, tmp_path: Path) -> None:
     """Every figure is a number that can be, and every figure of the table is among them."""
     out = tmp_path / "bench.json"
@@ -213,9 +211,8 @@ def test_a_given_server_has_the_figures_that_can_be_seen(tmp_path: Path) -> None
     assert not figures & {"start_s", "log_bytes_per_restart", "bare_sync_us"}
 
 
-@pytest.mark.parametrize(
-    ("at_once", "said"), [pytest.param(3, "", marks=pytest.mark.long), (5, "5 of 4 members can't restart at a time")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("at_once", "said"), [(3, ""), (5, "5 of 4 members can't restart at a time")])
 def test_no_member_is_restarted_twice_at_a_time(tmp_path: Path, at_once: int, said: str) -> None:
     """However far one of those who restart them falls behind: the first of the two would be fenced."""
     parameters = ("--with", "size=4", "--with", "restarts=300", "--with", f"at_once={at_once}")

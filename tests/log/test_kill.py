@@ -147,7 +147,14 @@ def test_killed_server(tmp_path: Path, journal: bool) -> None:
         server.close()
 
 
-@pytest.mark.parametrize(("players", "groups"), [(1, 1), (5, 2), (10, 5)], ids=["1 group", "10 groups", "50 groups"])
+@pytest.mark.parametrize(
+    ("players", "groups"),
+    [
+        pytest.param(1, 1, id="1 group", marks=pytest.mark.long),
+        pytest.param(5, 2, id="10 groups"),
+        pytest.param(10, 5, id="50 groups", marks=pytest.mark.long),
+    ],
+)
 def test_killed_between_checkpoints(tmp_path: Path, players: int, groups: int) -> None:
     """However many of 50 partitions share a journal, a server keeps everything acknowledged after each kill.
 

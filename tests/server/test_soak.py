@@ -27,6 +27,8 @@ from tests.support.raw import Closed, Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure
 
+pytestmark = pytest.mark.long
+
 TIMES = 10_000 if IS_NIGHTLY else 100
 """How often each API is asked, with all of its requests in turn."""
 
@@ -143,7 +145,6 @@ def test_memory_stays_whatever_http_is_asked_again(site: Tenure, path: str) -> N
     assert grown(site, path, ask, TIMES_HTTP) <= GROWN_MAX
 
 
-@pytest.mark.long
 def test_memory_stays_whatever_streams_of_events_are_opened(site: Tenure) -> None:
     """Streams cost no memory that stays: read for a while, closed before they are read, or held and never read.
 

@@ -52,6 +52,7 @@ def test_each_test_is_taken_once(tests: int, processes: int) -> None:
     assert sorted(iter(lambda: shared.take(next(turns)), None)) == list(range(tests))
 
 
+@pytest.mark.long
 def test_all_tests_run_and_each_process_ends_its_fixtures(tmp_path: Path) -> None:
     """Their output is not shown; a fixture of a module begins and ends once in each process that has a test of it."""
     code, output, ended = played(tmp_path, "")
@@ -61,6 +62,7 @@ def test_all_tests_run_and_each_process_ends_its_fixtures(tmp_path: Path) -> Non
     assert len(set(ended)) == len(ended) <= 3
 
 
+@pytest.mark.long
 def test_a_failure_is_shown_with_its_own_output(tmp_path: Path) -> None:
     """Also that of the fixture, in the same process."""
     code, output, _ = played(tmp_path, "def test_fails():\n    print('mine')\n    assert False, 'the reason'\n")
@@ -70,6 +72,7 @@ def test_a_failure_is_shown_with_its_own_output(tmp_path: Path) -> None:
     assert "1 failed, 40 passed" in output
 
 
+@pytest.mark.long
 def test_a_process_that_dies_fails_its_test(tmp_path: Path) -> None:
     """The others run the tests that it hasn't taken."""
     code, output, _ = played(tmp_path, "def test_dies():\n    os.kill(os.getpid(), signal.SIGKILL)\n")
@@ -78,6 +81,7 @@ def test_a_process_that_dies_fails_its_test(tmp_path: Path) -> None:
     assert re.search(r"1 failed, (40|39) passed", output)
 
 
+@pytest.mark.long
 def test_a_run_that_ends_at_the_first_failure_ends_all_fixtures(tmp_path: Path) -> None:
     """With -x each process runs at most the test that it has taken, and the one behind it."""
     failing = "@pytest.mark.parametrize('number', range(40))\ndef test_fails(number):\n    assert False\n"
@@ -88,6 +92,7 @@ def test_a_run_that_ends_at_the_first_failure_ends_all_fixtures(tmp_path: Path) 
     assert " 40 failed" not in output
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_run(tmp_path: Path) -> None:
     """Ctrl-C reaches all processes; each ends its fixtures."""
     interrupting = "def test_interrupts():\n    os.killpg(0, signal.SIGINT)\n"

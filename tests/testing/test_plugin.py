@@ -119,6 +119,7 @@ def test_a_failed_test_has_the_timeline_of_each_group_that_it_touched(tmp_path: 
     assert "coordinator/testing" not in output
 
 
+@pytest.mark.long
 def test_the_report_has_the_newest_groups_of_many(tmp_path: Path) -> None:
     """At most GROUPS_SHOWN timelines, those with the newest events, and a line about the others."""
     output = run(
@@ -137,6 +138,7 @@ def test_the_report_has_the_newest_groups_of_many(tmp_path: Path) -> None:
     assert f"2 of {GROUPS_SHOWN + 2} groups have no timeline here" in output
 
 
+@pytest.mark.long
 def test_a_fault_that_never_fired_is_told(tmp_path: Path) -> None:
     """As a warning, which a run may make an error; a failed test shows the plan, so that it can be repeated."""
     output = run(
@@ -180,6 +182,7 @@ def test_two_processes_run_side_by_side(tmp_path: Path) -> None:
     assert "Tenure: group workers" in output
 
 
+@pytest.mark.long
 def test_mistakes_in_markers_are_named(tmp_path: Path) -> None:
     """A slip fails its test with one line."""
     output = run(
@@ -207,6 +210,7 @@ def test_mistakes_in_markers_are_named(tmp_path: Path) -> None:
     assert "group.max.sise: no such setting" in output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("option", "form"), [("tenure_topics", "NAME=PARTITIONS"), ("tenure_settings", "NAME=VALUE")])
 def test_mistakes_in_ini_options_are_named(tmp_path: Path, option: str, form: str) -> None:
     """A line without a value is shown with its form."""
