@@ -23,11 +23,12 @@ from coordinator.client.events import EventReader, Polled
 from coordinator.client.properties import read
 from coordinator.client.security import Security
 from coordinator.story.words import cause_text
-from protocol.messages import FindCoordinatorRequest, JoinGroupRequest
+from protocol.messages import FindCoordinatorRequest
 from tests.cli.conftest import at, run_app
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.raw import Connection
+from tests.support.requests import join_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
 from tests.support.told import but, cause_of, told
@@ -48,15 +49,7 @@ def watching(server: Tenure, folder: Path, *arguments: str) -> Iterator[Callable
 
 def join(server: Tenure, group: str, connection: Connection) -> None:
     """Let a static member join without waiting."""
-    request = JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=60_000,
-        rebalance_timeout_ms=60_000,
-        group_instance_id="i",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00")],
-    )
-    assert connection.ask(request, 5).error_code == 0  # type: ignore[attr-defined]
+    assert connection.ask(join_request(group, instance="i"), 5).error_code == 0  # type: ignore[attr-defined]
     assert server.running
 
 

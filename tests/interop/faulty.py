@@ -22,10 +22,11 @@ from typing import Any, Protocol, TypeVar, cast
 from coordinator.config import Config
 from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
-from protocol.messages import JoinGroupRequest, OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from tests.support.apache import REASONS, ApacheKafka
 from tests.support.fault_proxy import FaultProxy
 from tests.support.raw import Connection
+from tests.support.requests import join_request
 from tests.support.threaded import Threaded, until
 
 TOPIC, PARTITION_COUNT = "orders", 3
@@ -144,17 +145,8 @@ class FaultyKafka:
     def settle(self) -> None:
         """See Faulty."""
         marker = f"marker-{uuid.uuid4().hex}"
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-        asked = JoinGroupRequest(
-            group_id=marker,
-            session_timeout_ms=1_000,
-            rebalance_timeout_ms=1_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[protocol],
-        )
         with Connection(self._kafka.port) as connection:
-            connection.ask(asked, 3)
+            connection.ask(join_request(marker, session_ms=1_000, rebalance_ms=1_000), 3)
         until(lambda: marker in self._log())
 
     def causes(self) -> list[str]:

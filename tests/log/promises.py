@@ -39,7 +39,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, join_request, sync_request
 
 SESSION_MS = 1_000_000
 MEMBERS_MAX = 3
@@ -319,31 +319,16 @@ class Player:
 
 def _join(group_id: str, member_id: str, instance_id: str | None, user_data: bytes) -> JoinGroupRequest:
     metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=["orders"], user_data=user_data), 0)
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=SESSION_MS,
-        member_id=member_id,
-        group_instance_id=instance_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    protocols = [("range", metadata)]
+    return join_request(
+        group_id, member_id, instance_id, session_ms=SESSION_MS, rebalance_ms=SESSION_MS, protocols=protocols
     )
 
 
 def _sync(group_id: str, generation: int, seat: Seat, seats: Sequence[Seat]) -> SyncGroupRequest:
     """Build the SyncGroup of the member on `seat`; a leader's carries the assignments of all `seats`."""
-    return SyncGroupRequest(
-        group_id=group_id,
-        generation_id=generation,
-        member_id=seat.member_id,
-        group_instance_id=seat.instance_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=each.member_id, assignment=each.assignment)
-            for each in seats
-        ],
-    )
+    given = {each.member_id: each.assignment for each in seats}
+    return sync_request(group_id, generation, seat.member_id, seat.instance_id, given)
 
 
 def _ask(connection: Connection, request: Message, version: int) -> Any:

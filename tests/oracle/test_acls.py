@@ -20,16 +20,13 @@ from protocol.messages import (
     DeleteAclsRequest,
     DescribeAclsRequest,
     FetchRequest,
-    HeartbeatRequest,
     InitProducerIdRequest,
-    JoinGroupRequest,
     ListGroupsRequest,
     Message,
     MetadataRequest,
     ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
-    SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.interop.java.tools import Tools
@@ -38,6 +35,7 @@ from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
+from tests.support.requests import heartbeat_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
 if TYPE_CHECKING:
@@ -394,21 +392,11 @@ def test_a_rule_that_changes_reaches_a_living_member(servers: dict[str, Server])
     for server in servers.values():
         server.set_rules(may_read)
         member = server.connect("alice")
-        join = JoinGroupRequest(
-            group_id="living",
-            session_timeout_ms=60_000,
-            rebalance_timeout_ms=60_000,
-            member_id="",
-            group_instance_id="one",
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
-        )
-        joined: Any = member.ask(join, 5)
+        joined: Any = member.ask(join_request("living", instance="one"), 5)
         assert joined.error_code == 0
-        assigned = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
-        who = {"group_id": "living", "generation_id": joined.generation_id, "member_id": joined.member_id}
-        member.ask(SyncGroupRequest(**who, group_instance_id="one", assignments=[assigned]), 3)
-        beat = HeartbeatRequest(**who, group_instance_id="one")
+        who = ("living", joined.generation_id, joined.member_id, "one")
+        member.ask(sync_request(*who, {joined.member_id: b""}), 3)
+        beat = heartbeat_request(*who)
 
         def code(member: Connection = member, beat: Message = beat) -> int:
             return cast("Any", member.ask(beat, 3)).error_code  # type: ignore[no-any-return]

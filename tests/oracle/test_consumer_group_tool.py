@@ -19,12 +19,10 @@ from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     CreateTopicsRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
-    SyncGroupRequest,
 )
 from tests.cli.conftest import run_app
 from tests.interop.java.tools import Done, Tools
@@ -33,7 +31,7 @@ from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -135,31 +133,12 @@ class Server:
 
     def join_classic(self, group_id: str) -> None:
         """A static member of the classic protocol joins."""
-        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(TOPIC))]
+        seat, protocols = "classic-seat", [("range", subscription(TOPIC))]
         with Connection(self.port, "classic") as connection:
-            join = JoinGroupRequest(
-                group_id=group_id,
-                session_timeout_ms=300_000,
-                rebalance_timeout_ms=300_000,
-                member_id="",
-                group_instance_id="classic-seat",
-                protocol_type="consumer",
-                protocols=protocols,
-            )
+            join = join_request(group_id, instance=seat, session_ms=300_000, rebalance_ms=300_000, protocols=protocols)
             joined = cast("JoinGroupResponse", connection.ask(join, 5))
-            given = SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=joined.member_id, assignment=assignment(TOPIC, 0, 1, 2)
-            )
-            connection.ask(
-                SyncGroupRequest(
-                    group_id=group_id,
-                    generation_id=joined.generation_id,
-                    member_id=joined.member_id,
-                    group_instance_id="classic-seat",
-                    assignments=[given],
-                ),
-                3,
-            )
+            given = {joined.member_id: assignment(TOPIC, 0, 1, 2)}
+            connection.ask(sync_request(group_id, joined.generation_id, joined.member_id, seat, given), 3)
 
 
 LEAVES = "the members leave"

@@ -20,18 +20,15 @@ from protocol.messages import (
     CreateTopicsRequest,
     FindCoordinatorRequest,
     GroupMetadataValue,
-    HeartbeatRequest,
-    JoinGroupRequest,
     OffsetCommitValue,
     OffsetFetchRequest,
     ProduceRequest,
-    SyncGroupRequest,
     encode,
 )
 from protocol.records.batch import Record, encode_batch
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -67,23 +64,12 @@ def classic(connection: Connection, group_id: str) -> list[object]:
         return connection.ask(request, version)
 
     def join(member_id: str) -> Any:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-        body = JoinGroupRequest(
-            group_id=group_id,
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=3_000,
-            member_id=member_id,
-            protocol_type="consumer",
-            protocols=[protocol],
-        )
-        return ask(body, 5)
+        return ask(join_request(group_id, member_id, session_ms=10_000, rebalance_ms=3_000), 5)
 
     joined = join(join("").member_id)
     generation, member_id = joined.generation_id, joined.member_id
-    named = {"group_id": group_id, "generation_id": generation, "member_id": member_id}
-    given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"x")]
-    synced = ask(SyncGroupRequest(**named, assignments=given), 4)
-    beat = ask(HeartbeatRequest(**named), 4)
+    synced = ask(sync_request(group_id, generation, member_id, given={member_id: b"x"}), 4)
+    beat = ask(heartbeat_request(group_id, generation, member_id), 4)
     commits = []
     for who in ((generation, member_id), ()):
         body = commit_request(group_id, {("orders", 0): 7}, *who)

@@ -52,6 +52,7 @@ from protocol.messages import (
     SyncGroupResponse,
     encode,
 )
+from tests.support import requests
 from tests.support.patience import WITHIN_S
 
 
@@ -341,39 +342,19 @@ def join_request(
     group: str, member_id: str = "", *, instance: str | None = None, session_ms: int = 10_000
 ) -> JoinGroupRequest:
     """A consumer's JoinGroup."""
-    return JoinGroupRequest(
-        group_id=group,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        group_instance_id=instance,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription("orders"))],
-    )
+    protocols = [("range", subscription("orders"))]
+    return requests.join_request(group, member_id, instance, session_ms=session_ms, protocols=protocols)
 
 
 def sync_request(group: str, joined: JoinGroupResponse, instance: str | None = None) -> SyncGroupRequest:
     """The SyncGroup of a member that joined; a leader's gives every member a partition."""
-    assignments = [
-        SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.member_id, assignment=assignment("orders", index))
-        for index, member in enumerate(joined.members)
-    ]
-    return SyncGroupRequest(
-        group_id=group,
-        generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        group_instance_id=instance,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=assignments,
-    )
+    given = {member.member_id: assignment("orders", index) for index, member in enumerate(joined.members)}
+    return requests.sync_request(group, joined.generation_id, joined.member_id, instance, given)
 
 
 def heartbeat_request(group: str, joined: JoinGroupResponse, instance: str | None = None) -> HeartbeatRequest:
     """The heartbeat of a member that joined."""
-    return HeartbeatRequest(
-        group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, group_instance_id=instance
-    )
+    return requests.heartbeat_request(group, joined.generation_id, joined.member_id, instance)
 
 
 async def seat(peer: Peer, group: str, instance: str) -> JoinGroupResponse:

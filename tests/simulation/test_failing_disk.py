@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -33,20 +34,18 @@ from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
-    HeartbeatRequest,
-    JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitKey,
     OffsetDeleteRequest,
-    SyncGroupRequest,
     decode,
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
 
 GROUPS = ("g", "h")
 INSTANCES = ("i0", "i1", None, None)
+join_for = partial(join_request, session_ms=6_000, rebalance_ms=20_000)
 GROUP_KEY, OFFSET_KEYS = 2, (0, 1)
 A_LONG_TIME_MS = 10 * 60_000
 TURNS_MAX = 1_000
@@ -272,15 +271,8 @@ class FailingDisk(RuleBasedStateMachine):
     def join(self, *, who: int, group: str, known: bool, topic: str) -> None:
         """Join anew, or with the known member id."""
         actor = self.actors[who].learn()
-        body = JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=6_000,
-            rebalance_timeout_ms=20_000,
-            member_id=actor.member_id if known else "",
-            group_instance_id=actor.instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(topic))],
-        )
+        protocols = [("range", subscription(topic))]
+        body = join_for(group, actor.member_id if known else "", actor.instance_id, protocols=protocols)
         actor.joined = self.world.ask(group, events.JoinGroup(None, 7, SOMEBODY, body, self.world.fresh_id()))
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS))
@@ -292,15 +284,7 @@ class FailingDisk(RuleBasedStateMachine):
     def _sync(self, group: str, member_id: str, generation: int) -> None:
         live = self.world.runtime.partitions[0].coordinator.groups.get(group)
         assigned = {} if live is None else {each: f"{each} {generation}".encode() for each in live.members}
-        body = SyncGroupRequest(
-            group_id=group,
-            generation_id=generation,
-            member_id=member_id,
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=each, assignment=assignment)
-                for each, assignment in assigned.items()
-            ],
-        )
+        body = sync_request(group, generation, member_id, given=assigned)
         self.world.ask(group, events.SyncGroup(None, 4, SOMEBODY, body))
 
     @rule(group=st.sampled_from(GROUPS), size=st.integers(1, 3))
@@ -313,18 +297,8 @@ class FailingDisk(RuleBasedStateMachine):
         live = self.world.runtime.partitions[0].coordinator.groups.get(group)
         for member in [] if live is None else list(live.members.values()):
             if member.awaiting_join is None:
-                body = JoinGroupRequest(
-                    group_id=group,
-                    session_timeout_ms=6_000,
-                    rebalance_timeout_ms=20_000,
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    protocol_type="consumer",
-                    protocols=[
-                        JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
-                        for name, metadata in member.protocols
-                    ],
-                )
+                named = (member.member_id, member.group_instance_id)
+                body = join_for(group, *named, protocols=member.protocols)
                 self.world.ask(group, events.JoinGroup(None, 7, SOMEBODY, body, self.world.fresh_id()))
         self.world.settle()
         live = self.world.runtime.partitions[0].coordinator.groups.get(group)
@@ -335,12 +309,7 @@ class FailingDisk(RuleBasedStateMachine):
     def heartbeat(self, *, who: int, group: str, named: bool) -> None:
         """Send a heartbeat; a twin is fenced."""
         actor = self.actors[who].learn()
-        body = HeartbeatRequest(
-            group_id=group,
-            generation_id=actor.generation,
-            member_id=actor.member_id,
-            group_instance_id=actor.instance_id if named else None,
-        )
+        body = heartbeat_request(group, actor.generation, actor.member_id, actor.instance_id if named else None)
         self.world.ask(group, events.Heartbeat(None, body, SOMEBODY))
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS))

@@ -36,18 +36,15 @@ from protocol.header import decode_response, encode_request
 from protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    HeartbeatRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
     Message,
-    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    SyncGroupRequest,
 )
 from tests.support.cluster_history import OK, Asked, lost_commits
 from tests.support.patience import WITHIN_S
+from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
 from tests.support.tenure import wait_until
 
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 1, 5, 3, 3, 7, 5
@@ -206,41 +203,16 @@ class Member:
 
     def heartbeat(self) -> Message:
         """Its Heartbeat."""
-        return HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-        )
+        return heartbeat_request(self.group, self.generation, self.member_id, self.instance_id)
 
     def commit(self, partition: int, offset: int) -> Message:
         """Its OffsetCommit of one topic partition."""
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        each = OffsetCommitRequest.OffsetCommitRequestPartition
-        return OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            topics=[
-                topic(
-                    name=TOPIC,
-                    partitions=[each(partition_index=partition, committed_offset=offset, committed_metadata="")],
-                )
-            ],
-        )
+        who = (self.generation, self.member_id, self.instance_id)
+        return commit_request(self.group, {(TOPIC, partition): offset}, *who)
 
     async def _join(self, link: Link) -> None:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=self.probe.session_timeout_ms,
-            rebalance_timeout_ms=30_000,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            protocol_type="consumer",
-            protocols=[protocol],
-        )
+        session_ms = self.probe.session_timeout_ms
+        request = join_request(self.group, self.member_id, self.instance_id, session_ms=session_ms, rebalance_ms=30_000)
         sent = self.probe.now()
         asked = Asked(self.group, "join", self.number, link.node, sent, None, None)
         try:
@@ -253,23 +225,12 @@ class Member:
         if not self._go_on(error):
             return
         self.member_id = answer.member_id
-        shares = (
-            [
-                SyncGroupRequest.SyncGroupRequestAssignment(
-                    member_id=each.member_id, assignment=(each.group_instance_id or "").encode()
-                )
-                for each in answer.members
-            ]
+        given = {
+            each.member_id: (each.group_instance_id or "").encode()
+            for each in answer.members
             if answer.leader == answer.member_id
-            else []
-        )
-        sync = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=answer.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            assignments=shares,
-        )
+        }
+        sync = sync_request(self.group, answer.generation_id, self.member_id, self.instance_id, given)
         if self.generations:
             # A leader that joins again by its member id wants a rebalance. A program that restarts doesn't.
             self.member_id = ""

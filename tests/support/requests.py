@@ -7,17 +7,72 @@ House rule: a field that a struct doesn't have is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protocol.definition import Struct
-from protocol.messages import API_KEYS, Message, OffsetCommitRequest, definition, request_class
+from protocol.messages import (
+    API_KEYS,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    Message,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+    definition,
+    request_class,
+)
 
 
 def request(api: str, **fields: Any) -> Message:
     """Return the request of an API."""
     made = request_class(API_KEYS[api])
     return _filled(made, made, definition(made.NAME).struct, fields)
+
+
+def join_request(
+    group: str,
+    member_id: str = "",
+    instance: str | None = None,
+    *,
+    session_ms: int = 60_000,
+    rebalance_ms: int = 60_000,
+    protocols: Sequence[tuple[str, bytes]] = (("range", bytes(10)),),
+    **more: Any,
+) -> JoinGroupRequest:
+    """Return the JoinGroup of a consumer. protocols: names and metadata; without them, those of no topic."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=rebalance_ms,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+        **more,
+    )
+
+
+def sync_request(
+    group: str, generation: int, member_id: str, instance: str | None = None, given: Mapping[str, bytes] | None = None
+) -> SyncGroupRequest:
+    """Return the SyncGroup of a consumer. given: a leader's assignments, by member id."""
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=each, assignment=data)
+            for each, data in (given or {}).items()
+        ],
+    )
+
+
+def heartbeat_request(group: str, generation: int, member_id: str, instance: str | None = None) -> HeartbeatRequest:
+    """Return the Heartbeat of a member."""
+    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
 
 
 def commit_request(

@@ -12,16 +12,14 @@ from typing import Any
 from protocol.messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    HeartbeatRequest,
-    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    SyncGroupRequest,
     encode,
 )
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import heartbeat_request, join_request, sync_request
 
 BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
 """JoinGroup's version, and the versions of SyncGroup, Heartbeat and LeaveGroup of the same client."""
@@ -63,14 +61,13 @@ class Member:
     def send_join(self, reason: str | None = None, **more: Any) -> None:
         """Send JoinGroup with the member's id; a dynamic member without an id joins again with the id it gets."""
         data = b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=self.topics, user_data=None), 0)
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=self.rebalance_ms,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name in self.protocols],
+        request = join_request(
+            self.group,
+            self.member_id,
+            self.instance,
+            session_ms=self.session_ms,
+            rebalance_ms=self.rebalance_ms,
+            protocols=[(name, data) for name in self.protocols],
             reason=reason,
             **more,
         )
@@ -84,14 +81,7 @@ class Member:
 
     def ask_for_id(self) -> str:
         """Send JoinGroup without an id, and never join with the id from the answer."""
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=STAYS_MS,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00")],
-        )
-        answer = self.connection.ask(request, self.version)
+        answer = self.connection.ask(join_request(self.group, session_ms=self.session_ms), self.version)
         assert isinstance(answer, JoinGroupResponse)
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return answer.member_id
@@ -108,32 +98,18 @@ class Member:
     def send_sync(self, names: dict[str, str], user_data: bytes | None = None) -> None:
         """Send SyncGroup; a leader assigns to the n-th member partition n of topic t, and the user data."""
         assert self.joined is not None
-        assignments = []
+        given = {}
         if self.joined.leader == self.member_id:
             for index, member_id in enumerate(sorted(names, key=lambda each: names[each])):
                 owned = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[index])
                 body = ConsumerProtocolAssignment(assigned_partitions=[owned], user_data=user_data)
-                data = b"\x00\x00" + encode(body, 0)
-                assignments.append(SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=data))
-        request = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=assignments,
-        )
+                given[member_id] = b"\x00\x00" + encode(body, 0)
+        request = sync_request(self.group, self.generation, self.member_id, self.instance, given)
         self.connection.send(request, BESIDE[self.version][0])
 
     def heartbeat(self) -> int:
         """Send a Heartbeat and return its error code."""
-        request = HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
+        request = heartbeat_request(self.group, self.generation, self.member_id, self.instance)
         code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code  # type: ignore[attr-defined]
         return code
 

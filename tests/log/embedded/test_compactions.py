@@ -50,6 +50,7 @@ from tests.log.embedded.compacting import (
 )
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import heartbeat_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
 PARTITION_OF_WORKERS = 41
@@ -104,15 +105,13 @@ class Static:
 
     def join(self, member_id: str = "") -> JoinGroupRequest:
         """Build a JoinGroup with this member id, or without one as after a restart."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(40))
-        return JoinGroupRequest(
-            group_id="workers",
-            session_timeout_ms=1_800_000,
-            rebalance_timeout_ms=300_000,
-            member_id=member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocols=[protocol],
+        return join_request(
+            "workers",
+            member_id,
+            self.instance,
+            session_ms=1_800_000,
+            rebalance_ms=300_000,
+            protocols=[("range", bytes(40))],
         )
 
     def take_seat(self, answer: Message) -> None:
@@ -124,29 +123,12 @@ class Static:
 
     def sync(self, members: list[Static]) -> SyncGroupRequest:
         """Build the leader's SyncGroup, which assigns the same to all."""
-        assigned = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member.id, assignment=bytes(40))
-            for member in members
-            if self.leads
-        ]
-        return SyncGroupRequest(
-            group_id="workers",
-            generation_id=self.generation,
-            member_id=self.id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=assigned,
-        )
+        given = {member.id: bytes(40) for member in members if self.leads}
+        return sync_request("workers", self.generation, self.id, self.instance, given)
 
     def heartbeat(self) -> HeartbeatRequest:
         """Build a heartbeat with its id and generation."""
-        return HeartbeatRequest(
-            group_id="workers",
-            generation_id=self.generation,
-            member_id=self.id,
-            group_instance_id=self.instance,
-        )
+        return heartbeat_request("workers", self.generation, self.id, self.instance)
 
 
 def members_of(server: Tenure) -> int:

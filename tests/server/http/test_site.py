@@ -25,9 +25,7 @@ from protocol.messages import (
     HeartbeatRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    JoinGroupRequest,
     JoinGroupResponse,
-    SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
@@ -35,7 +33,7 @@ from tests.client.scripted import Scripted, of_another_kind
 from tests.server.harness import memory
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, join_request, sync_request
 
 
 class Asked:
@@ -75,11 +73,7 @@ class Asked:
 
     def join(self, group: str, member_id: str = "", instance_id: str | None = None, **more: Any) -> JoinGroupResponse:
         """Send one JoinGroup of a member."""
-        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")]
-        request = JoinGroupRequest(
-            group_id=group, member_id=member_id, group_instance_id=instance_id, session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=protocols, **more,
-        )  # fmt: skip
+        request = join_request(group, member_id, instance_id, session_ms=10_000, rebalance_ms=10_000, **more)
         with self.client() as client:
             answer: JoinGroupResponse = client.request(request)
         return answer
@@ -249,11 +243,7 @@ async def test_what_the_disk_does_is_scraped(tmp_path: Path) -> None:
 
             def sync() -> None:
                 with asked.client() as client:
-                    request = SyncGroupRequest(
-                        group_id="g", member_id=member_id, group_instance_id="i-1", generation_id=1,
-                        protocol_type="consumer", protocol_name="range",
-                    )  # fmt: skip
-                    assert not client.request(request).error_code
+                    assert not client.request(sync_request("g", 1, member_id, "i-1")).error_code
 
             await asyncio.to_thread(sync)
             stopped = asyncio.Event()
@@ -274,12 +264,8 @@ async def test_what_is_counted_is_scraped(asked: Asked) -> None:
     generation = 1
 
     def sync() -> None:
-        request = SyncGroupRequest(
-            group_id="g", member_id=member_id, group_instance_id="i-1", generation_id=generation,
-            protocol_type="consumer", protocol_name="range",
-        )  # fmt: skip
         with asked.client() as client:
-            assert not client.request(request).error_code
+            assert not client.request(sync_request("g", generation, member_id, "i-1")).error_code
 
     def rejoin(count: int) -> None:
         nonlocal generation

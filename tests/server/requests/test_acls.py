@@ -16,7 +16,6 @@ from protocol.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    JoinGroupRequest,
     MetadataRequest,
     OffsetFetchRequest,
     ProduceRequest,
@@ -26,7 +25,7 @@ from tests.oracle.acl_table import UNMATCHED
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, join_request
 
 STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER = f"super.users={ANONYMOUS}"
@@ -321,17 +320,7 @@ async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
     async with serving(STANDARD, "group.initial.rebalance.delay.ms=1000") as server:
         await change(server, GROUP)
         peer = await server.peer()
-        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")]
-        join = JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            group_instance_id="one",
-            protocol_type="consumer",
-            protocols=protocols,
-        )
-        await peer.send(join, 5)
+        await peer.send(join_request("g", instance="one"), 5)
         await server.barrier()
         await change(server)
         await server.advance(1_000)

@@ -16,7 +16,6 @@ from protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     HeartbeatRequest,
-    JoinGroupRequest,
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
@@ -24,6 +23,7 @@ from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_quotas import alter, entry
 from tests.server.requests.test_records import fetch_request, produce_request
 from tests.support.batches import batch
+from tests.support.requests import join_request
 
 ME = {"client-id": "test"}
 LARGE = batch([(b"k", bytes(10_000), 1_000)])
@@ -218,15 +218,7 @@ async def test_time_of_waiting_is_no_work() -> None:
     async with serving("group.initial.rebalance.delay.ms=3000") as server:
         await alter(server, entry(ME, request_percentage=100.0))
         peer = await server.peer()
-        join = JoinGroupRequest(
-            group_id="g",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=60_000,
-            group_instance_id="a",
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")],
-        )
-        await peer.send(join, 5)
+        await peer.send(join_request("g", instance="a"), 5)
         await server.advance(3_000)
         assert (await peer.receive()).throttle_time_ms == 0
 

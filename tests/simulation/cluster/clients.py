@@ -25,14 +25,12 @@ from coordinator.group.topics import TopicImage
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
-    JoinGroupRequest,
     OffsetFetchRequest,
-    SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.simulation.cluster.nodes import error_of
 from tests.support.cluster_history import Asked
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, join_request, sync_request
 
 if TYPE_CHECKING:
     from coordinator.group.events import RequestEvent
@@ -197,33 +195,21 @@ class Member:
 
     def _join(self) -> Generator[Ask | Sleep, Any, None]:
         self._fresh += 1
-        body = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=self.world.session_ms,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+        session_ms = self.world.session_ms
+        body = join_request(
+            self.group, self.member_id, self.instance_id, session_ms=session_ms, rebalance_ms=REBALANCE_MS
         )
         event = JoinGroup(None, 5, ME, body, f"{self.instance_id}/{self._fresh}")
         joined = yield Ask("join", event, within_ms=JOIN_MS)
         if not self._takes(joined):
             return
         self.member_id = joined.member_id
-        shares = [
-            SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=each.member_id, assignment=(each.group_instance_id or "").encode()
-            )
-            for each in (joined.members if joined.leader == joined.member_id else [])
-        ]
-        sync = SyncGroupRequest(
-            group_id=self.group,
-            generation_id=joined.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            assignments=shares,
-        )
+        given = {
+            each.member_id: (each.group_instance_id or "").encode()
+            for each in joined.members
+            if joined.leader == joined.member_id
+        }
+        sync = sync_request(self.group, joined.generation_id, self.member_id, self.instance_id, given)
         synced = yield Ask("sync", SyncGroup(None, 3, ME, sync), within_ms=JOIN_MS)
         if self._takes(synced):
             self.generation, self.assignment = joined.generation_id, synced.assignment
