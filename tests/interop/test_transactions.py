@@ -82,9 +82,10 @@ class Run:
         self.common: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         self.producer = Producer({**self.common, "enable.idempotence": True, "metadata.recovery.strategy": "none"})
         self.admin = AdminClient(self.common)
-        # The first transactional producer comes to a server that has groups.
+        # The first transactional producer comes to a server whose groups write a journal.
         plain = Consumer({**self.common, "group.id": f"{group}-plain"})
-        plain.commit(offsets=[TopicPartition(self.source, 0, 1)], asynchronous=False)
+        for offset in (1, 2):
+            plain.commit(offsets=[TopicPartition(self.source, 0, offset)], asynchronous=False)
         plain.close()
         self.fed = self.sent = 0
         self.lines: queue.Queue[Line] = queue.Queue()
