@@ -45,17 +45,40 @@ class Prepared(NamedTuple):
 class Pending(NamedTuple):
     """An offset that a transaction will commit.
 
-    place: grows with the place in the log. committed: None if a later commit counts, or none was known.
+    place: grows with the place in the log. committed: None if a later commit in the log counts.
     """
 
     place: int
     committed: CommittedOffset | None
 
 
-PendingOffsets = dict[tuple[str, int], Pending]
-"""The pending offsets of one producer, by topic partition."""
+class PendingOffsets:
+    """The pending offsets of a group, of all producers.
 
-NO_PENDING: dict[int, PendingOffsets] = {}
+    by_partition: topic partition -> producer id -> what is pending. by_producer: producer id -> topic partitions.
+    passed: topic partition -> the place up to which nothing pending counts, because a later commit does.
+    place: of the last one that was added. size: how many there are.
+    """
+
+    __slots__ = ("by_partition", "by_producer", "passed", "place", "size")
+
+    def __init__(self) -> None:
+        self.by_partition: dict[tuple[str, int], dict[int, Pending]] = {}
+        self.by_producer: dict[int, set[tuple[str, int]]] = {}
+        self.passed: dict[tuple[str, int], int] = {}
+        self.place = self.size = 0
+
+    def add(self, producer_id: int, place: int, offsets: Mapping[tuple[str, int], CommittedOffset | None]) -> None:
+        """A producer has written these; place: larger than all before."""
+        keys = self.by_producer.setdefault(producer_id, set())
+        self.size += len(offsets.keys() - keys)
+        keys.update(offsets)
+        for key, committed in offsets.items():
+            self.by_partition.setdefault(key, {})[producer_id] = Pending(place, committed)
+        self.place = place
+
+
+NO_PENDING = PendingOffsets()
 """Those of a group without any; nobody changes it."""
 
 
@@ -66,7 +89,7 @@ class AnyGroup:
     protocol_type: None until a first member joined.
     generation: of a group of the consumer protocol, its epoch.
     state_since_ms: Unix time of the last transition in ms, None if the log doesn't say.
-    offsets: topic -> partition -> committed offset. pending_offsets: producer id -> offsets of its open transaction.
+    offsets: topic -> partition -> committed offset. pending_offsets: of open transactions.
     members: by member id. static_members: instance id -> member id.
     subscribed_topics: of a group of consumers; None if unknown.
     """
@@ -91,7 +114,7 @@ class AnyGroup:
     state: State
     state_since_ms: int | None
     offsets: dict[str, dict[int, CommittedOffset]]
-    pending_offsets: dict[int, PendingOffsets]
+    pending_offsets: PendingOffsets
     members: Mapping[str, Any]
     static_members: dict[str, str]
     subscribed_topics: frozenset[str] | None

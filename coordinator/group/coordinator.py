@@ -25,6 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from coordinator.group import describe, leaving, notes, offsets, pending, transactions
+from coordinator.group.any_group import NO_PENDING
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC
@@ -155,7 +156,7 @@ class Coordinator:
             group = self.groups.get(group_id)
             if group is None:
                 continue
-            if group.state is EMPTY and not group.offsets and not group.pending_offsets:
+            if group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING:
                 found[group_id] = []
                 size += 1
             held = dict.fromkeys(group.offsets)
@@ -465,9 +466,9 @@ class Coordinator:
             state, members = group.state.value, group.size
             turn.note(notes.GroupLoaded(group.group_id, group.generation, state, members, event.write_failed))
             RULES[group.kind].load(turn, group)
-            for producer_id, held in group.pending_offsets.items():
+            for producer_id in group.pending_offsets.by_producer:
                 self._groups_of.setdefault(producer_id, set()).add(group.group_id)
-                self._place = max([self._place, *(each.place for each in held.values())])
+            self._place = max(self._place, group.pending_offsets.place)
         if not event.is_last:
             return
         for group_id in event.before:
@@ -517,7 +518,7 @@ class Coordinator:
 
     def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
-        if group.state is EMPTY and not group.offsets and not group.pending_offsets and not group.is_awaited:
+        if group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING and not group.is_awaited:
             RULES[group.kind].bury(turn, group)
             turn.note(notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)

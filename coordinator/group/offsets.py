@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, pending, records
-from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
+from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, Prepared
 from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
@@ -163,7 +163,7 @@ def store(turn: Turn, group: AnyGroup, prepared: Prepared) -> ErrorCode:
     stored = group.offsets
     for (topic, partition), committed in prepared.offsets.items():
         stored.setdefault(topic, {})[partition] = committed
-    if group.pending_offsets:
+    if group.pending_offsets is not NO_PENDING:
         pending.supersede(group, prepared.offsets)
     turn.effects.records += prepared.records
     return NONE
@@ -230,7 +230,7 @@ def commit_repeated(
                 stored[topic] = {}
             stored[topic][partition] = new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
             window.records.append(record(offset, wall_ms))
-        if group.pending_offsets:
+        if group.pending_offsets is not NO_PENDING:
             pending.supersede(group, [(target.topic, target.partition) for target in targets])
     return window
 
@@ -359,7 +359,7 @@ def fetch(
     for topic, partitions in wanted:
         # A partition that is asked for again is the same struct: its metadata is encoded once.
         found = {partition: fetched(group, topic, partition) for partition in partitions}
-        if group.pending_offsets and event.require_stable:
+        if event.require_stable and group.pending_offsets is not NO_PENDING:
             found |= {each: unstable(each) for each in found if pending.is_pending(group, topic, each)}
         answer.topics.append(
             OffsetFetchResponse.OffsetFetchResponseTopics(name=topic, partitions=[found[each] for each in partitions])

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.group import records
-from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, Pending, PendingOffsets
+from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, PendingOffsets
 from coordinator.group.consumer.records import Reader
 from coordinator.group.group import Group
 from protocol.errors import ProtocolError
@@ -30,7 +30,7 @@ class Replay:
     def __init__(self) -> None:
         self._last: dict[bytes, dict[bytes, bytes]] = {}
         self.skipped: dict[int, int] = {}
-        self._pending: dict[str, dict[int, PendingOffsets]] = {}
+        self._pending: dict[str, PendingOffsets] = {}
         self._places = 0
 
     def add(self, page: Iterable[Record]) -> None:
@@ -59,8 +59,8 @@ class Replay:
         for record in batch:
             if record.key[:2] in _OFFSET_KEYS:
                 self._places += 1
-                group_id, key, held = _read_pending(self._places, record)
-                self._pending.setdefault(group_id, {}).setdefault(batch.producer_id, {})[key] = held
+                group_id, offset = _read_pending(record)
+                self._pending.setdefault(group_id, PendingOffsets()).add(batch.producer_id, self._places, offset)
 
     def groups(self) -> Iterator[AnyGroup]:
         """Yield each group once: Stable or Empty, no timers armed. Raises ProtocolError for bytes it can't decode."""
@@ -110,14 +110,14 @@ def _decode_group_records(values: dict[bytes, bytes]) -> Iterator[AnyGroup | Non
     yield group
 
 
-def _read_pending(place: int, record: Record) -> tuple[str, tuple[str, int], Pending]:
-    """The group id and topic partition of a record in an open transaction, and what is pending. Raises ProtocolError.
+def _read_pending(record: Record) -> tuple[str, dict[tuple[str, int], CommittedOffset | None]]:
+    """The group id of a record in an open transaction, and its offset by topic partition. Raises ProtocolError.
 
     A tombstone is no commit: it leaves nothing to commit.
     """
     name = decode(OffsetCommitKey, record.key, INT16.unpack_from(record.key)[0], INT16.size)
     committed = None if record.value is None else records.decode_offset(record.value)
-    return name.group, (name.topic, name.partition), Pending(place, committed)
+    return name.group, {(name.topic, name.partition): committed}
 
 
 class _Found:

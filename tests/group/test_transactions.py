@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -88,9 +90,9 @@ class Bench:
         """The marker of a producer's transaction."""
         assert self.handle(EndTransaction("r", producer, 0, commit, 5)) is ErrorCode.NONE
 
-    def fetch(self, *, stable: bool = False) -> int | str:
+    def fetch(self, *, stable: bool = False, partition: int = 0) -> int | str:
         """The offset as OffsetFetch answers it."""
-        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[partition])]
         found = self.handle(FetchOffsets("r", "g", topics, stable)).topics[0].partitions[0]
         if found.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (-1, -1, "")
@@ -248,3 +250,32 @@ def test_pending_offsets_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert bench.commit(B, 20) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     bench.end(A)
     assert bench.commit(B, 20) is ErrorCode.NONE
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    """How many calls a piece of work makes."""
+    calls = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("is_stable", [True, False], ids=["a stable fetch", "a plain commit"])
+def test_many_producers_cost_no_call_more(is_stable: bool) -> None:
+    """The work for a topic partition is the same however many producers have pending offsets in the group."""
+    bench = Bench()
+    bench.engine.append = lambda *_: None  # type: ignore[method-assign]
+    work = (lambda: bench.fetch(stable=True, partition=1)) if is_stable else (lambda: bench.plain(5))
+    assert bench.commit(A, 10) is ErrorCode.NONE
+    one = [calls_of(work) for _ in range(2)][1]
+    for producer in range(100):
+        bench.commit(producer, 20)
+    assert calls_of(work) == one

@@ -331,7 +331,7 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
             static_members += len(group.static_members)
             pending += group.pending_size
             offsets += sum(map(len, group.offsets.values()))
-            pending_offsets += sum(map(len, group.pending_offsets.values()))
+            pending_offsets += group.pending_offsets.size
             name = OTHER_GROUPS
             if group.group_id in wanted:
                 name = group.group_id
