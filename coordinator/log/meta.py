@@ -3,9 +3,10 @@
 Kafka can read the file, and so take the folder over. The server makes the cluster id once, at the first start.
 
 A server refuses a folder with another node id. It also refuses a folder with another number of partitions of
-`__consumer_offsets`, because it would look for the groups on the wrong partitions. If the file is lost, the partitions'
-folders show the least number of partitions. A server also refuses a broker's folder, and a folder with foreign files,
-before it creates anything: a mistyped path must not become a data folder.
+`__consumer_offsets`, because it would look for the groups on the wrong partitions. The same goes for
+`__transaction_state`, once it has a partition. If the file is lost, the partitions' folders show the least number. A
+server also refuses a broker's folder, and a folder with foreign files, before it creates anything: a mistyped path must
+not become a data folder.
 
 A server with control (tenure.control) kills itself, moves its time and empties its folder. It takes only an empty
 folder, which it marks with MARKER, or one with that marker. Any other server takes the marker away with the folder.
@@ -28,13 +29,14 @@ from coordinator.config import TOPIC_PARTITIONS_MAX, ConfigError, parse_properti
 from coordinator.log.engine import Damaged
 from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
-from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
 if TYPE_CHECKING:
     from coordinator.config import Config
 
 PARTITIONS = "tenure.offsets.topic.num.partitions"
+ID_PARTITIONS = "tenure.transaction.state.log.num.partitions"
 MARKER = ".made-by-control"
 EMPTY_HAS = frozenset({".lock", "lost+found"})
 """Names in an empty folder: the caller's lock, and a folder of the file system."""
@@ -84,18 +86,18 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
     _mark(data_dir, config)
     if held is not None and "cluster.id" not in held and PARTITIONS not in held:
         raise Damaged(str(path), 0, "it doesn't say whose folder this is, there is no cluster.id in it")
-    count = config.offsets_topic_num_partitions
+    count, id_count = config.offsets_topic_num_partitions, config.transaction_state_log_num_partitions
     known = held or {}
-    for key, name, value in (
-        ("node.id", "node.id", config.node_id),
-        (PARTITIONS, "offsets.topic.num.partitions", count),
+    partitions, of_ids = _partitions(data_dir, OFFSETS_TOPIC), _partitions(data_dir, TRANSACTIONS_TOPIC)
+    for key, value, name, counted, there in (
+        ("node.id", config.node_id, "node.id", "", []),
+        (PARTITIONS, count, "offsets.topic.num.partitions", OFFSETS_TOPIC, partitions),
+        (ID_PARTITIONS, id_count, "transaction.state.log.num.partitions", TRANSACTIONS_TOPIC, of_ids),
     ):
-        if known.get(key, str(value)) != str(value):
+        if known.get(key, str(value)) != str(value) and (key != ID_PARTITIONS or of_ids):
             raise ConfigError(f"{name}: {value}, but the data folder {data_dir} was made with {known[key]}")
-    partitions = _partitions(data_dir)
-    if partitions and max(partitions) >= count:
-        there = partition_folder(data_dir, max(partitions))
-        raise ConfigError(f"offsets.topic.num.partitions: {count}, but there is {there}")
+        if there and max(there) >= value:
+            raise ConfigError(f"{name}: {value}, but there is {partition_folder(data_dir, max(there), counted)}")
     lost = [path] if partitions and held is None else []
     if known.keys() >= {"cluster.id", PARTITIONS} and not (data_dir / TOPICS_NAME).exists():
         lost.append(data_dir / TOPICS_NAME)
@@ -105,23 +107,26 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
         "node.id": str(config.node_id),
         "directory.id": known.get("directory.id") or kafka_id(fresh_id()),
         PARTITIONS: str(count),
+        ID_PARTITIONS: str(id_count),
     }
     if known != known | meant:
         _write(path, known | meant)
     return Claim(meant["cluster.id"], lost, is_new=held is None and not partitions)
 
 
-def noted_partition_count(data_dir: Path) -> int | None:
-    """The folder's number of partitions of `__consumer_offsets`, None if no file says it.
+def noted_partition_count(data_dir: Path, key: str = PARTITIONS) -> int | None:
+    """The folder's number of partitions of `__consumer_offsets`, or by ID_PARTITIONS of `__transaction_state`.
+
+    None if no file says it.
 
     Raises OSError, also if no server can have as many.
     """
     path = data_dir / META_NAME
-    noted = (_read(path) or {}).get(PARTITIONS, "")
+    noted = (_read(path) or {}).get(key, "")
     if not noted.isdecimal():
         return None
     if len(noted) > len(str(TOPIC_PARTITIONS_MAX)) or not 1 <= int(noted) <= TOPIC_PARTITIONS_MAX:
-        raise OSError(errno.EINVAL, f"{PARTITIONS} is not 1 to {TOPIC_PARTITIONS_MAX}", str(path))
+        raise OSError(errno.EINVAL, f"{key} is not 1 to {TOPIC_PARTITIONS_MAX}", str(path))
     return int(noted)
 
 
@@ -130,9 +135,13 @@ def noted_cluster_id(data_dir: Path) -> str:
     return (_read(data_dir / META_NAME) or {}).get("cluster.id", "")
 
 
-def note_partition_count(data_dir: Path, count: int, cluster_id: str = "") -> None:
-    """Note that many partitions, and a cluster id, in a folder that no server has claimed yet. Raises OSError."""
-    _write(data_dir / META_NAME, {PARTITIONS: str(count)} | ({"cluster.id": cluster_id} if cluster_id else {}))
+def note_partition_count(data_dir: Path, count: int, cluster_id: str = "", *, id_count: int = 0) -> None:
+    """Note the numbers of partitions, and a cluster id, in a folder that no server has claimed yet. Raises OSError.
+
+    id_count: of `__transaction_state`; 0: the folder has none.
+    """
+    noted = {PARTITIONS: count, "cluster.id": cluster_id, ID_PARTITIONS: id_count}
+    _write(data_dir / META_NAME, {key: str(value) for key, value in noted.items() if value})
 
 
 def _read(path: Path) -> dict[str, str] | None:
@@ -197,7 +206,7 @@ def _is_partition(name: str) -> bool:
     return re.fullmatch(rf"{OFFSETS_TOPIC}-\d+", name) is not None
 
 
-def _partitions(data_dir: Path) -> list[int]:
-    """The partitions that have a folder."""
-    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{OFFSETS_TOPIC}-*"))
+def _partitions(data_dir: Path, log: str) -> list[int]:
+    """The partitions of a log that have a folder."""
+    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{log}-*"))
     return [int(number) for number in numbers if number.isdecimal()]

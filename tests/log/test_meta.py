@@ -19,7 +19,7 @@ from coordinator.log.meta import (
     noted_partition_count,
     refuse_foreign,
 )
-from coordinator.log.segments.segment import partition_folder
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, TopicsFile
 from tests.server.harness import config_of
 
@@ -109,6 +109,20 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
     partition_folder(tmp_path, 0).mkdir()
     with pytest.raises(ConfigError, match=name):
         refuse_foreign(tmp_path)
+
+
+def test_another_number_of_partitions_of_ids(tmp_path: Path) -> None:
+    """A start with another number is refused as soon as there is a transactional id, whose partition would be wrong."""
+    setting = "transaction.state.log.num.partitions={}".format
+    claim_folder(tmp_path, config_of(setting(4)), uuid4)
+    claim_folder(tmp_path, config_of(setting(5)), uuid4)
+    partition_folder(tmp_path, 3, TRANSACTIONS_TOPIC).mkdir()
+    with pytest.raises(ConfigError, match=f"^{setting(6).replace('=', ': ')}, but the data folder .* was made with 5$"):
+        claim_folder(tmp_path, config_of(setting(6)), uuid4)
+    claim_folder(tmp_path, config_of(setting(5)), uuid4)
+    (tmp_path / META_NAME).unlink()
+    with pytest.raises(ConfigError, match=r"__transaction_state-3$"):
+        claim_folder(tmp_path, config_of(setting(3)), uuid4)
 
 
 def test_folders_that_may_be_claimed(tmp_path: Path) -> None:

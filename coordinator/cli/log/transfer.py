@@ -187,7 +187,7 @@ def import_log(
                 note_epoch(disk, staged, log.partition, epoch, topic)
             if topics:
                 save_topics(TopicsFile(staged, disk), topics.values())
-            note_partition_count(staged, partition_count)
+            note_partition_count(staged, partition_count, id_count=len(ids))
             disk.sync_folder(staged)
             disk.rename(staged, data_dir)
         except BaseException:
