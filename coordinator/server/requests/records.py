@@ -521,6 +521,8 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
             error = errors[part.producer][part.key] if part.producer in errors else ErrorCode.NONE
             if error:
                 _refuse(part.answer, Rejected(error, NOT_IN_TRANSACTION))
+            elif part.key.topic in INTERNAL_TOPICS:
+                _refuse(part.answer, _internal(part.key.topic))
             else:
                 appended.append(part)
         call.work(append())
@@ -634,8 +636,9 @@ def _part(
     _check_shape(version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
         raise Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
-    if topic.name in INTERNAL_TOPICS:
-        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}.")
+    in_transaction = bool(data[ATTRIBUTES_AT] & TRANSACTIONAL)
+    if topic.name in INTERNAL_TOPICS and not (in_transaction and topic.name == OFFSETS_TOPIC):
+        raise _internal(topic.name)  # one in a transaction is refused behind the errors of the transaction
     if not services.discovery.keeps_records:
         raise Rejected(ErrorCode.POLICY_VIOLATION, NO_RECORDS)
     if not services.data.leads(topic, partition.index):
@@ -646,6 +649,10 @@ def _part(
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {topic_partition.limits.max_message_bytes}."
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
     return _Part(topic_partition, data, answer)
+
+
+def _internal(topic: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}.")
 
 
 def _check_shape(version: int, data: bytes) -> None:
