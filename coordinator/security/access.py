@@ -61,10 +61,10 @@ class Access:
         """The rule of a text, whether it is in effect or not."""
         return self._acls.rule_of(text)
 
-    def set_rules(self, texts: Collection[str]) -> None:
-        """Decide by exactly the rules of these texts (`Rule.text`)."""
-        self._acls.set(texts)
+    def set_rules(self, texts: Collection[str]) -> list[Rule]:
+        """Decide by exactly the rules of these texts (`Rule.text`); return the new ones."""
         self._decisions.clear()
+        return self._acls.set(texts)
 
     def allows(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_told: bool = True

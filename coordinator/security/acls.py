@@ -188,15 +188,14 @@ class Acls:
         """Return the rule of a text: one of these rules, or a new one."""
         return self._rules.get(text) or Rule.of_text(text)
 
-    def set(self, texts: Collection[str]) -> None:
-        """Replace all rules by those of these texts. The time grows with the number of changed rules only."""
+    def set(self, texts: Collection[str]) -> list[Rule]:
+        """Replace all rules by those of these texts; return the new ones. The time grows with what changes only."""
         wanted = dict.fromkeys(texts)
         for text in self._rules.keys() - wanted.keys():
             self._remove(text)
-        for text in wanted.keys() - self._rules.keys():
-            self._add(text)
+        return [self._add(text) for text in wanted if text not in self._rules]
 
-    def _add(self, text: str) -> None:
+    def _add(self, text: str) -> Rule:
         rule = self._rules[text] = Rule.of_text(text)
         place = rule.kind, rule.pattern, rule.name
         if place not in self._at:
@@ -204,6 +203,7 @@ class Acls:
             if rule.pattern is Pattern.PREFIXED:
                 self._lengths.setdefault(rule.kind, Counter())[len(rule.name)] += 1
         self._at[place][text] = rule
+        return rule
 
     def _remove(self, text: str) -> None:
         rule = self._rules.pop(text)

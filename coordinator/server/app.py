@@ -35,6 +35,7 @@ from coordinator.log.topics.folders import partitions_of
 from coordinator.log.topics.list import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.clock import Alarm, LoopClock, busy_ns
+from coordinator.server.idle_acls import warn_of_idle_acls
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.cluster_topics import ClusterTopics
 from coordinator.server.nodes.discovery import Discovery, node_addresses
@@ -386,7 +387,7 @@ class Server:
             self._api.forget()
             self.connections.forget()
         elif entry.topic_id == ACLS.topic_id and not services.access.is_open:
-            services.access.set_rules(entry.configs)
+            warn_of_idle_acls(services.access.set_rules(entry.configs), self._lines)
             self._api.forget()
             self.connections.forget()
         return ()
