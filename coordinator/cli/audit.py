@@ -101,6 +101,7 @@ def command(
     if master is not None and not is_on_spark:
         raise typer.BadParameter("--master is for --spark, --follow and --bootstrap-server")
     _refuse_unused(context, follow=follow, is_cluster=path is None, is_compared=before is not None)
+    _check_out(out)
     security = None if command_config is None else read_command_config(command_config)
     where = None if bootstrap_server is None else Cluster(bootstrap_server, security)
     _run(path, where, out, before, limits, follow=follow, is_on_spark=is_on_spark, master=master)
@@ -222,6 +223,13 @@ def _follow(path: Path, out: Path, limits: Limits, master: str | None) -> None:
         query.stop()
         if error is not None:
             raise error
+
+
+def _check_out(out: Path | None) -> None:
+    """End the command if a file is where the folder is to be."""
+    found = next((each for each in (out, *out.parents) if each.exists()), None) if out else None
+    if found and not found.is_dir():
+        fail(ExitCode.USAGE, f"--out: {found} is a file, and the audit needs a folder")
 
 
 def _publish(result: AuditResult, out: Path | None) -> None:

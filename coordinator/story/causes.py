@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coordinator.group.causes import CauseKind
 
 JOIN, SYNC, LEAVE, HEARTBEAT = "JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat"
-NO_REQUEST = "no request: the coordinator's own timer or load"
+NO_REQUEST = "by the coordinator itself: a time was over, a setting changed, or it loaded the group"
 
 
 class Words(NamedTuple):
@@ -68,7 +68,7 @@ CAUSES: Mapping[CauseKind, Words] = {
         NO_REQUEST,
     ),
     CauseKind.TARGET_SIZE_CHANGED: Words(
-        "target.group.size is another one", "target.group.size changed", "target size changed", NO_REQUEST
+        "target.group.size changed", "target.group.size changed", "target size changed", NO_REQUEST
     ),
     CauseKind.SUBSCRIPTION_CHANGED: Words(
         "member {who} subscribes to other topics",

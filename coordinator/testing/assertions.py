@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.causes import CauseKind
-from coordinator.story.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT
+from coordinator.story.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT, NO_REQUEST
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.words import clients_of, folded_lines, with_client
 
@@ -184,22 +184,24 @@ def _text(group: Subject, head: str, entries: list[Rebalance]) -> str:
     """The text of a failure: what was found, each rebalance as `tenure explain` has it, and its request."""
     lines = [f"group {group.group_id} {head}"]
     for entry, told in zip(entries, folded_lines(entries), strict=True):
-        lines += [told[0], f"    on {_requests(entry)}", *told[1:]]
+        lines += [told[0], f"    {_origins(entry)}", *told[1:]]
     return "\n".join([*lines, *group.waiting])
 
 
-def _requests(entry: Rebalance) -> str:
-    """The requests that caused a rebalance, or the timer."""
-    return ", ".join(dict.fromkeys(_request(cause, is_consumer=entry.is_consumer) for cause in entry.causes))
+def _origins(entry: Rebalance) -> str:
+    """What caused a rebalance: requests, or the coordinator."""
+    return ", ".join(dict.fromkeys(_origin(cause, is_consumer=entry.is_consumer) for cause in entry.causes))
 
 
-def _request(cause: Cause, *, is_consumer: bool) -> str:
+def _origin(cause: Cause, *, is_consumer: bool) -> str:
     """The request behind a cause, with its version if the server noted it. is_consumer: in the consumer protocol."""
     kind = CauseKind(cause.kind)
     if is_consumer and kind in BY_HEARTBEAT:
-        return HEARTBEAT
+        return f"on {HEARTBEAT}"
     request = CAUSES[kind].request
-    return request if cause.api_version is None else f"{request} v{cause.api_version}"
+    if request == NO_REQUEST:
+        return request
+    return f"on {request}" if cause.api_version is None else f"on {request} v{cause.api_version}"
 
 
 def _times(number: int) -> str:

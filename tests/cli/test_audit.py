@@ -56,6 +56,15 @@ def test_compaction_is_checked_against_what_was_before(tmp_path: Path) -> None:
     assert "compaction_lost_key" in output
 
 
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_out_that_is_a_file_is_named_as_one(tmp_path: Path, name: str) -> None:
+    """The line comes before the log is read, and names the file, not one that the audit would write below it."""
+    (tmp_path / "file").touch()
+    code, output, errors = run(clean().write(tmp_path / "log"), "--out", tmp_path / name)
+    assert (code, output) == (2, "")
+    assert errors == f"tenure: --out: {tmp_path / 'file'} is a file, and the audit needs a folder\n"
+
+
 @pytest.mark.parametrize("name", [".", "nowhere", "file"])
 def test_nothing_to_read_is_refused(tmp_path: Path, name: str) -> None:
     """A path without a log gives exit code 2 and one line that names it."""

@@ -199,6 +199,14 @@ def test_a_group_with_too_few_members_stays_as_it_is(rolled: Rolled, members: st
     assert rolled.pids() == before
 
 
+@pytest.mark.parametrize("script", ["systemd.sh", "statefulset.sh"])
+def test_a_script_without_arguments_shows_its_usage(script: str) -> None:
+    """Exit code 2, which is none that a seat has."""
+    ran = subprocess.run([ROLLING / script], text=True, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"usage: {script} GROUP ")
+
+
 def test_the_scripts_are_clean() -> None:
     """A shell can read them, and shellcheck finds nothing, where it is installed."""
     scripts = sorted(ROLLING.glob("*.sh"))

@@ -164,6 +164,7 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path: Path, workers: str) -> N
         (["--set", "group.max.size=many"], ["group.max.size", "'many' is not a whole number"]),
         (["--set", "group.max.sise=1"], ["group.max.sise", "perhaps group.max.size"]),
         (["--set", "group.max.size"], ["--set", "NAME=VALUE"]),
+        (["--set", "authorizer.class.name=foo"], ["authorizer.class.name: 'foo' is none of org.apache.kafka."]),
         (["--listen", "nowhere"], ["--listen", "'nowhere' is not HOST:PORT"]),
         (["--listen", "9092"], ["--listen", "'9092' is not HOST:PORT, as in 127.0.0.1:9092"]),
         (["--listen", "127.0.0.1:99999"], ["--listen", "a port is at most 65535"]),

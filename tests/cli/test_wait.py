@@ -33,6 +33,14 @@ def test_a_group_that_is_not_in_time(bootstrap: str, make_group: MakeGroup) -> N
     assert ran.err == f"tenure: after 2 s group {group} is Stable with 1 member, not Stable with 3 members\n"
 
 
+def test_a_group_that_does_not_come_is_not_called_dead(bootstrap: str) -> None:
+    """The line says that it isn't there, and for how long the command waited."""
+    where = ("--timeout", "0.5", "--bootstrap-server", bootstrap)
+    ran = run_app(app, "wait", "nobody-made-this-group", *where)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "tenure: after 0.5 s group nobody-made-this-group isn't there, not Stable\n"
+
+
 def test_a_member_that_has_not_restarted(run: Run, bootstrap: str, make_group: MakeGroup) -> None:
     """A seat under the same member id as before is not back, though the group looks whole; with another id it is."""
     group = make_group(["a", "b"])

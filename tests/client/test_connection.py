@@ -215,6 +215,13 @@ def test_a_name_whose_address_is_lost_is_no_closed_port_of_this_machine(monkeypa
     assert not isinstance(raised.value, PortClosed)
 
 
+def test_a_host_that_does_not_exist_is_named_as_one() -> None:
+    """The words of the system alone don't say that it is the name that is wrong."""
+    with pytest.raises(Unreachable, match=r"^no-such-host\.invalid:9092: there is no such host: ") as raised:
+        Connection(Address("no-such-host.invalid", 9092), "test", soon())
+    assert not isinstance(raised.value, PortClosed)
+
+
 def test_server_that_hangs_up() -> None:
     """The end of the stream is a lost connection."""
     with Scripted({"ListGroups": [HANG_UP]}) as server:

@@ -58,6 +58,19 @@ def test_a_rebalance_is_told_with_member_request_reason_and_the_member_that_was_
     assert "members 2 -> 1, 1 topic partition moved" not in text
 
 
+def test_a_rebalance_without_a_request_is_told_as_the_coordinators_own(server: Tenure, member: Join) -> None:
+    """The text names no request, and no words of another sentence."""
+    one, other = member("one", instance="one"), member("other")
+    settle(one, other)
+    group = server.group("workers")
+    since = group.mark()
+    server.advance(60, unheard=[("workers", other.member_id)])
+    with pytest.raises(AssertionError) as caught:
+        assert_no_rebalance(group, since)
+    told = "\n    by the coordinator itself: a time was over, a setting changed, or it loaded the group\n"
+    assert f"expired, no heartbeat (other at 127.0.0.1){told}" in str(caught.value)
+
+
 def test_an_open_rebalance_is_told_with_the_members_that_it_waits_for(server: Tenure, member: Join) -> None:
     """The text ends with the member that has not joined yet."""
     one, other = member("one"), member("other")
