@@ -16,7 +16,7 @@ from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem, when_loaded
-from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, still_true
+from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
 from protocol.messages import ConsumerGroupDescribeResponse
@@ -82,12 +82,8 @@ def _submit_regex(services: Services, event: ConsumerHeartbeat, regex: str) -> N
 
 def describe(services: Services, call: Call, request: ConsumerGroupDescribeRequest) -> Steps:
     """ConsumerGroupDescribe. A group is described once, however often it is named."""
-    places: list[int] = []
-    group_ids: dict[str, int] = {}
+    group_ids, places = yield from each_once(request.group_ids)
     asked: list[Asked] = []
-    for group_id in request.group_ids:
-        places.append(group_ids.setdefault(group_id, len(group_ids)))
-        yield
 
     def answer(found: list[Description | Described]) -> None:
         call.work(put_together(found))

@@ -147,6 +147,16 @@ class _Refused(NamedTuple):
     error: ErrorCode
 
 
+def each_once(names: Iterable[str]) -> Generator[None, None, tuple[dict[str, int], list[int]]]:
+    """The names, each once with its number, and for each name of a request that number. Yields behind each."""
+    numbers: dict[str, int] = {}
+    places: list[int] = []
+    for name in names:
+        places.append(numbers.setdefault(name, len(numbers)))
+        yield
+    return numbers, places
+
+
 def at_places(items: list[Item], places: list[int]) -> Generator[None, None, list[Item]]:
     """The items at these places. Yields behind each part, and copies a part without a step for each item."""
     found: list[Item] = []
@@ -781,12 +791,8 @@ def _deleted_partition(index: int, error: ErrorCode) -> OffsetDeleteResponse.Off
 def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> Steps:
     """DescribeGroups. A group is described once, however often it is named."""
     shows_operations = call.api_version >= 3 and request.include_authorized_operations
-    places: list[int] = []
-    group_ids: dict[str, int] = {}
+    group_ids, places = yield from each_once(request.groups)
     asked: list[Asked] = []
-    for group_id in request.groups:
-        places.append(group_ids.setdefault(group_id, len(group_ids)))
-        yield
 
     def answer(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
         call.work(put_together(groups))

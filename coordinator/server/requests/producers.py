@@ -35,14 +35,24 @@ if TYPE_CHECKING:
 
 
 def describe_producers(services: Services, call: Call, request: DescribeProducersRequest) -> Steps:
-    """DescribeProducers: who wrote to topic partitions, with the start of what is open."""
+    """DescribeProducers: who wrote to topic partitions, with the start of what is open.
+
+    A partition is described once, however often it is named.
+    """
     kinds = DescribeProducersResponse
     body = kinds()
+    topics: dict[tuple[str, tuple[int, ...]], DescribeProducersResponse.TopicResponse] = {}
+    partitions: dict[tuple[str, int], DescribeProducersResponse.PartitionResponse] = {}
     asked: list[LogPartition] = []
     answers: list[Any] = []
     of_groups: set[int] = set()
     for topic in request.topics:
-        answered = kinds.TopicResponse(name=topic.name)
+        named = topic.name, tuple(topic.partition_indexes)
+        if named in topics:
+            body.topics.append(topics[named])
+            yield
+            continue
+        answered = topics[named] = kinds.TopicResponse(name=topic.name)
         body.topics.append(answered)
         known = services.discovery.topic(topic.name)
         problem, message = ErrorCode.NONE, None
@@ -53,7 +63,12 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
         elif known is None:
             problem, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic."
         for index in topic.partition_indexes:
+            if (topic.name, index) in partitions:
+                answered.partitions.append(partitions[topic.name, index])
+                yield
+                continue
             answer = kinds.PartitionResponse(partition_index=index, error_code=problem, error_message=message)
+            partitions[topic.name, index] = answer
             answered.partitions.append(answer)
             if known is None or problem:
                 yield

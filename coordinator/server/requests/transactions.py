@@ -19,6 +19,7 @@ from coordinator.log.engine import EngineError
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
+from coordinator.server.requests.groups import at_places, each_once
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
 from coordinator.transaction.events import (
@@ -443,13 +444,16 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
 
 
 def describe_transactions(services: Services, call: Call, request: DescribeTransactionsRequest) -> Steps:
-    """DescribeTransactions, in the order asked; each id has its own error."""
+    """DescribeTransactions. An id is described once, however often it is named; each has its own error."""
     kind = DescribeTransactionsResponse.TransactionState
+    ids, places = yield from each_once(request.transactional_ids)
 
     def done(states: list[Any]) -> None:
-        call.answer(DescribeTransactionsResponse(transaction_states=states))
+        call.work(put_together(states))
 
-    ids = request.transactional_ids
+    def put_together(states: list[Any]) -> Steps:
+        call.answer(DescribeTransactionsResponse(transaction_states=(yield from at_places(states, places))))
+
     for each, receive in zip(ids, gather(len(ids), done), strict=True):
         if services.transactions.refusal:
             receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))

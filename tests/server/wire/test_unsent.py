@@ -11,19 +11,25 @@ from protocol.compile import encode
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
+    CreateTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
     Message,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Peer, join_request, serving, sync_request
+from tests.server.requests.test_records import produce
+from tests.server.requests.test_transactions import V1, Producer
+from tests.support.batches import batch
 from tests.support.requests import commit_request
 
 MB = 1024 * 1024
 PART = bytes(MB)
 
-MEMBERS = 100
+MEMBERS, PARTITIONS = 100, 1_000
 
 
 def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
@@ -81,6 +87,23 @@ async def commits(peer: Peer) -> None:
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
+async def transaction(peer: Peer) -> None:
+    """A transaction "t" of many partitions."""
+    topics = [CreateTopicsRequest.CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)]
+    assert not (await peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)).topics[0].error_code
+    producer = Producer(peer, V1)
+    await producer.init()
+    assert not any(await producer.add("wide", *range(PARTITIONS)))
+
+
+async def producers(peer: Peer) -> None:
+    """A partition that many producers have written to."""
+    for number in range(MEMBERS):
+        data = batch([(b"k", b"v", 1_000)], producer_id=number, producer_epoch=0, sequence=0)
+        (answer,) = await produce(peer, ("orders", 0, data))
+        assert answer.error_code == ErrorCode.NONE
+
+
 async def nothing(_: Peer) -> None:
     """No group."""
 
@@ -98,12 +121,25 @@ def describe_broker(times: int) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[broker] * times, include_synonyms=True, include_documentation=True)
 
 
+def describe_producers(partitions: list[int], topics: int) -> DescribeProducersRequest:
+    """A DescribeProducers that names a topic so often."""
+    topic = DescribeProducersRequest.TopicRequest(name="orders", partition_indexes=partitions)
+    return DescribeProducersRequest(topics=[topic] * topics)
+
+
 REPEATING: dict[str, tuple[Callable[[Peer], Awaitable[None]], int, Callable[[int], Message]]] = {
     "ConsumerGroupDescribe": (consumers, 1, lambda times: ConsumerGroupDescribeRequest(group_ids=["g"] * times)),
     "DescribeGroups": (joiners, 5, lambda times: DescribeGroupsRequest(groups=["g"] * times)),
     "OffsetFetch of groups": (commits, 8, lambda times: fetch_offsets(None, times)),
     "OffsetFetch of partitions": (commits, 8, lambda times: fetch_offsets([0] * times, 1)),
     "DescribeConfigs": (nothing, 4, describe_broker),
+    "DescribeTransactions": (
+        transaction,
+        0,
+        lambda times: DescribeTransactionsRequest(transactional_ids=["t"] * times),
+    ),
+    "DescribeProducers": (producers, 0, lambda times: describe_producers([0] * times, 1)),
+    "DescribeProducers of topics": (producers, 0, lambda times: describe_producers([0], times)),
 }
 """By what it names: what there has to be, the version, and a request that names one thing so often."""
 
