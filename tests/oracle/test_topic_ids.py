@@ -15,7 +15,6 @@ from uuid import UUID
 import pytest
 
 from protocol.messages import (
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -29,6 +28,7 @@ from protocol.messages import (
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import first_heartbeat
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -186,14 +186,7 @@ def test_a_member_of_the_consumer_protocol(servers: tuple[Server, Server]) -> No
     """It commits and fetches by its epoch."""
     heard = []
     for server in servers:
-        join = ConsumerGroupHeartbeatRequest(
-            group_id="members",
-            member_id="m",
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
-        epoch = cast("ConsumerGroupHeartbeatResponse", server.ask(join, 1)).member_epoch
+        epoch = cast("ConsumerGroupHeartbeatResponse", server.ask(first_heartbeat("members", "m"), 1)).member_epoch
         answers: list[Any] = [epoch]
         for told, member_id in ((epoch, "m"), (epoch + 1, "m"), (epoch, "other"), (-1, "")):
             who = {"member_id": member_id, "generation_id_or_member_epoch": told}

@@ -13,6 +13,7 @@ from typing import Any
 from protocol.definition import Struct
 from protocol.messages import (
     API_KEYS,
+    ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     Message,
@@ -73,6 +74,16 @@ def sync_request(
 def heartbeat_request(group: str, generation: int, member_id: str, instance: str | None = None) -> HeartbeatRequest:
     """Return the Heartbeat of a member."""
     return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
+
+
+def first_heartbeat(
+    group: str, member_id: str = "m", topics: Sequence[str] = ("orders",), instance: str | None = None, **more: Any
+) -> ConsumerGroupHeartbeatRequest:
+    """Return the ConsumerGroupHeartbeat with which a member joins a group."""
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], **more}
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id=member_id, instance_id=instance, subscribed_topic_names=[*topics], **fields
+    )
 
 
 def commit_request(

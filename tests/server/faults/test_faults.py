@@ -555,14 +555,7 @@ async def test_heartbeats_of_the_consumer_protocol_name_their_member() -> None:
     async with serving(faults=Faults([fault])) as server:
         peer = await server.peer()
         for member_id, instance_id in (("m", "i"), ("n", "j")):
-            joining = ConsumerGroupHeartbeatRequest(
-                group_id="g",
-                member_id=member_id,
-                instance_id=instance_id,
-                rebalance_timeout_ms=60_000,
-                subscribed_topic_names=[],
-                topic_partitions=[],
-            )
+            joining = requests.first_heartbeat("g", member_id, (), instance_id)
             assert (await peer.ask(joining, 0)).error_code == ErrorCode.NONE
         beat = partial(ConsumerGroupHeartbeatRequest, group_id="g", member_epoch=1)
         assert (await peer.ask(beat(member_id="m"), 1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR

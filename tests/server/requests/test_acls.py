@@ -25,7 +25,7 @@ from tests.oracle.acl_table import UNMATCHED
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
-from tests.support.requests import commit_request, join_request
+from tests.support.requests import commit_request, first_heartbeat, join_request
 
 STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER = f"super.users={ANONYMOUS}"
@@ -189,10 +189,7 @@ async def test_a_remembered_heartbeat_of_the_consumer_protocol_is_refused_as_soo
     async with serving(STANDARD, "tenure.topics=orders:1") as server:
         await change(server, GROUP, topic)
         peer = await server.peer()
-        joining = ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id="m", subscribed_topic_names=["orders"], rebalance_timeout_ms=1, topic_partitions=[]
-        )
-        epoch = (await peer.ask(joining, 1)).member_epoch
+        epoch = (await peer.ask(first_heartbeat("g", "m"), 1)).member_epoch
         beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
         assert [(await peer.ask(beat, 1)).error_code for _ in range(3)] == [0, 0, 0]
         assert server.server._api._services.measures.repeated_beats > 0

@@ -27,7 +27,7 @@ from tests.server.harness import Peer, Serving, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, first_heartbeat
 from tests.support.tenure import Tenure
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -614,18 +614,6 @@ def test_settings_of_groups_reach_all_workers_and_last() -> None:
         assert intervals() == [7_000] * len(groups)
         server.restart()
         assert intervals() == [7_000] * len(groups)
-
-
-def first_heartbeat(group_id: str, member_id: str = "m", **others: Any) -> ConsumerGroupHeartbeatRequest:
-    """A member joins a group."""
-    return ConsumerGroupHeartbeatRequest(
-        group_id=group_id,
-        member_id=member_id,
-        rebalance_timeout_ms=60_000,
-        topic_partitions=[],
-        subscribed_topic_names=["orders"],
-        **others,
-    )
 
 
 async def beat(peer: Peer, epoch: int) -> ConsumerGroupHeartbeatResponse:

@@ -33,7 +33,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, join_request, serving, sync_request
 from tests.server.requests.test_groups import errors_of, offsets_of
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, first_heartbeat
 
 MANY = 6_000
 PARTITIONS = 3_000
@@ -121,14 +121,7 @@ async def test_a_large_target_is_made_between_other_requests(monkeypatch: pytest
     monkeypatch.setattr(target, "PAUSES_AT_ONCE", 0)
     async with serving("tenure.topics=orders:10000") as server:
         peer = await server.peer()
-        request = ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            subscribed_topic_names=["orders"],
-            rebalance_timeout_ms=1_000,
-            topic_partitions=[],
-        )
-        joined = await ask(peer, request, 1, takes_turns=False)
+        joined = await ask(peer, first_heartbeat("g", "m"), 1, takes_turns=False)
         assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
         while (answer := await ask(peer, request, 1, takes_turns=False)).assignment is None:
@@ -142,14 +135,7 @@ async def test_a_group_with_many_members_is_described_between_other_requests() -
     async with serving("tenure.topics=orders:400", "group.consumer.assignment.interval.ms=0") as server:
         peer = await server.peer()
         for number in range(400):
-            joining = ConsumerGroupHeartbeatRequest(
-                group_id="g",
-                member_id=f"m-{number}",
-                subscribed_topic_names=["orders"],
-                rebalance_timeout_ms=1_000,
-                topic_partitions=[],
-            )
-            assert (await peer.ask(joining, 1)).error_code == ErrorCode.NONE
+            assert (await peer.ask(first_heartbeat("g", f"m-{number}"), 1)).error_code == ErrorCode.NONE
         (group,) = (await ask(peer, ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
         assert {member.member_id for member in group.members} == {f"m-{number}" for number in range(400)}
         assert len(group.members) == 400

@@ -9,20 +9,14 @@ from protocol.header import encode_request
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateTopicsRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
+from tests.support.requests import first_heartbeat
 
 TOPICS = "tenure.topics=orders:2"
 
 
 async def join(peer: Peer, member_id: str = "m", group: str = "g") -> ConsumerGroupHeartbeatRequest:
     """Join a group; the heartbeat that the member sends from then on."""
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=group,
-        member_id=member_id,
-        subscribed_topic_names=["orders"],
-        rebalance_timeout_ms=60_000,
-        topic_partitions=[],
-    )
-    answer = await peer.ask(request, 1)
+    answer = await peer.ask(first_heartbeat(group, member_id), 1)
     assert answer.error_code == ErrorCode.NONE
     return ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=answer.member_epoch)
 

@@ -10,7 +10,6 @@ from coordinator.server.wire.unsent import TAKEN_WITHIN_MS, UNSENT_BYTES_MAX, Un
 from protocol.compile import encode
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
     CreateTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
@@ -24,7 +23,7 @@ from tests.server.harness import ManualClock, Peer, join_request, serving, sync_
 from tests.server.requests.test_records import produce
 from tests.server.requests.test_transactions import V1, Producer
 from tests.support.batches import batch
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, first_heartbeat
 
 MB = 1024 * 1024
 PART = bytes(MB)
@@ -60,15 +59,7 @@ def test_the_oldest_answer_goes_when_all_are_too_large_together() -> None:
 async def consumers(peer: Peer) -> None:
     """A group "g" of the consumer protocol."""
     for number in range(MEMBERS):
-        beat = ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id=f"{number:0>36}",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
-        assert (await peer.ask(beat, 1)).error_code == ErrorCode.NONE
+        assert (await peer.ask(first_heartbeat("g", f"{number:0>36}"), 1)).error_code == ErrorCode.NONE
 
 
 async def joiners(peer: Peer) -> None:
