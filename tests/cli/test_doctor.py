@@ -51,6 +51,30 @@ def test_a_group_or_all_of_them() -> None:
         assert doctor(server, "--all", "--output", "json").json == []
 
 
+def test_a_damaged_partition_sends_to_the_page_about_it() -> None:
+    """The doctor has file, position and page; each other command about the group names the doctor."""
+    with Tenure({"offsets.topic.num.partitions": "1"}) as server:
+        for group in ("g", "h"):
+            settle(Member(server.port, group, "one", 9))
+        hang_up()
+        server.stop()
+        (segment,) = server.data_dir.glob("__consumer_offsets-0/*.log")
+        damaged = bytearray(segment.read_bytes())
+        damaged[70] ^= 1
+        segment.write_bytes(damaged)
+        server.start()
+        # The commands try until their time is over.
+        where = ("--timeout", "1", "--bootstrap-server", server.bootstrap)
+        ran = run_app(make_app(""), "doctor", "g", *where)
+        assert ran.code == 1
+        assert segment.name in ran.out
+        assert "stop the server and repair it (docs/run/disk-trouble.md#a-partition-is-refused)" in ran.out
+        for command in ("groups describe g", "groups wait g", "explain g"):
+            ran = run_app(make_app(""), *command.split(), *where)
+            assert ran.code != 0
+            assert "`tenure doctor GROUP` finds out why" in ran.err, command
+
+
 def test_a_full_disk_is_found() -> None:
     """A disk that is full for the records of topics is an error with names and the reason, until a write works again.
 
