@@ -56,7 +56,7 @@ WriteOut = Callable[[Iterable[int], Callable[[], object]], None]
 """See `EmbeddedEngine.write_out`."""
 
 Owners = Callable[[int], int]
-"""The id of the node that owns a partition of `__consumer_offsets`; the owner may change later."""
+"""The id of the node that owns a partition of a log of the store (not of a topic); the owner may change later."""
 
 
 class OtherLog(NamedTuple):
@@ -211,12 +211,12 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         _cleaned_by(engine),
         close,
         write_out=engine.write_out,
-        other=_other_in_folder(config, report, counts),
+        other=_other_in_folder(config, lambda _: config.node_id, report, counts),
     )
 
 
-def _other_in_folder(config: Config, report: Report, counts: Counts) -> OtherLog:
-    """Another log in the data folder, whose lock this process has."""
+def _other_in_folder(config: Config, owners: Owners, report: Report, counts: Counts) -> OtherLog:
+    """Another log in the data folder, whose lock this process has, or its supervisor."""
     data_dir = Path(config.log_dirs)
 
     def exists(log: str) -> bool:
@@ -229,6 +229,7 @@ def _other_in_folder(config: Config, report: Report, counts: Counts) -> OtherLog
             partition_count,
             config.node_id,
             cleaning=cleaning,
+            owners=list(map(owners, range(partition_count))),
             lock_folder=False,
             report=partial(report, log=log),
             counts=counts,
@@ -247,13 +248,17 @@ def open_share(
     counts: Counts,
 ) -> Store:
     """Open the same files for the node of `config`, one of `node_ids`; its supervisor keeps the list of topics."""
-    owners = [node_in_turn(partition, node_ids) for partition in range(config.offsets_topic_num_partitions)]
+
+    def owner(partition: int) -> int:
+        return node_in_turn(partition, node_ids)
+
+    owners = list(map(owner, range(config.offsets_topic_num_partitions)))
     engine = _engine(config, owners, report, counts, recovers_all=False)
     engine.recover()
     return Store(
         engine,
         cluster_id,
-        owners.__getitem__,
+        owner,
         {},
         _refuse_to_save,
         Path(config.log_dirs),
@@ -261,6 +266,7 @@ def open_share(
         _cleaned_by(engine),
         engine.close,
         write_out=engine.write_out,
+        other=_other_in_folder(config, owner, report, counts),
     )
 
 

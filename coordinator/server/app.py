@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site
     from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.relay import Peers
     from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
@@ -118,7 +119,8 @@ class Share(NamedTuple):
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
     silent_nodes: the ids of nodes whose workers don't answer the supervisor, as it changes. present, leading: as in
-    Discovery. certificates, on_certificates: see `Certificates`, `last` and `on_loaded`.
+    Discovery. peers: the way to the other nodes; None if there is none. certificates, on_certificates: see
+    `Certificates`, `last` and `on_loaded`.
     """
 
     bound: Bound
@@ -127,6 +129,7 @@ class Share(NamedTuple):
     silent_nodes: Collection[int]
     present: Sequence[int] | None = None
     leading: Sequence[int] | None = None
+    peers: Peers | None = None
     certificates: Certificates | None = None
     on_certificates: Callable[[], object] = lambda: None
 
@@ -372,7 +375,8 @@ class Server:
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)
         own = self._config, self._config, clock, self._fresh_id, self.runtime
         access = access_of(self._config, AuthorizerLines(self._lines, clock))
-        self.transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock)
+        peers = None if self._share is None else self._share.peers
+        self.transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock, peers)
         return Services(*own, discovery, waits, data, measures, pace, throttle, access, self.transactions)
 
     def _entry_changed(self, services: Services, store: Store, entry: Topic) -> Iterable[None]:

@@ -6,10 +6,14 @@
                             applied           number                 the worker has made the change of this `apply`
                             certificates_read                        the worker has read new, right certificates
                             pong                                     answers `ping`: the worker's event loop turns
+                            ask               number, node, question asks the worker of that node
+                            answer            number, answer         ends the `asked` of this number
     supervisor to worker    apply             number, (change)       this change is durable; make it too
                             change_result     number, taken, error   ends the worker's `change_request` of this number
                             ping                                     asks for `pong`
                             silent_nodes      nodes                  the nodes whose workers don't answer now, by id
+                            asked             number, question       another worker asks (relay.py)
+                            answered          number, answer         ends the worker's `ask` of this number
 
 A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In a
 `change_result`, `taken` names the topics that were not created and the topics that have their names; `error` says why
@@ -32,8 +36,9 @@ from coordinator.log.topics.list import Topic
 from coordinator.server.nodes.topics import Altered, Change
 
 READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
-CERTIFICATES_READ = "certificates_read"
+CERTIFICATES_READ, ASK, ANSWER = "certificates_read", "ask", "answer"
 APPLY, CHANGE_RESULT, PING, SILENT_NODES = "apply", "change_result", "ping", "silent_nodes"
+ASKED, ANSWERED = "asked", "answered"
 
 
 def line(kind: str, **fields: Any) -> bytes:

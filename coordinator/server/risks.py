@@ -117,8 +117,8 @@ NEEDS = (
     ),
     Need(
         ("transaction.", "transactional."),
-        lambda config, _: config.workers == 1 and not config.store,
-        "only a single server has transactions. Leave it out",
+        lambda config, _: not config.store,
+        "a cluster has no transactions. Leave it out",
     ),
     Need(
         ("tenure.worker.timeout.ms",),

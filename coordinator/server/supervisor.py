@@ -1,8 +1,9 @@
 """Several workers under one supervisor: more cores for one data folder.
 
 Each worker is a node: a process with its own event loop, port, connections and log thread. It owns every n-th partition
-of `__consumer_offsets` (`log.store.node_in_turn`) and holds these partitions' locks. Workers share no memory and send
-nothing to each other; clients find the right worker by FindCoordinator, as in any Kafka cluster.
+of `__consumer_offsets` and `__transaction_state` (`log.store.node_in_turn`) and holds these partitions' locks. Clients
+find the right worker by FindCoordinator, as in any Kafka cluster. Workers share no memory. What one needs of another in
+a transaction, it asks through the supervisor (relay.py).
 
 The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
 topics (shared_topics.py). When a worker dies or hangs (liveness.py), the supervisor forks another. Meanwhile it keeps
@@ -46,7 +47,9 @@ from coordinator.server.app import (
     reason,
 )
 from coordinator.server.channel import (
+    ANSWER,
     APPLIED,
+    ASK,
     CERTIFICATES_READ,
     CHANGE_REQUEST,
     PING,
@@ -61,6 +64,7 @@ from coordinator.server.channel import (
 from coordinator.server.clock import SystemClock
 from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
+from coordinator.server.relay import Relay
 from coordinator.server.risks import warn_of_risks
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.server.telemetry.lines import Lines
@@ -149,6 +153,7 @@ class Supervisor:
         self._signals, self._signals_in = socket.socketpair()
         self._workers: list[Worker] = []
         self._topics: SharedTopics[Worker]
+        self._relay: Relay[Worker] = Relay(self._send)
         self._cluster_id = ""
         self._certificates: Certificates | None = None
         self._liveness: Liveness[Worker] = Liveness(config.worker_timeout_ms)
@@ -428,6 +433,11 @@ class Supervisor:
         elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], change_from_fields(message), peers)
+        elif kind == ASK:
+            (asked,) = (each for each in self._workers if each.node_id == message["node"])
+            self._relay.ask(worker, message["number"], asked, message["question"])
+        elif kind == ANSWER:
+            self._relay.answered(message["number"], message["answer"])
         elif kind == CERTIFICATES_READ:
             assert self._certificates is not None
             self._certificates.keep_up()
@@ -461,6 +471,7 @@ class Supervisor:
         worker.channel.close()
         worker.channel = None
         self._topics.forget(worker)
+        self._relay.forget(worker)
 
 
 def close_all(bound: Bound) -> None:

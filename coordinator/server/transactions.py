@@ -8,7 +8,15 @@ of topics through the topics' logs, those of `__consumer_offsets` through the gr
 take its marker now is asked again later, for as long as it takes: only a deleted topic needs none. Kafka 4.3 gives up
 on partitions that it finds without a leader, and an acknowledged commit may stay invisible for ever.
 
-Workers and the nodes of a cluster have no way to each other for markers, so they refuse transactions.
+Workers share the log: each owns some of its partitions. What a transaction needs of another worker goes through `Peers`
+as a list, whose first item says what it is:
+
+    "marker", and the fields of a `Marker`       has the worker write it; the answer is whether it is written
+    "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition
+    "open"                                       the answer has the producer ids of open transactions
+
+A marker that gets no answer is asked for again. A worker answers nothing before its logs are open. The nodes of a
+cluster have no such way, and refuse transactions.
 
 House rule: no rule of transactions is decided here.
 """
@@ -18,19 +26,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator import pages
+from coordinator.group.client import NOBODY
 from coordinator.group.events import EndTransaction
 from coordinator.group.partition import partition_for
 from coordinator.group.transactions import marker
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.topics.log import Written
+from coordinator.server.relay import unanswered
 from coordinator.server.runtime.kinds import TransactionalIds
 from coordinator.server.runtime.partition import ACTIVE
-from coordinator.server.runtime.replies import Errand
-from coordinator.transaction.events import DescribeTransaction, InitProducerId, MarkersWritten
+from coordinator.server.runtime.replies import Errand, Reply
+from coordinator.transaction.events import AddPartitions, DescribeTransaction, InitProducerId, MarkersWritten
 from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import Status, TopicPartition
 from schemas.errors import ErrorCode
@@ -41,6 +52,7 @@ if TYPE_CHECKING:
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
+    from coordinator.server.relay import Peers
     from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.runtime.partition import Partition
     from coordinator.server.runtime.runtime import Runtime
@@ -50,8 +62,8 @@ RETRY_MS = 100
 """How long a marker waits before it is tried again."""
 
 NO_OTHER_LOG = (
-    "Transactions need a single server: neither workers (tenure.workers) nor the nodes of a cluster (tenure.store) "
-    f"serve them ({pages.TRANSACTIONS})."
+    "Transactions need one data folder: neither the nodes of a cluster (tenure.store) nor those of a test serve them "
+    f"({pages.TRANSACTIONS})."
 )
 
 
@@ -59,9 +71,21 @@ def _nothing(_: object) -> None:
     """If the marker can't be written, the next start tries it again."""
 
 
-class Transactions:
-    """See the module. make_runtime: makes the runtime of a log from its engine and its kind.
+class Marker(NamedTuple):
+    """A marker for a partition. coordinator_epoch: of the partition of the transactional id."""
 
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class Transactions:
+    """See the module.
+
+    make_runtime: makes the runtime of a log from its engine and its kind. peers: None if there is no other node.
     refusal: why this server serves no transactions; "" if it does. ended: transactions since the start, by outcome; an
     abort that is found in the log counts as one by its producer.
     """
@@ -74,23 +98,29 @@ class Transactions:
         data: TopicData,
         discovery: Discovery,
         clock: Clock,
+        peers: Peers | None = None,
     ) -> None:
         self.refusal = NO_OTHER_LOG if store.other is None or store.cluster is not None else ""
-        self._other = store.other
+        self._other, self._owners = store.other, store.owners
         self._make_runtime = make_runtime
         self._groups = groups
         self._data = data
         self._discovery = discovery
         self._clock = clock
+        self._peers = peers
+        self._node_id = groups.config.node_id
         self._kind = TransactionalIds(self._write)
         self._engine: Engine | None = None
         self._runtime: Runtime | None = None
+        self._own: Sequence[Partition] = ()
         self.ended: Counter[Outcome] = Counter()
 
     def start(self) -> None:
         """Open the log if it was ever used: transactions may be open in it. Raises EngineError."""
         if self._other is not None and self._other.exists(TRANSACTIONS_TOPIC):
             self._opened()
+        if self._peers is not None:
+            self._peers.on_asked = self._asked
 
     def _opened(self) -> Runtime:
         """The runtime of the log. Raises EngineError."""
@@ -101,28 +131,57 @@ class Transactions:
             runtime = self._make_runtime(engine, self._kind)
             runtime.start()
             self._engine, self._runtime = engine, runtime
+            self._own = [each for each in runtime.partitions if self._owners(each.index) == self._node_id]
         return self._runtime
 
     def abort_left(self) -> None:
-        """Abort what no transactional id here has open, once all ids and groups are loaded.
+        """Abort what no transactional id has open, once all ids and groups are loaded.
 
         A broker's folder that was taken over has such pending offsets. Nobody else would ever end them, and consumers
         that ask for stable offsets would wait for ever.
         """
         if any(each.standing is not ACTIVE for each in self.partitions()):
             return
+        others = [each for each in self._discovery.node_ids if each != self._node_id]
+        pending = [each.coordinator.pending_producers() for each in self._groups.served()]
+        self._abort_unknown(set().union(*pending) - self._open_here(), others)
+
+    def _open_here(self) -> set[int]:
+        """The producer ids of the open transactions of this node."""
         ids = [known for partition in self.partitions() for known in partition.coordinator.groups.values()]
-        known_open = {each.producer_id for each in ids if each.status is Status.ONGOING or each.status.is_ending}
-        for partition in list(self._groups.served()):
-            for producer_id in partition.coordinator.pending_producers() - known_open:
+        return {each.producer_id for each in ids if each.status is Status.ONGOING or each.status.is_ending}
+
+    def _abort_unknown(self, unknown: set[int], nodes: Sequence[int]) -> None:
+        """Abort what these producers have pending here, unless one of `nodes` has their transaction.
+
+        A transaction may end, and the next one of its producer begin, while nodes are asked. So only offsets count
+        that are pending when the answer comes: the next transaction's come later.
+        """
+        pending = [(each, each.coordinator.pending_producers() & unknown) for each in self._groups.served()]
+        unknown = set().union(*(some for _, some in pending))
+        if unknown and nodes and not self._groups.is_ending:
+            self._ask(nodes[0], ["open"], partial(self._abort_others, unknown, nodes))
+            return
+        for partition, some in pending:
+            for producer_id in some:
                 event = EndTransaction(Errand(_nothing), producer_id, 0, is_commit=False, coordinator_epoch=0)
                 partition.submit(None, event)
+
+    def _abort_others(self, unknown: set[int], nodes: Sequence[int], answer: list[int] | None) -> None:
+        """As `_abort_unknown`, once the first node has answered."""
+        if answer is None:
+            self._clock.call_at(self._clock.ms() + RETRY_MS, partial(self._abort_unknown, unknown, nodes))
+        else:
+            self._abort_unknown(unknown - set(answer), nodes[1:])
 
     def submit(self, transactional_id: str, event: Any) -> None:
         """Hand a request about a transactional id to its partition. `event.request` is a Reply.
 
         Only InitProducerId opens the log: in one that was never used, there is no id.
         """
+        if self._owner(transactional_id) != self._node_id:
+            event.request.deliver(refuse(event, ErrorCode.NOT_COORDINATOR))
+            return
         if self._runtime is None and not isinstance(event, InitProducerId):
             is_asked = isinstance(event, DescribeTransaction)
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_asked else ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -135,9 +194,31 @@ class Transactions:
         else:
             runtime.submit(transactional_id, event)
 
+    def _owner(self, transactional_id: str) -> int:
+        """The node of a transactional id. A single server need not find out."""
+        return self._node_id if self._peers is None else self._discovery.owner_of_id(transactional_id)
+
+    def submit_anywhere(self, transactional_id: str, event: AddPartitions) -> None:
+        """As `submit`, even if another node has the transactional id."""
+        owner = self._owner(transactional_id)
+        if owner == self._node_id:
+            self.submit(transactional_id, event)
+            return
+        partitions, reply = list(event.partitions), event.request
+        assert isinstance(reply, Reply)
+
+        def answered(errors: list[int] | None) -> None:
+            if errors is None:
+                reply.deliver(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            else:
+                reply.deliver(dict(zip(partitions, map(ErrorCode, errors), strict=True)))
+
+        ids = transactional_id, event.producer_id, event.epoch
+        self._ask(owner, ["add", *ids, partitions, event.only_verify, event.waits, event.version], answered)
+
     def partitions(self) -> Sequence[Partition]:
-        """The partitions of the log; none if it was never used."""
-        return () if self._runtime is None else self._runtime.partitions
+        """The partitions of the log that this node owns; none if it was never used."""
+        return self._own
 
     def wall_ms(self) -> int:
         """The clock's time, Unix time in ms."""
@@ -146,6 +227,28 @@ class Transactions:
     def partition_of_group(self, group_id: str) -> TopicPartition:
         """The partition of `__consumer_offsets` that a group's offsets lie in."""
         return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, len(self._groups.partitions)))
+
+    # Other nodes.
+
+    def _ask(self, node_id: int, question: list[Any], done: Callable[[Any], None]) -> None:
+        assert self._peers is not None
+        self._peers.ask(node_id, question, done)
+
+    def _asked(self, question: list[Any], answer: Callable[[Any], None]) -> None:
+        """Answer another node."""
+        what, *fields = question
+        if what == "marker":
+            self._settle(Marker(*fields), answer)
+        elif what == "add":
+            transactional_id, producer_id, epoch, pairs, *rest = fields
+            partitions = list(starmap(TopicPartition, pairs))
+            errand = Errand(lambda found: answer([found[each] for each in partitions]))
+            event = AddPartitions(errand, NOBODY, transactional_id, producer_id, epoch, partitions, *rest)
+            self.submit(transactional_id, event)
+        else:
+            assert what == "open"
+            is_known = all(each.standing is ACTIVE for each in self.partitions())
+            answer(sorted(self._open_here()) if is_known else None)
 
     # Markers.
 
@@ -173,25 +276,36 @@ class Transactions:
     def _write_one(self, index: int, asked: Markers, where: TopicPartition, done: Callable[[bool], None]) -> None:
         assert self._runtime is not None
         own = self._runtime.partitions[index].ownership
-        epoch = 0 if own is None else own.epoch
-        name, number = where
-        if name == OFFSETS_TOPIC:
-            answer = Errand(lambda error: done(error is ErrorCode.NONE))
-            event = EndTransaction(answer, asked.producer_id, asked.epoch, asked.is_commit, epoch)
-            self._groups.partitions[number].submit(None, event)
+        one = Marker(*where, asked.producer_id, asked.epoch, asked.is_commit, 0 if own is None else own.epoch)
+        topic = self._discovery.topic(where.topic)
+        if topic is None or where.partition >= topic.partition_count:
+            done(True)
             return
-        topic = self._discovery.topic(name)
-        if topic is None or number >= topic.partition_count:
+        leader = self._discovery.leader(topic, where.partition)
+        if leader == self._node_id:
+            self._settle(one, done)
+        else:
+            self._ask(leader, ["marker", *one], lambda is_written: done(bool(is_written)))
+
+    def _settle(self, one: Marker, done: Callable[[bool], None]) -> None:
+        """Write a marker into a partition of this node."""
+        if one.topic == OFFSETS_TOPIC:
+            answer = Errand(lambda error: done(error is ErrorCode.NONE))
+            event = EndTransaction(answer, one.producer_id, one.epoch, one.is_commit, one.coordinator_epoch)
+            self._groups.partitions[one.partition].submit(None, event)
+            return
+        topic = self._discovery.topic(one.topic)
+        if topic is None or one.partition >= topic.partition_count:  # deleted since the question
             done(True)
             return
         batch = marker(
-            asked.producer_id,
-            asked.epoch,
-            is_commit=asked.is_commit,
-            coordinator_epoch=epoch,
+            one.producer_id,
+            one.epoch,
+            is_commit=one.is_commit,
+            coordinator_epoch=one.coordinator_epoch,
             wall_ms=self._clock.wall_ms(),
         )
-        partition = self._data.topic_partition(topic, number)
+        partition = self._data.topic_partition(topic, one.partition)
         self._data.append_marker(partition, batch, lambda outcome: done(isinstance(outcome, Written)))
 
     def _written(self, index: int, asked: Markers, failed: list[TopicPartition]) -> None:
@@ -218,6 +332,8 @@ class Transactions:
 
     def wind_down(self) -> None:
         """As the runtime's."""
+        if self._peers is not None:
+            self._peers.on_asked = unanswered
         if self._runtime is not None:
             self._runtime.wind_down()
 

@@ -3,10 +3,12 @@
 It serves its partitions on sockets that the supervisor bound before the fork. It asks the supervisor for each change of
 the list of topics, and applies each change that the supervisor sends, even before the server is ready.
 
+A worker asks another one through the supervisor (relay.py).
+
 It stops in order on SIGTERM, and also when the channel ends: then the supervisor is gone, and the next one needs the
 data folder free. It ignores SIGINT, which a terminal sends to all processes; the supervisor acts on it.
 
-House rule: a worker asks nothing of another worker.
+House rule: no request of a group asks another worker.
 """
 
 from __future__ import annotations
@@ -24,8 +26,12 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
+    ANSWER,
+    ANSWERED,
     APPLIED,
     APPLY,
+    ASK,
+    ASKED,
     CERTIFICATES_READ,
     CHANGE_REQUEST,
     CHANGE_RESULT,
@@ -42,12 +48,14 @@ from coordinator.server.channel import (
 from coordinator.server.heap import settle
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.process import allow_files, serve
+from coordinator.server.relay import unanswered
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.cluster import NodeAddresses
     from coordinator.log.topics.list import Topic
     from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.relay import OnAsked
     from coordinator.server.wire.certificates import Certificates
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2
@@ -58,7 +66,7 @@ class Link(asyncio.Protocol):
     """The worker's end of the channel.
 
     topics: this worker's copy of the list. silent_nodes: the ids of nodes whose workers don't answer the supervisor.
-    on_lost: called when the supervisor is gone.
+    on_asked: see `Peers`. on_lost: called when the supervisor is gone.
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
@@ -69,6 +77,8 @@ class Link(asyncio.Protocol):
         self._reader = LineReader()
         self._due: dict[int, ChangeDone] = {}
         self._asked = 0
+        self.on_asked: OnAsked = unanswered
+        self._questions: dict[int, Callable[[Any], None]] = {}
         self._transport: asyncio.Transport
 
     def send(self, kind: str, **fields: Any) -> None:
@@ -92,6 +102,21 @@ class Link(asyncio.Protocol):
         self._due[self._asked] = done
         self.send(CHANGE_REQUEST, number=self._asked, **change_as_fields(change))
 
+    # Other workers.
+
+    def ask(self, node_id: int, question: Any, done: Callable[[Any], None]) -> None:
+        """See Peers."""
+        if self._transport.is_closing():
+            done(None)
+            return
+        self._asked += 1
+        self._questions[self._asked] = done
+        self.send(ASK, number=self._asked, node=node_id, question=question)
+
+    def _answer(self, number: int, answer: Any) -> None:
+        if not self._transport.is_closing():
+            self.send(ANSWER, number=number, answer=answer)
+
     # For the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,6 +133,10 @@ class Link(asyncio.Protocol):
             elif message["kind"] == SILENT_NODES:
                 self.silent_nodes.clear()
                 self.silent_nodes.update(message["nodes"])
+            elif message["kind"] == ASKED:
+                self.on_asked(message["question"], partial(self._answer, message["number"]))
+            elif message["kind"] == ANSWERED:
+                self._questions.pop(message["number"])(message["answer"])
             else:
                 assert message["kind"] == CHANGE_RESULT
                 done = self._due.pop(message["number"])
@@ -120,6 +149,9 @@ class Link(asyncio.Protocol):
         due, self._due = self._due, {}
         for done in due.values():
             done(Unavailable("the supervisor is gone"))
+        questions, self._questions = self._questions, {}
+        for answered in questions.values():
+            answered(None)
 
 
 def work(
@@ -153,6 +185,7 @@ async def _work(
         nodes,
         link.topics,
         link.silent_nodes,
+        peers=link,
         certificates=certificates,
         on_certificates=partial(link.send, CERTIFICATES_READ),
     )

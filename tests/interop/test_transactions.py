@@ -6,26 +6,31 @@ House rule: conftest.py's.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count, cycle
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from coordinator.group.partition import partition_for
 from tests.interop.brokers import Broker, TenureBroker, create_topic
 from tests.interop.client import ROOT
+from tests.interop.conftest import SETTINGS
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
-from tests.support.tenure import wait_until
+from tests.support.tenure import Tenure, wait_until
 
 SEATS = ("seat-0", "seat-1")
 PARTITIONS = range(4)
@@ -178,22 +183,51 @@ def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
     is stable, and consumers with read_committed may read to the end.
     """
     kills = rounds(12, 50, 1_000) if isinstance(broker, TenureBroker) else 4
-    chance = random.Random(1)
     with ExitStack() as stack:
         run = Run(broker, group, stack)
-        for seat in SEATS:
-            while run.wait_for("sent").settings["seat"] != seat:
-                pass
-        mark = broker.mark()
-        for number in range(kills):
-            for _ in range(chance.randrange(4)):
-                run.wait_for("sent")
-            process = run.wait_for(chance.choice(["sent", "ended"]))
-            if number % 2:
-                run.kill_server()
-            else:
-                run.kill(process)
-        run.wait_until_moved()
-        rebalances = broker.rebalances(group, mark, without="leader_rejoined")
+        move_under_kills(run, kills, [run.kill, lambda _: run.kill_server()])
+
+
+def move_under_kills(run: Run, kills: int, ways: Sequence[Callable[[Process], None]]) -> None:
+    """Kill so often, each way in turn; then look whether each number arrived once, without a rebalance.
+
+    ways: get the program that has just reported a step.
+    """
+    chance = random.Random(1)
+    for seat in SEATS:
+        while run.wait_for("sent").settings["seat"] != seat:
+            pass
+    mark = run.broker.mark()
+    for _, kill in zip(range(kills), cycle(ways), strict=False):
+        for _ in range(chance.randrange(4)):
+            run.wait_for("sent")
+        kill(run.wait_for(chance.choice(["sent", "ended"])))
+    run.wait_until_moved()
+    rebalances = run.broker.rebalances(run.group, mark, without="leader_rejoined")
     assert Counter(run.read(run.sink)) == Counter(range(run.fed))
     assert rebalances == 0
+
+
+@pytest.mark.nightly
+def test_exactly_once_whichever_worker_is_killed() -> None:
+    """As above, with workers: the group is one worker's, a program's transactional id the other's.
+
+    Each worker gets SIGKILL in turn. Then the whole server does, so that its supervisor starts workers without a pause.
+    """
+    with Tenure(SETTINGS, arguments=["--workers", "2"]) as tenure, ExitStack() as stack:
+        ids = (f"group-{number}" for number in count())
+        group = next(each for each in ids if node_of(each) == 0 and node_of(f"{each}-{SEATS[0]}") == 1)
+        run = Run(TenureBroker(tenure), group, stack)
+
+        def kill_worker(node_id: int) -> None:
+            mark = tenure.mark()
+            os.kill(tenure.worker_pid(node_id), signal.SIGKILL)
+            tenure.wait_for_event("worker_back", since=mark)
+
+        ways = [lambda _, each=each: kill_worker(each) for each in (0, 1)]
+        move_under_kills(run, rounds(12, 50, 300), [*ways, run.kill, lambda _: run.kill_server()])
+
+
+def node_of(key: str) -> int:
+    """The worker of two that coordinates a group or a transactional id."""
+    return partition_for(key, 50) % 2

@@ -93,7 +93,7 @@ WITHOUT: dict[str, tuple[str, ...]] = {
     "tenure.events.retention.": ("tenure.events.enable=false",),
     "tenure.journal.": STORE,
     "transaction.": STORE,
-    "transactional.": ("tenure.workers=2",),
+    "transactional.": STORE,
 }
 """What takes the effect away; for the others: nothing but the defaults."""
 

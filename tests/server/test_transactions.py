@@ -122,7 +122,7 @@ async def test_nodes_that_share_a_log_refuse_transactions() -> None:
         assert (await peer.ask(request, 5)).error_code == refused
         (found,) = (await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)).coordinators
         assert found.error_code == refused
-        assert "tenure.workers" in found.error_message
+        assert "tenure.store" in found.error_message
 
 
 async def test_a_start_aborts_what_nobody_has_open() -> None:

@@ -18,8 +18,12 @@ from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import (
+    ANSWER,
+    ANSWERED,
     APPLIED,
     APPLY,
+    ASK,
+    ASKED,
     CHANGE_REQUEST,
     CHANGE_RESULT,
     READY,
@@ -143,6 +147,32 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     assert isinstance(outcome, Unavailable)
     assert str(outcome) == "No space left on device"
     assert linked.link.topics.get("a") is None
+
+
+async def test_workers_ask_each_other(linked: Linked) -> None:
+    """A question goes out and its answer comes back; a question of another worker is answered, at first with None."""
+    link, supervisor = linked.link, linked.supervisor
+    answers: list[object] = []
+    link.ask(1, ["how?", 7], answers.append)
+    asked = await supervisor.hear()
+    assert asked == {"kind": ASK, "number": asked["number"], "node": 1, "question": ["how?", 7]}
+    supervisor.say(ASKED, number=5, question=["open"])
+    assert await supervisor.hear() == {"kind": ANSWER, "number": 5, "answer": None}
+    link.on_asked = lambda question, answer: answer([*question, "so"])
+    supervisor.say(ANSWERED, number=asked["number"], answer="so")
+    supervisor.say(ASKED, number=6, question=["open"])
+    assert await supervisor.hear() == {"kind": ANSWER, "number": 6, "answer": ["open", "so"]}
+    assert answers == ["so"]
+
+
+async def test_without_a_supervisor_nobody_answers(linked: Linked) -> None:
+    """Questions get None, earlier and later ones."""
+    answers: list[object] = []
+    linked.link.ask(1, "how?", answers.append)
+    linked.supervisor.hang_up()
+    await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
+    linked.link.ask(1, "how?", answers.append)
+    assert answers == [None, None]
 
 
 async def test_without_a_supervisor_nothing_is_created(linked: Linked) -> None:

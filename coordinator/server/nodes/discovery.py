@@ -3,9 +3,10 @@
 The nodes are this server, or all workers of one server (supervisor.py). They stay the same while the server runs, so
 each node gives the same answers; nodes of a test kit may go and come back. In a cluster (`log.cluster`) they are those
 that live at the moment of each request. The controller is the first node; in a cluster, the owner of partition 0 of
-`__consumer_offsets`. The coordinator of a group is the node that owns the group's partition of `__consumer_offsets`. A
-topic's partitions go to the nodes in turn; the topic's id decides which node is the first. The leader of a topic
-partition keeps its records. In place of a node that doesn't live stands NOBODY, the id that Kafka gives to no node.
+`__consumer_offsets`. The coordinator of a group is the node that owns the group's partition of `__consumer_offsets`,
+that of a transactional id the node that owns the id's partition of `__transaction_state`. A topic's partitions go to
+the nodes in turn; the topic's id decides which node is the first. The leader of a topic partition keeps its records. In
+place of a node that doesn't live stands NOBODY, the id that Kafka gives to no node.
 
 A client gets, for each node, the advertised address of the listener that the client came through. A listener that
 listens on all addresses and advertises none gives each client the address that this client reached.
@@ -111,6 +112,7 @@ class Discovery:
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
+        self._state_partitions = config.transaction_state_log_num_partitions
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
         events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
         self._events = events if config.events_enable else None
@@ -157,14 +159,24 @@ class Discovery:
         live = self._live(self._cluster).values()
         return [_reached(node, call, call.listener) for node in live if call.listener in node.addresses]
 
-    def coordinator(self, group_id: str, call: Reached) -> Node:
-        """The node that coordinates a group; NO_NODE while it doesn't answer, or this node can't know."""
+    def coordinator(self, key: str, call: Reached, *, is_transactional: bool = False) -> Node:
+        """The node that coordinates a group, or a transactional id.
+
+        NO_NODE while it doesn't answer, or this node can't know.
+        """
         if self._cluster is not None and not self._cluster.valid():
             return NO_NODE  # others may have taken over unseen: the client should ask one of them
-        node_id = self._owner(partition_for(group_id, self._offsets.partition_count))
+        if is_transactional:
+            node_id = self.owner_of_id(key)
+        else:
+            node_id = self._owner(partition_for(key, self._offsets.partition_count))
         if node_id == NOBODY or node_id in self._silent_nodes:
             return NO_NODE
         return self.node(node_id, call, call.listener)
+
+    def owner_of_id(self, transactional_id: str) -> int:
+        """The id of the node that coordinates a transactional id; a cluster has no transactions."""
+        return self._owners(partition_for(transactional_id, self._state_partitions))
 
     def node(self, node_id: int, call: Reached, listener: str) -> Node:
         """A node that lives, with the address of its listener of that name; NO_NODE if it has no such listener."""

@@ -179,6 +179,9 @@ def _write(
     if services.transactions.refusal or topic is None or not 0 <= index < topic.partition_count:
         written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
+    if not services.data.leads(topic, index):
+        written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return
     ids = asked.producer_id, asked.producer_epoch
     is_commit, epoch = asked.transaction_result, asked.coordinator_epoch
     is_higher = asked.transaction_version >= V2

@@ -314,7 +314,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
             return NO_NODE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text
         if key_type == GROUP and not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
             return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
-        node = services.discovery.coordinator(key, call)
+        node = services.discovery.coordinator(key, call, is_transactional=key_type == TRANSACTION)
         if node is NO_NODE:
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
         return node, ErrorCode.NONE, ""

@@ -294,7 +294,7 @@ def in_transaction(
         return
 
     def answer(found: dict[TopicPartition, ErrorCode]) -> None:
-        done({each: _error_in(api, call.api_version, _never_fenced(error)) for each, error in found.items()})
+        done({each: _error_in(api, call.api_version, _of_producer(api, error)) for each, error in found.items()})
 
     event = AddPartitions(
         call.reply(answer),
@@ -306,10 +306,23 @@ def in_transaction(
         waits=api == "Produce",
         version=V2 if adds else 0,
     )
-    services.transactions.submit(transactional_id, event)
+    services.transactions.submit_anywhere(transactional_id, event)
 
 
-def _never_fenced(error: ErrorCode) -> ErrorCode:
+NOT_THERE = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""A transaction's coordinator serves in a moment. The client knows nothing of it in these requests: it tries again."""
+
+AGAIN = {
+    "Produce": ErrorCode.NOT_ENOUGH_REPLICAS,
+    "TxnOffsetCommit": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""The errors by which clients try again at the same node, as Kafka chooses them."""
+
+
+def _of_producer(api: str, error: ErrorCode) -> ErrorCode:
+    """An error of a transaction's coordinator, in an API that doesn't go to it."""
+    if error in NOT_THERE:
+        return AGAIN[api]
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
 
