@@ -9,6 +9,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 KIP_TESTS = Path(__file__).parent
 PAGES = (*sorted(KIP_TESTS.glob("*.md")), ROOT / "docs/contribute/kip.md", ROOT / "docs/contribute/known-bugs.md")
@@ -20,6 +22,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms",
     "group.instance.id",
     "group.max.size",
+    "require_stable",
 }
 """Names on the pages that look like code and are settings."""
 
@@ -83,13 +86,26 @@ def test_all_code_in_the_table_exists() -> None:
     assert absent == []
 
 
-def test_every_ticket_is_in_the_table() -> None:
-    """The page of Kafka's bugs names each script of a ticket, and no script that isn't there."""
-    page = (ROOT / "docs/contribute/known-bugs.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "files"),
+    [
+        ("docs/contribute/known-bugs.md", {"tickets"}),
+        ("tests/kip/transactions.md", {"transactions", "transaction_checks"}),
+    ],
+)
+def test_every_script_is_in_the_table(page: str, files: set[str]) -> None:
+    """A page names each script of its files, and no script that isn't there."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     scripts = {file.stem: re.findall(r"^## (\w+)", file.read_text(), re.MULTILINE) for file in SCRIPTS.glob("*.txt")}
-    named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", page))
+    named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+)`", text)) - SETTINGS
     assert named - {name for names in scripts.values() for name in names} == set()
-    assert set(scripts["tickets"]) - named == set()
+    assert [name for file in files for name in scripts[file] if f"`{name}`" not in text] == []
+
+
+def test_every_fact_is_in_the_table() -> None:
+    """Each fact about transactions has its number, and something that shows it."""
+    rows = re.findall(r"^\| (\d+) \|.*\| (.+) \|$", (KIP_TESTS / "transactions.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, shown in rows if "`" in shown] == list(range(1, 58))
 
 
 def is_module(words: list[str]) -> bool:
