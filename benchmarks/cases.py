@@ -361,6 +361,25 @@ CASES = (
     _records(1_000),
     _records(100),
     Case(
+        "transaction",
+        "transaction",
+        {"connections": 64},
+        SHORT,
+        (
+            Row(
+                "transaction of a record and a commit, {connections} producers: CPU, ratio to Apache Kafka",
+                CPU,
+                "",
+                floor=0.5,
+                to=To(server=KAFKA),
+            ),
+            Row("transaction of a record and a commit, {connections} producers: CPU", CPU, "us"),
+            Row("transaction of a record and a commit, {connections} producers", "requests_per_s", "/s"),
+        ),
+        KAFKAS,
+        newer=True,
+    ),
+    Case(
         "start",
         "idle",
         {},

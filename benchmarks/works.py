@@ -36,6 +36,7 @@ from benchmarks.members import Group, Member, UnexpectedAnswer, accept
 from benchmarks.meter import Meter, cpu_s, settled_bytes, surroundings
 from benchmarks.questions import coordinator
 from benchmarks.records import Partition, batch_of
+from benchmarks.transactions import Producer
 from schemas.errors import ErrorCode
 
 US = 1e6
@@ -459,6 +460,22 @@ def commit(
             template = frames.commit(group.group_id, partitions, static=True)
             identity = (frames.generation(member.generation), *member.identity())
             driver.start(link, *(commits(template, identity, done, took) for _ in range(depth)))
+        return steady(bench, driver, seconds, took)
+
+
+def transaction(bench: Bench, *, connections: int = CONNECTIONS, seconds: float = 2.0) -> Figures:
+    """Run transactions of one record and one commit, on each connection one after the other."""
+    took: list[float] = []
+    with bench.driver() as driver:
+        links = driver.connect(connections)
+        driver.start(links[0], create_topic(bench.tag, connections))
+        driver.run()
+        producers = [Producer(f"{bench.tag}-{number}", bench.tag, number) for number in range(connections)]
+        for link, producer in zip(links, producers, strict=True):
+            driver.start(link, producer.begin())
+        driver.run()
+        for link, producer in zip(links, producers, strict=True):
+            driver.start(link, producer.transactions(took))
         return steady(bench, driver, seconds, took)
 
 
@@ -927,6 +944,7 @@ WORKS: dict[str, Callable[..., Figures]] = {
         heartbeat,
         setting,
         commit,
+        transaction,
         bounce,
         sinks,
         storm,
