@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -129,12 +130,22 @@ def find_logs(path: Path, topic: str = OFFSETS_TOPIC) -> list[Log]:
 
 
 def find_logs_of_ids(path: Path) -> list[Log]:
-    """The logs of transactional ids in a folder; none if no transaction ever was. Raises OSError."""
+    """The logs of transactional ids in a folder; none if each is empty: no transaction ever was. Raises OSError."""
     try:
         logs = find_logs(path, TRANSACTIONS_TOPIC)
     except FileNotFoundError:
         return []
-    return logs if logs[0].folder != path and size_of(logs) else []
+    return logs if logs[0].folder != path and not all(map(_is_empty, logs)) else []
+
+
+def _is_empty(log: Log) -> bool:
+    """Whether a log has no byte. A name that isn't of a file counts as bytes, and its reader says what it is."""
+    for segment in _segments(Disk(), log):
+        with suppress(FileNotFoundError):  # it may go meanwhile
+            found = segment.path.lstat()
+            if found.st_size or not stat.S_ISREG(found.st_mode):
+                return False
+    return True
 
 
 def _logs_among(folders: Iterable[Path], topic: str) -> list[Log]:

@@ -14,7 +14,8 @@ from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT
 
 SEGMENT = f"__consumer_offsets-1/{9:020}.log"
-COUNT = f"offsets.topic.num.partitions={PARTITION_COUNT}"
+SEGMENT_OF_IDS = f"__transaction_state-0/{0:020}.log"
+COUNTS = ("--set", f"offsets.topic.num.partitions={PARTITION_COUNT}", "--set", "transaction.state.log.num.partitions=1")
 GIB = 2**30
 
 
@@ -34,6 +35,7 @@ ODD: dict[str, Callable[[Path], None]] = {"fifo": os.mkfifo, "device": device, "
 
 READ_BY = {
     SEGMENT: {"verify", "dump", "import"},
+    SEGMENT_OF_IDS: {"verify", "import"},
     ".lock": {"verify", "dump", "import"},
     ".journal-1.0": {"verify", "dump", "import"},
     ".journal-left-1.0": {"verify", "dump", "import"},
@@ -57,13 +59,13 @@ def test_odd_file_is_refused_in_one_line(data_dir: Path, tmp_path: Path, name: s
     path = data_dir / name
     path.parent.mkdir(exist_ok=True)
     ODD[odd](path)
-    is_read = not (odd == "sparse" and name in {SEGMENT, ".lock"})
+    is_read = not (odd == "sparse" and name in {SEGMENT, SEGMENT_OF_IDS, ".lock"})
     for command in ("verify", "dump", "import"):
         ran = run_app(
             app,
             command,
             str(data_dir),
-            *(["--data-dir", str(tmp_path / "new"), "--set", COUNT] * (command == "import")),
+            *(["--data-dir", str(tmp_path / "new"), *COUNTS] * (command == "import")),
         )
         lines = [line for line in ran.err.splitlines() if "could not be read" not in line]
         if command not in READ_BY[name]:
@@ -71,7 +73,7 @@ def test_odd_file_is_refused_in_one_line(data_dir: Path, tmp_path: Path, name: s
         elif is_read:
             assert (ran.code, len(lines)) == (2, 1), ran.err
             assert str(path) in lines[0]
-        elif name == SEGMENT:
+        elif name in {SEGMENT, SEGMENT_OF_IDS}:
             assert ran.code == 1
             assert f"{8 * GIB} bytes" in ran.out
         else:
