@@ -257,6 +257,12 @@ class Transactions:
         self.ended[asked.outcome] += 1
         self._write_some(index, asked, asked.partitions)
 
+    def _try_again(self, index: int, asked: Markers, partitions: Collection[TopicPartition]) -> None:
+        """Write the markers that failed, unless a load has asked anew: a late one would settle the next transaction."""
+        assert self._runtime is not None
+        if self._runtime.partitions[index].coordinator.awaits(asked):
+            self._write_some(index, asked, partitions)
+
     def _write_some(self, index: int, asked: Markers, partitions: Collection[TopicPartition]) -> None:
         left = set(partitions)
         failed: list[TopicPartition] = []
@@ -316,10 +322,9 @@ class Transactions:
         partition = runtime.partitions[index]
         if failed:
             at_ms = self._clock.ms() + RETRY_MS
-            self._clock.call_at(at_ms, partial(self._write_some, index, asked, failed))
+            self._clock.call_at(at_ms, partial(self._try_again, index, asked, failed))
         elif partition.standing is ACTIVE:  # else its next load asks for the markers again
-            event = MarkersWritten(asked.transactional_id, asked.producer_id, asked.epoch)
-            partition.handle(asked.transactional_id, event)
+            partition.handle(asked.transactional_id, MarkersWritten(asked))
 
     # The end.
 

@@ -111,6 +111,11 @@ class Coordinator:
         while some := list(islice(ids, EXPIRED_AT_ONCE)):
             yield Expire(some)
 
+    def awaits(self, asked: Markers) -> bool:
+        """Whether these markers are still to be written: the transaction isn't complete, and no load has asked anew."""
+        known = self.groups.get(asked.transactional_id)
+        return known is not None and known.asked is asked
+
     def close(self) -> None:
         """Drop all ids."""
         self.groups.clear()
@@ -279,17 +284,14 @@ class Coordinator:
         if known.status.is_ending:
             outcome = Outcome.COMMITTED if known.status is Status.PREPARE_COMMIT else aborted
             asked = Markers(known.group_id, known.producer_id, known.epoch, outcome, frozenset(known.partitions or ()))
+            known.asked = asked
             effects.responses.append(Response(self.markers, asked))
 
     def _markers_written(self, effects: Effects, event: MarkersWritten, now: Now) -> None:
-        known = self.groups.get(event.transactional_id)
-        if (
-            known is None
-            or not known.status.is_ending
-            or (known.producer_id, known.epoch) != (event.producer_id, event.epoch)
-        ):
+        if not self.awaits(event.asked):
             return
-        known.status, known.partitions = COMPLETE[known.status], set()
+        known = self.groups[event.asked.transactional_id]
+        known.asked, known.status, known.partitions = None, COMPLETE[known.status], set()
         if known.next_producer_id != NO_PRODUCER_ID:
             known.previous_producer_id, known.producer_id = known.producer_id, known.next_producer_id
             known.next_producer_id, known.last_epoch, known.epoch = NO_PRODUCER_ID, known.epoch - 1, 0

@@ -108,11 +108,9 @@ class Listed(NamedTuple):
 
 @dataclass(slots=True)
 class MarkersWritten:
-    """Each partition of a transaction has its marker. epoch: of the markers."""
+    """Each partition of a transaction has its marker."""
 
-    transactional_id: str
-    producer_id: int
-    epoch: int
+    asked: Markers
 
 
 @dataclass(slots=True)

@@ -70,6 +70,7 @@ class TransactionalId:
     partitions: of the transaction; None before the first one since InitProducerId.
     start_ms, update_ms: Unix time in ms.
     next_producer_id: of a transaction that uses the last epoch up. client_version: V2, or 0.
+    asked: the newest markers that its end asked for, until they are written.
     waiting: requests for the next transaction.
     """
 
@@ -85,6 +86,7 @@ class TransactionalId:
     next_producer_id: int = NO_PRODUCER_ID
     client_version: int = 0
     last_epoch: int = field(default=NO_EPOCH, compare=False)
+    asked: object = field(default=None, compare=False)
     waiting: list[Waiting] = field(default_factory=list, compare=False)
 
     @property

@@ -14,12 +14,15 @@ from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.log.store import open_store
+from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.metrics import Metrics
+from coordinator.server.transactions import RETRY_MS
 from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
+from tests.server.runtime.calls import FULL
 from tests.support.requests import commit_request
 
 TOPICS = "tenure.topics=orders:2"
@@ -51,6 +54,31 @@ async def test_a_start_finishes_what_was_answered() -> None:
     for write in lost:  # another owner has the partition by now
         write()
     await first.stop()
+
+
+async def test_a_marker_is_not_tried_again_after_its_transaction() -> None:
+    """Both logs fail, so two loads ask for one marker. The later try must not settle the next transaction."""
+    engine = MemoryEngine(50, 1)
+    async with serving(TOPICS, engine=engine) as server:
+        producer = Producer(await server.peer(), V1)
+        await producer.init()
+        assert await producer.commit_offset(7) == 0
+        engine.fail_next(FULL)
+        end = EndTxnRequest(
+            transactional_id="t", producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
+        )
+        assert (await producer.peer.ask(end, 4)).error_code == 0
+        await server.advance(BACKOFF_MIN_MS - RETRY_MS // 2)
+        engine.other(TRANSACTIONS_TOPIC, 50).fail_next(FULL)
+        other = next(each for each in map(str, range(1_000)) if partition_for(each, 50) == partition_for("t", 50))
+        init = InitProducerIdRequest(transactional_id=other, transaction_timeout_ms=1)
+        assert (await producer.peer.ask(init, 5)).error_code
+        while (await producer.describe()).transaction_state != "CompleteCommit":
+            await server.advance(RETRY_MS // 2)
+        assert await producer.commit_offset(9) == 0
+        await server.advance(RETRY_MS)
+        assert await offset_of(producer.peer, stable=True) == "UNSTABLE_OFFSET_COMMIT"
+        assert await offset_of(producer.peer, stable=False) == 7
 
 
 async def seen(producer: Producer) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ class Bench:
     def write_markers(self) -> Markers:
         """Write the markers that are due."""
         asked = self.markers.pop(0)
-        self.handle(MarkersWritten(asked.transactional_id, asked.producer_id, asked.epoch))
+        self.handle(MarkersWritten(asked))
         return asked
 
     def time_out(self) -> None:

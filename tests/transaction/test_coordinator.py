@@ -13,6 +13,7 @@ from coordinator.transaction.events import (
     Granted,
     InitProducerId,
     ListTransactions,
+    MarkersWritten,
     Outcome,
 )
 from coordinator.transaction.state import EPOCH_MAX, V2, Status, TopicPartition
@@ -140,6 +141,21 @@ def test_epochs_run_out_at_an_end(bench: Bench) -> None:
     assert (granted.error, granted.epoch, granted.producer_id == last.producer_id) == (NONE, 0, False)
     assert bench.write_markers()[1:3] == (last.producer_id, EPOCH_MAX)
     assert bench.end_v2(last) == granted
+
+
+def test_markers_of_a_former_transaction_end_no_other(bench: Bench) -> None:
+    """They are written late, and the next transaction has the same producer and epoch: it waits for its own."""
+    producer = bench.init()
+    bench.add(producer)
+    bench.end(producer)
+    late = bench.write_markers()
+    bench.add(producer)
+    bench.end(producer)
+    assert not bench.core.awaits(late)
+    bench.handle(MarkersWritten(late))
+    assert bench.known.status.label == "PrepareCommit"
+    bench.write_markers()
+    assert bench.known.status.label == "CompleteCommit"
 
 
 def test_add_partitions_checks_the_producer(bench: Bench) -> None:

@@ -266,7 +266,7 @@ class World:
                 self.groups.end(asked.producer_id, commit=asked.is_commit)
         if not partitions:
             self.left.remove(each)
-            bench.handle(MarkersWritten(asked.transactional_id, asked.producer_id, asked.epoch))
+            bench.handle(MarkersWritten(asked))
 
     def crash(self) -> None:
         """The server dies and reads its logs anew."""
