@@ -391,7 +391,8 @@ def test_each_line_that_warns_has_a_row_where_to_look() -> None:
                 event = ast.unparse(node.args[0]).strip("'")
                 loud |= {event} if re.fullmatch(r"[a-z]+(_[a-z]+)+", event) else set()
     findings = r"^\| `([a-z_]+)` \| (?:notice|warning|error)"
-    loud |= set(re.findall(findings, text("docs/ask-why/explain-watch-doctor.md"), re.MULTILINE))
+    for page in ("explain-watch-doctor", "stuck"):
+        loud |= set(re.findall(findings, text(f"docs/ask-why/{page}.md"), re.MULTILINE))
     assert len(loud) > 90
     assert sorted(loud - set(re.findall(r"`([a-z_]+)`", text("docs/where-to-look.md")))) == []
 

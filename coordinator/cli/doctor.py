@@ -30,7 +30,7 @@ from coordinator.cli.explain import reader_of
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
-from coordinator.client.examination import examine
+from coordinator.client.examination import examine, wall_ms, watch
 from coordinator.client.groups import DESCRIBED, Group, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
@@ -45,6 +45,7 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
+from coordinator.story.progress import Progress
 from coordinator.story.words import time_text
 from schemas.errors import ErrorCode
 
@@ -107,11 +108,13 @@ def _examine(
     wanted = [group.group_id for group in listed if group.group_type.lower() in DESCRIBED]
     if group_id is not None:
         wanted = [group_id]
-    now_ms = time.time_ns() // 1_000_000
+    progress = Progress()
+    watch(client, wanted, progress, wall_ms, time.sleep)
+    now_ms = wall_ms()
     reader = reader_of(client, group_id, None if since_ms is None else now_ms - since_ms)
     timelines = read_timelines(reader, wanted, last)
     entries = {name: newest(timeline.entries, last) for name, timeline in timelines.items()}
-    answers, found = examine(client, entries, problems, now_ms, reader.absent_nodes)
+    answers, found = examine(client, entries, problems, now_ms, reader.absent_nodes, progress)
     for name, answer in answers.items():
         if isinstance(answer, Group) or answer.error_code in COORDINATOR_MOVED:
             continue

@@ -36,8 +36,8 @@ from coordinator.client.groups import (
     list_groups,
     listed_json,
 )
-from coordinator.client.lag import OffsetLine, offset_lines
-from coordinator.story.described import Member
+from coordinator.client.lag import offset_lines
+from coordinator.story.described import Member, OffsetLine
 from schemas.errors import ErrorCode
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")

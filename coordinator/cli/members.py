@@ -1,4 +1,4 @@
-"""`tenure members`: make static members leave, by instance id.
+"""`tenure members`: tell whether static members are at work, and make them leave, by instance id.
 
 A static member that is gone for good keeps its seat until its session times out, which may take 30 minutes. An admin
 who knows that it won't come back can free the seat at once: LeaveGroup with the instance id and an empty member id
@@ -13,6 +13,7 @@ House rule: a dry run removes nobody.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -32,15 +33,17 @@ from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
+from coordinator.client.examination import members_not_at_work, wall_ms, watch
 from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
 from coordinator.story.described import Member
+from coordinator.story.progress import Progress
 from coordinator.story.readiness import absent, tells_silence
 from schemas.errors import ErrorCode
 
 app = typer.Typer(
     cls=Commands,
     name="members",
-    help="Remove static members from a group.",
+    help="Probe static members of a group, and remove them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -48,7 +51,7 @@ app = typer.Typer(
 
 @app.callback()
 def members() -> None:
-    """Remove static members from a group."""
+    """Probe static members of a group, and remove them."""
 
 
 @app.command("remove", cls=Command)
@@ -82,6 +85,32 @@ def remove_command(
         else:
             errors = _remove(client, group_id, instance_ids, output)
     end(_failures(group_id, errors))
+
+
+@app.command("alive", cls=Command)
+def alive_command(
+    group_id: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group's id.")],
+    instance_id: Annotated[str, typer.Option("--instance-id", metavar="ID", help="The member's group.instance.id.")],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    timeout: Timeout = None,
+) -> None:
+    """Tell whether a static member is at work: it has topic partitions, and reads them or has read all.
+
+    Exit code 0 if it is, 1 if it isn't, 3 if the group has no such member. If there are records to read, the command
+    looks for 30 s at most whether members commit. The user needs Describe on the group and its topics.
+    """
+    progress = Progress()
+    with cluster(bootstrap_server, timeout, command_config) as client:
+        watch(client, [group_id], progress, wall_ms, time.sleep)
+        group = describe_groups(client, [group_id])[group_id]
+        if isinstance(group, Refused):
+            fail(*group_failure(group_id, group))
+        why = members_not_at_work(client, group, progress, wall_ms()).get(instance_id)
+    if why is None:
+        fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {instance_id}")
+    if why:
+        fail(ExitCode.FINDINGS, f"{instance_id} is not at work: {why}")
 
 
 def _remove_absent(

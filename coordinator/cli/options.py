@@ -119,6 +119,7 @@ EXAMPLES = {
     "log export": "tenure log export broker-data --data-dir data",
     "log import": "tenure log import broker-data --data-dir data",
     "log verify": "tenure log verify data",
+    "members alive": "tenure members alive --group orders --instance-id worker-3",
     "members remove": "tenure members remove --group orders --instance-id worker-3 --dry-run",
     "observe": "tenure observe --bootstrap-server kafka-1:9092",
     "store restore": "tenure store restore --store etcd://127.0.0.1:2379 --cluster main",

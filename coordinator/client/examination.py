@@ -5,26 +5,40 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from coordinator.client.client import COORDINATOR_MOVED
-from coordinator.client.errors import Refused, error_name
+from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
+from coordinator.client.lag import known_lines
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.progress import Progress
+from coordinator.story.progress_diagnosis import not_at_work
 from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from coordinator.client.client import Client
+    from coordinator.story.described import OffsetLine
     from coordinator.story.entries import Entry
+    from coordinator.story.progress import GroupProgress
 
 DESCRIBED_AT_ONCE = 100
 """The groups of one request: its answer keeps a server's loop busy for a few milliseconds."""
+
+LOOKING = Lock()
+"""Threads that answer requests of the page share one memory of looks."""
+
+WATCHED_MS, LOOK_S = 30_000, 1.0
+"""How long, and how often, one examination looks at groups that may be stuck."""
 
 
 def examine(
@@ -33,19 +47,18 @@ def examine(
     problems: Iterable[Refused],
     now_ms: int,
     away: Iterable[int] = (),
+    progress: Progress | None = None,
 ) -> tuple[dict[str, Group | Refused], list[Finding]]:
     """How the coordinators of these groups describe them, and the findings, the worst first.
 
     entries: the timelines, by group. problems: of nodes that can't list all their groups. now_ms: Unix time. away: ids
-    of nodes that didn't answer before.
+    of nodes that didn't answer before. progress: of earlier looks; it gets this one.
     """
     health = node_health(client)
-    names = list(entries)
-    answers: dict[str, Group | Refused] = {}
-    for begin in range(0, len(names), DESCRIBED_AT_ONCE):
-        answers |= describe_groups(client, names[begin : begin + DESCRIBED_AT_ONCE])
+    answers = _described(client, entries)
     groups = {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
     counts = partition_counts(client, topics_of(groups.values()))
+    seen = look(client, groups.values(), counts, Progress() if progress is None else progress, now_ms)
     owners, absent = partition_owners(client), sorted({*health.away, *away})
     holding = holding_transactions(client, groups, owners)
     found = [
@@ -55,12 +68,65 @@ def examine(
     ]
     for name, answer in answers.items():
         if isinstance(answer, Group):
-            found += group_findings(name, entries[name], answer, counts, now_ms)
+            found += group_findings(name, entries[name], answer, counts, now_ms, seen.get(name))
             found += transaction_findings(name, holding.get(name, ()), now_ms)
         elif answer.error_code in COORDINATOR_MOVED:
             found.append(unavailable(name, error_name(answer.error_code)))
             found += group_findings(name, entries[name], None, counts, now_ms)
     return answers, worst_first(found)
+
+
+def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refused]:
+    asked = list(names)
+    answers: dict[str, Group | Refused] = {}
+    for begin in range(0, len(asked), DESCRIBED_AT_ONCE):
+        answers |= describe_groups(client, asked[begin : begin + DESCRIBED_AT_ONCE])
+    return answers
+
+
+def look(
+    client: Client, groups: Iterable[Group], counts: Mapping[str, int], progress: Progress, now_ms: int
+) -> dict[str, GroupProgress]:
+    """Look how far these groups are. Offsets that can't be seen are left out. counts: partitions by topic."""
+    seen: dict[str, GroupProgress] = {}
+    wanted = list(groups)
+    for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
+        some = wanted[begin : begin + DESCRIBED_AT_ONCE]
+        lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
+        with suppress(Refused, Unreachable):  # Kafka before 3.0
+            lines = known_lines(client, some, starts=True)
+        for group in some:
+            own = lines.get(group.group_id, ())
+            with LOOKING:
+                seen[group.group_id] = progress.look(group, () if isinstance(own, Refused) else own, counts, now_ms)
+    return seen
+
+
+def watch(
+    client: Client, names: Iterable[str], progress: Progress, now_ms: Callable[[], int], pause: Callable[[float], None]
+) -> None:
+    """Look at these groups, and again at those of which another look may show more, for WATCHED_MS at most."""
+    until_ms = now_ms() + WATCHED_MS
+    wanted = list(names)
+    while wanted:
+        groups = [answer for answer in _described(client, wanted).values() if isinstance(answer, Group)]
+        at_ms = now_ms()
+        seen = look(client, groups, partition_counts(client, topics_of(groups)), progress, at_ms)
+        wanted = [name for name, each in seen.items() if each.is_open(at_ms)]
+        if not wanted or at_ms >= until_ms:
+            return
+        pause(LOOK_S)
+
+
+def members_not_at_work(client: Client, group: Group, progress: Progress, now_ms: int) -> dict[str, str]:
+    """By instance id, why a static member of one group is not at work; empty if it is. progress: of earlier looks."""
+    counts = partition_counts(client, topics_of([group]))
+    return not_at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id], now_ms)
+
+
+def wall_ms() -> int:
+    """The time, as Unix time in ms."""
+    return time.time_ns() // 1_000_000
 
 
 def held_back_findings(client: Client, group: Group, now_ms: int) -> list[Finding]:

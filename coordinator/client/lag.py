@@ -9,75 +9,59 @@ House rule: a missing number is None, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
 from coordinator.client.groups import committed_offsets
-from coordinator.client.topics import log_end_offsets
+from coordinator.client.topics import EARLIEST, log_end_offsets
+from coordinator.story.described import OffsetLine
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.groups import Group, Offsets
-    from coordinator.story.described import Member
-
-
-class OffsetLine(NamedTuple):
-    """A topic partition of a group.
-
-    member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition. current_offset: None if there is none, or if it is below 0.
-    """
-
-    topic: str | None
-    partition: int | None
-    current_offset: int | None
-    log_end_offset: int | None
-    member: Member | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
-        if self.current_offset is None or self.log_end_offset is None:
-            return None
-        return self.log_end_offset - self.current_offset
-
-    @property
-    def has_no_end(self) -> bool:
-        """Whether nobody says where the log ends."""
-        return self.log_end_offset is None
-
-    @property
-    def is_beyond_end(self) -> bool:
-        """Whether the committed offset lies beyond the end of the log: its records are elsewhere, or were deleted."""
-        return self.lag is not None and self.lag < 0
 
 
 def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[OffsetLine]]:
-    """Lines by group: assigned topic partitions, others with committed offsets, then members that have none.
-
-    Raises `Refused` if the offsets of a group are refused.
-    """
-    committed: dict[str, Offsets] = {}
-    for group_id, answer in committed_offsets(client, [group.group_id for group in groups]).items():
+    """As `known_lines`. Raises `Refused` if the offsets of a group are refused."""
+    lines: dict[str, list[OffsetLine]] = {}
+    for group_id, answer in known_lines(client, groups).items():
         if isinstance(answer, Refused):
             raise answer
-        committed[group_id] = answer
+        lines[group_id] = answer
+    return lines
+
+
+def known_lines(
+    client: Client, groups: Sequence[Group], *, starts: bool = False
+) -> dict[str, list[OffsetLine] | Refused]:
+    """Lines by group: assigned topic partitions, others with committed offsets, then members that have none.
+
+    starts: whether to ask for the first offset of logs with records that the group has not read.
+    """
+    committed = committed_offsets(client, [group.group_id for group in groups])
     owners = {
         group.group_id: {pair: member for member in group.members for pair in member.topic_partitions}
         for group in groups
     }
-    known = [pair for group in groups for pair in (*committed[group.group_id], *owners[group.group_id])]
-    ends = log_end_offsets(client, known)
+    offsets = {name: answer for name, answer in committed.items() if not isinstance(answer, Refused)}
+    ends = log_end_offsets(client, [pair for name, each in offsets.items() for pair in (*each, *owners[name])])
+    behind = [pair for each in offsets.values() for pair, offset in each.items() if (offset or 0) < ends.get(pair, 0)]
+    firsts = log_end_offsets(client, behind, EARLIEST) if starts else {}
 
-    def lines(group: Group) -> Iterator[OffsetLine]:
-        offsets, owned = committed[group.group_id], owners[group.group_id]
+    def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
+        owned = owners[group.group_id]
         for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
-            yield OffsetLine(*pair, offsets.get(pair), ends.get(pair), owned.get(pair))
+            yield OffsetLine(*pair, offsets.get(pair), ends.get(pair), owned.get(pair), firsts.get(pair))
         for member in group.members:
             if not member.topic_partitions:
                 yield OffsetLine(None, None, None, None, member)
 
-    return {group.group_id: list(lines(group)) for group in groups}
+    return {
+        group.group_id: answer
+        if isinstance(answer := committed[group.group_id], Refused)
+        else list(lines(group, answer))
+        for group in groups
+    }
 
 
 def lag_json(lines: Sequence[OffsetLine]) -> dict[str, Any]:

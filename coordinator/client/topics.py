@@ -23,6 +23,8 @@ TopicPartition = tuple[str, int]
 
 LATEST = -1
 """ListOffsets' timestamp for the end of the log."""
+EARLIEST = -2
+"""ListOffsets' timestamp for the first record of the log."""
 CONSUMER_REPLICA = -1
 """ListOffsets' replica id for a consumer, which is no replica."""
 
@@ -43,8 +45,13 @@ def user_topics(client: Client) -> dict[str, int]:
     return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.is_internal}
 
 
-def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offset behind the last record, of each topic partition that has a leader and answers."""
+def log_end_offsets(
+    client: Client, topic_partitions: Iterable[TopicPartition], which: int = LATEST
+) -> dict[TopicPartition, int]:
+    """The offset behind the last record, of each topic partition that has a leader and answers.
+
+    which: EARLIEST for the offset of the first record.
+    """
     wanted = set(topic_partitions)
     if not wanted:
         return {}
@@ -54,7 +61,7 @@ def log_end_offsets(client: Client, topic_partitions: Iterable[TopicPartition]) 
             ListOffsetsRequest.ListOffsetsTopic(
                 name=topic,
                 partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=which)
                     for name, index in led
                     if name == topic
                 ],

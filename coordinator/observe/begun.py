@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.story.diagnosis import REBALANCING
+from coordinator.story.entries import REBALANCING
 from coordinator.story.events import GroupDeleted, GroupEvent, GroupLoaded, RebalanceEnded, RebalanceStarted
 from coordinator.story.inference.told import unknown
 

@@ -69,6 +69,38 @@ class Member:
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
+class OffsetLine(NamedTuple):
+    """A topic partition of a group.
+
+    member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
+    partition. current_offset: None if there is none, or if it is below 0.
+    """
+
+    topic: str | None
+    partition: int | None
+    current_offset: int | None
+    log_end_offset: int | None
+    member: Member | None
+    log_start_offset: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.current_offset
+
+    @property
+    def has_no_end(self) -> bool:
+        """Whether nobody says where the log ends."""
+        return self.log_end_offset is None
+
+    @property
+    def is_beyond_end(self) -> bool:
+        """Whether the committed offset lies beyond the end of the log: its records are elsewhere, or were deleted."""
+        return self.lag is not None and self.lag < 0
+
+
 class Pending(NamedTuple):
     """A member id that no client has used yet. lapses_ms: when the coordinator takes it back, Unix time in ms."""
 

@@ -113,8 +113,6 @@ UNITS_MS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
 NAMED_MAX = 10
 """Most members that a finding names."""
 
-REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
-
 JOINS = frozenset(
     {
         "member_joined",
@@ -438,16 +436,7 @@ def shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, no
 def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
     """The members that an open rebalance waits for. It is no problem before they had time to do their part."""
     waiting = group.waiting
-    if waiting is None:
-        if group.state in REBALANCING:
-            yield Finding(
-                Severity.NOTICE,
-                "rebalancing",
-                group.group_id,
-                f"it rebalances now ({group.state}, members known: {len(group.members)}); its server doesn't say whom "
-                "it waits for",
-                "look again in a while: a member that doesn't rejoin within the group's rebalance timeout is left out",
-            )
+    if waiting is None:  # `progress_diagnosis` has a finding about a rebalance of which the server says nothing
         return
     waits_ms = max(now_ms - waiting.since_ms, 0)
     for pending in waiting.pending:

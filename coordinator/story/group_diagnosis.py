@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from coordinator.story.consumer_diagnosis import consumer_findings
 from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, WRITES_FAILED, findings
 from coordinator.story.events import EventsDropped, GroupDeleted
+from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
 
 if TYPE_CHECKING:
     from coordinator.story.described import DescribedGroup
     from coordinator.story.diagnosis import Finding
     from coordinator.story.entries import Entry
+    from coordinator.story.progress import GroupProgress
 
 ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
 """Kinds of findings about the past that are about the server, and not about members."""
@@ -32,19 +34,22 @@ def group_findings(
     group: DescribedGroup | None,
     partition_counts: Mapping[str, int],
     now_ms: int,
+    progress: GroupProgress | None = None,
 ) -> list[Finding]:
     """The findings about a group that have not ended.
 
     entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
-    topic. now_ms: Unix time.
+    topic. now_ms: Unix time. progress: of the look that has this description, None if its offsets can't be seen.
     """
     entries = since_deleted(entries)
-    return [
+    found = [
         finding
-        for find in (findings, consumer_findings, seat_findings)
+        for find in (findings, consumer_findings, seat_findings, loop_findings)
         for finding in find(group_id, entries, group, partition_counts, now_ms)
-        if not _is_past(finding, group, now_ms)
     ]
+    if group is not None and progress is not None:
+        found += progress_findings(group_id, entries, group, progress, now_ms)
+    return [finding for finding in found if not _is_past(finding, group, now_ms)]
 
 
 def since_deleted(entries: Sequence[Entry]) -> list[Entry]:

@@ -137,3 +137,13 @@ def test_ids_or_all_absent(run: Run) -> None:
     for wrong in ([], ["--instance-id", "a", "--all-absent"]):
         assert run(app, "remove", "--group", "g", *wrong).code == 2
     assert run(app, "remove", "--group", ABSENT, "--all-absent").code == 3
+
+
+def test_a_member_with_partitions_is_at_work(run: Run, make_group: MakeGroup) -> None:
+    """Exit code 0 without a word; 3 for a member or a group that is not there."""
+    group = make_group(["a"])
+    assert run(app, "alive", "--group", group, "--instance-id", "a") == Ran(0, "", "")
+    assert run(app, "alive", "--group", group, "--instance-id", "z") == Ran(
+        3, "", f"tenure: no member of group {group} has instance id z\n"
+    )
+    assert run(app, "alive", "--group", ABSENT, "--instance-id", "a").code == 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.lag import OffsetLine, lag_json, topics_json
-from coordinator.story.described import Member
+from coordinator.client.lag import lag_json, topics_json
+from coordinator.story.described import Member, OffsetLine
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 

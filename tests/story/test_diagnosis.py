@@ -247,11 +247,8 @@ def test_members_that_have_not_synced() -> None:
     assert "waited 0 s for a (c at h) to assign;" in finding.found
 
 
-def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> None:
-    """Apache Kafka does not say it: the finding states that and guesses nothing. The initial delay is no finding."""
-    (finding,) = found([], group_of(member("a"), state="PreparingRebalance"))
-    assert (finding.kind, finding.severity) == ("rebalancing", "notice")
-    assert finding.found.startswith("it rebalances now (PreparingRebalance, members known: 1); its server doesn't say")
+def test_a_group_that_is_held_open_waits_for_nobody() -> None:
+    """The initial delay is no finding."""
     assert not found([], group_of(state="PreparingRebalance", waiting=waits(60_000)._replace(is_held_open=True)))
 
 
@@ -426,8 +423,7 @@ def test_a_topic_that_nobody_is_assigned() -> None:
     assert finding.kind == "subscribed_but_unassigned"
     assert finding.found == "nobody has a partition of u, which a subscribe to"
     assert not found([], group, t=2)
-    (other,) = found([], group_of(member("a", {"u"}), state="PreparingRebalance"), u=1)
-    assert other.kind == "rebalancing"
+    assert not found([], group_of(member("a", {"u"}), state="PreparingRebalance"), u=1)
     unreadable = Member("m", None, "c", "/h", None, frozenset({"u"}))
     assert not found([], group_of(unreadable), u=1)
 

@@ -33,13 +33,17 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.progress import GroupProgress
 from coordinator.story.transaction_diagnosis import transaction_findings
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer
+from tests.story import test_progress_diagnosis as progress
 from tests.story.test_diagnosis import NOW_MS, dynamic, event, fenced, group_of, member, replaced, started
 from tests.story.test_readiness import restart
 
-DOCTOR = Path(__file__).resolve().parents[2] / "docs/ask-why/explain-watch-doctor.md"
+PAGES = [
+    Path(__file__).resolve().parents[2] / "docs/ask-why" / name for name in ("explain-watch-doctor.md", "stuck.md")
+]
 
 DAY = FORGOTTEN_MS
 AGO_MS = NOW_MS - 3 * 60_000
@@ -59,13 +63,14 @@ class Scene:
     failing: Sequence[FailingLog] = ()
     silent: str = ""
     holding: Sequence[HoldingTransaction] = ()
+    progress: GroupProgress | None = None
 
     def findings(self) -> dict[str, Finding]:
         """The findings by kind."""
         now_ms = NOW_MS + self.after_ms
         entries = Timeline("g").add_all(self.events).entries
         found = [
-            *group_findings("g", entries, self.group, self.counts, now_ms),
+            *group_findings("g", entries, self.group, self.counts, now_ms, self.progress),
             *cluster_findings(self.ownerless, {"g": entries}, self.stores, self.away, now_ms),
             *log_findings(self.failing, len(self.failing), now_ms),
             *transaction_findings("g", self.holding, now_ms),
@@ -112,7 +117,17 @@ def held_up(phase: str) -> Group:
     return consumer.group_of(one, awaited=[Awaited(one, phase, 2, AGO_MS, NOW_MS + 5_000)])
 
 
+def looked(looks: progress.Looks, *events: Any, after_ms: int = 0) -> Scene:
+    """A group at the newest of some looks."""
+    return Scene(events, looks.group, {"t": 2}, after_ms, progress=looks.taken())
+
+
 ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
+    "behind_retention": (looked(progress.LOST), {"it goes on behind": looked(progress.WORKS)}),
+    "commit_back": (
+        looked(progress.WENT_BACK),
+        {"the offset is as high again": looked(progress.CAUGHT_UP), "a day": looked(progress.WENT_BACK, after_ms=DAY)},
+    ),
     "client_without_instance_id": (
         Scene(OLD_CLIENT, PAIR),
         {"a newer client": Scene(NEW_CLIENT, PAIR), "it is gone": Scene(OLD_CLIENT, EMPTY)},
@@ -159,6 +174,10 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
     ),
     "log_fails": (Scene(failing=[FailingLog("t-0", AGO_MS, "full")]), {"it works": Scene()}),
     "member_away": (Scene(group=held_up("away"), counts={"t": 4}), {"it is back": Scene(group=HELD_BY)}),
+    "member_ready_but_idle": (
+        looked(progress.IDLE, progress.SETTLED),
+        {"it has a partition": looked(progress.WORKS, progress.SETTLED)},
+    ),
     "members_never_revoked": (
         Scene([started(NOW_MS, "revocation_timed_out", "i", None)], PAIR),
         {"a day": Scene([started(NOW_MS, "revocation_timed_out", "i", None)], PAIR, after_ms=DAY)},
@@ -177,9 +196,25 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
         Scene(group=WITH_SEATS),
         {"one waits": Scene(group=replace(WITH_SEATS, members=[*PAIR.members, replace(member("k"), standby_ms=0)]))},
     ),
+    "partition_ownerless": (
+        looked(progress.OWNERLESS, progress.SETTLED),
+        {"a member has it": looked(progress.WORKS, progress.SETTLED)},
+    ),
+    "partition_stuck": (
+        looked(progress.STUCK),
+        {"it moves": looked(progress.WORKS), "another member has it": looked(progress.PASSED_ON)},
+    ),
     "partitions_without_node": (Scene(ownerless=[3]), {"a node has it": Scene()}),
     "pending_member": (Scene(group=waiting(pending=True)), {"it joined, or its id lapsed": Scene(group=PAIR)}),
-    "rebalancing": (Scene(group=replace(PAIR, state="PreparingRebalance")), {"it is over": Scene(group=PAIR)}),
+    "rebalancing": (looked(progress.REBALANCES), {"it is over": looked(progress.WORKS)}),
+    "rebalance_loop": (
+        Scene(progress.STORM, PAIR),
+        {
+            "a day": Scene(progress.STORM, PAIR, after_ms=DAY),
+            "stopped": Scene(progress.STORM, EMPTY),
+            "each member came once": Scene(progress.SCALE_UP, PAIR),
+        },
+    ),
     "regex_without_topics": (
         Scene(group=consumer.group_of(consumer.member("i", set(), "x.*"), regexes=["x.*"])),
         {"a topic matches": Scene(group=consumer.group_of(consumer.member("i", set(), "x.*")))},
@@ -215,6 +250,13 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
             "a day": Scene([EXPIRED, RAN_ON], PAIR, after_ms=DAY),
         },
     ),
+    "silent_group": (
+        looked(progress.SILENT, progress.EMPTIED),
+        {
+            "a program came": looked(progress.WORKS, progress.EMPTIED),
+            "all was read": looked(progress.DONE, progress.EMPTIED),
+        },
+    ),
     "store_full": (Scene(stores={1: cluster.store(used=900)}), {"it has room": Scene(stores={1: cluster.store()})}),
     "store_slow": (Scene(stores={1: cluster.store(slow=30)}), {"it is fast": Scene(stores={1: cluster.store()})}),
     "subscribed_but_absent": (
@@ -231,8 +273,9 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
 
 
 def test_every_finding_is_tried() -> None:
-    """The table has each kind of docs/ask-why/explain-watch-doctor.md."""
-    documented = re.findall(r"(?m)^\| `([a-z_]+)` \| (?:notice|warning|error)", DOCTOR.read_text(encoding="utf-8"))
+    """The table has each kind of docs/ask-why/explain-watch-doctor.md and stuck.md."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    documented = re.findall(r"(?m)^\| `([a-z_]+)` \| (?:notice|warning|error)", text)
     assert set(documented) == ENDS.keys()
     assert len(documented) == len(ENDS)
 

@@ -22,6 +22,7 @@ from coordinator.story.events import fields_of
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.story.events import RebalanceEvent
+    from coordinator.story.progress import Progress
 
 EXAMINED_MAX = 500
 """The most groups that are looked at, with their timelines."""
@@ -32,13 +33,18 @@ FINDINGS_MAX = 500
 AT_REST = frozenset({"", "Stable", "Empty"})
 
 
-def examined(client: Client, events: Sequence[RebalanceEvent], now_ms: int) -> dict[str, Any]:
-    """The findings about all groups and their servers, as JSON. events: in the order of time. now_ms: Unix time."""
+def examined(
+    client: Client, events: Sequence[RebalanceEvent], now_ms: int, progress: Progress | None = None
+) -> dict[str, Any]:
+    """The findings about all groups and their servers, as JSON. events: in the order of time. now_ms: Unix time.
+
+    progress: of earlier looks; it gets this one.
+    """
     known, problems = list_known_groups(client)
     listed = [group for group in known if group.group_type.lower() in DESCRIBED]
     names = _worth_a_look(listed, events)[:EXAMINED_MAX]
     entries = {name: timeline.entries for name, timeline in timelines(names, events).items()}
-    told = _once(examine(client, entries, problems, now_ms)[1])
+    told = _once(examine(client, entries, problems, now_ms, progress=progress)[1])
     return {
         "at_ms": now_ms,
         "groups": len(listed),

@@ -457,6 +457,16 @@ PATHS: dict[str, Schema] = {
         "The findings of tenure doctor about all groups, from the events in memory",
         {200: json_answer("the worst first; some seconds old at most", ref("Findings")), **REFUSED},
     ),
+    "/alive": _get(
+        "Whether a static member is at work: in the group, with topic partitions that it reads or has read",
+        {
+            200: answer("it is", "text/plain", TEXT),
+            503: answer("the text says why not", "text/plain", TEXT),
+            404: json_answer("no such group", ref("Error")),
+            **OF_A_GROUP,
+        },
+        [{"name": name, "in": "query", "required": True, "schema": TEXT} for name in ("group", "instance-id")],
+    ),
     "/lag": _get(
         "The topics of one group, with committed offsets and the ends of the logs",
         {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
-from coordinator.client.lag import lag_json, offset_lines
+from coordinator.client.lag import known_lines, lag_json
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
 from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
@@ -21,7 +21,6 @@ from coordinator.story.runs import runs
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.client.lag import OffsetLine
     from coordinator.story.events import RebalanceEvent
 
 HOUR_MS = 3_600_000
@@ -67,7 +66,7 @@ def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
             told[name] = {"group_id": name, "error": str(answer)}
         else:
             groups.append(answer)
-    lines_of = _offset_lines(client, groups)
+    lines_of = known_lines(client, groups)
     for group in groups:
         lines = lines_of[group.group_id]
         if isinstance(lines, Refused):
@@ -82,16 +81,6 @@ def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
             **lag_json(lines),
         }
     return [told[name] for name in names]
-
-
-def _offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[OffsetLine] | Refused]:
-    """The lines of each group, or why there are none. One group that is refused costs a question for each group."""
-    try:
-        return {**offset_lines(client, groups)}
-    except Refused as refused:
-        if len(groups) == 1:
-            return {groups[0].group_id: refused}
-    return {name: lines for group in groups for name, lines in _offset_lines(client, [group]).items()}
 
 
 def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> list[ListedGroup]:

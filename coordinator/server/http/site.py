@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
-from coordinator.client.examination import held_back_findings
+from coordinator.client.examination import held_back_findings, look, members_not_at_work
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json, topics_of
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
@@ -46,6 +46,7 @@ from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lanes import Lane, lane_json, lanes_of
+from coordinator.story.progress import Progress
 from coordinator.story.runs import run_json, runs
 from coordinator.story.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
@@ -101,6 +102,9 @@ POLICY = {
     "referrer-policy": "no-referrer",
 }
 """The page loads nothing from other hosts and runs only its own script, whatever name a group has."""
+
+
+PROBLEMS = (Refused, Unauthenticated, Unreachable)
 
 
 class Health(Protocol):
@@ -159,6 +163,7 @@ class Site:
         self._feed = feed or Feed(TopicSource(ask), turns=turns)
         self._clock = clock
         self._kept = Kept(clock)
+        self._progress = Progress()
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._sums = Sums(self._question, clock, spare)
         self._ending = asyncio.Event()
@@ -187,6 +192,7 @@ class Site:
                 for path, answer in (
                     ("/overview", self._overview),
                     ("/findings", self._findings),
+                    ("/alive", self._alive),
                     ("/lag", self._lag),
                     ("/lags", self._lags),
                     ("/sums", self._all_sums),
@@ -276,7 +282,7 @@ class Site:
         events = await self._feed.events()
 
         def ask(client: Client) -> Any:
-            return examined(client, [each.event for each in events], self._clock.wall_ms())
+            return examined(client, [each.event for each in events], self._clock.wall_ms(), self._progress)
 
         return await self._answered(self._kept.get("findings", "", FINDINGS_MS, partial(self._on_thread, ask)))
 
@@ -289,6 +295,18 @@ class Site:
             return {"group_id": group_id, **lag_json(lines), "topics": topics_json(lines)}
 
         return await self._answered(self._kept.get(("lag", group_id), "", LAG_MS, partial(self._on_thread, ask)))
+
+    async def _alive(self, request: Request) -> Response:
+        """As `tenure members alive`, at one look: earlier looks show whether a member stands still."""
+        group_id, instance_id = (request.query_params.get(name, "") for name in ("group", "instance-id"))
+
+        def ask(client: Client) -> Any:
+            return members_not_at_work(client, found_group(client, group_id), self._progress, self._clock.wall_ms())
+
+        try:
+            return _state((await self._question(ask)).get(instance_id, "the group has no such member"))
+        except PROBLEMS as problem:
+            return _failed(problem)
 
     async def _lags(self, request: Request) -> Response:
         """For the page: the sums of some groups."""
@@ -334,7 +352,8 @@ class Site:
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
-        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms)
+        seen = None if group is None else look(client, [group], counts, self._progress, now_ms).get(group_id)
+        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen)
         held_back = [] if group is None else held_back_findings(client, group, now_ms)
         drawn = sorted(waits.keys() | lanes.keys())
         return {
@@ -394,14 +413,19 @@ class Site:
         """The answer with the body that `work` makes, or with its error."""
         try:
             return InPieces(await work)
-        except (Refused, Unauthenticated, Unreachable) as problem:
-            drop_trace(problem)
-            if isinstance(problem, Unreachable):
-                return error(504, str(problem))
-            if isinstance(problem, OtherKind):
-                return error(501, str(problem))
-            absent = isinstance(problem, Refused) and problem.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-            return error(404 if absent else 502, "no such group" if absent else str(problem))
+        except PROBLEMS as problem:
+            return _failed(problem)
+
+
+def _failed(problem: Refused | Unauthenticated | Unreachable) -> Response:
+    """The answer to a question that the cluster refused, or didn't answer."""
+    drop_trace(problem)
+    if isinstance(problem, Unreachable):
+        return error(504, str(problem))
+    if isinstance(problem, OtherKind):
+        return error(501, str(problem))
+    absent = isinstance(problem, Refused) and problem.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    return error(404 if absent else 502, "no such group" if absent else str(problem))
 
 
 def found_group(client: Client, group_id: str) -> Group:

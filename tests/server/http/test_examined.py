@@ -12,7 +12,7 @@ from coordinator.client.groups import describe_groups
 from coordinator.server.http import examined as module
 from coordinator.server.http.examined import examined
 from coordinator.story.events import RebalanceEvent
-from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse
+from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, Scripted
 from tests.story.test_runs import NOW_MS, replaced
@@ -55,7 +55,17 @@ def ask(groups: ListGroupsResponse, events: list[RebalanceEvent]) -> dict[str, A
         return examined(client, events, NOW_MS)
 
 
-ANSWERS: dict[str, list[Any]] = {"DescribeGroups": [described], "DescribeCluster": [DescribeClusterResponse()]}
+def nothing_committed(request: Any) -> OffsetFetchResponse:
+    """Return no offset of any group."""
+    told = OffsetFetchResponse.OffsetFetchResponseGroup
+    return OffsetFetchResponse(groups=[told(group_id=each.group_id, topics=[]) for each in request.groups])
+
+
+ANSWERS: dict[str, list[Any]] = {
+    "DescribeGroups": [described],
+    "DescribeCluster": [DescribeClusterResponse()],
+    "OffsetFetch": [nothing_committed],
+}
 
 
 def loop(group: str, before_ms: int = 0) -> list[RebalanceEvent]:

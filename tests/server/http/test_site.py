@@ -183,6 +183,15 @@ async def test_the_sums_of_all_groups_are_told_as_they_become_known(asked: Asked
     ]
 
 
+async def test_a_probe_of_a_static_member(asked: Asked) -> None:
+    """200 while it takes part in a rebalance; 503 without such a member, 404 without the group."""
+    await asyncio.to_thread(asked.join, "g", instance_id="seat")
+    assert await asked.get("alive?group=g&instance-id=seat") == (200, "ok\n")
+    assert await asked.get("alive?group=g&instance-id=other") == (503, "the group has no such member\n")
+    status, _ = await asked.get("alive?group=nobody&instance-id=seat")
+    assert status == 404
+
+
 async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
     """For a group that doesn't exist the status is 404, also if no group could have such a long name."""
     assert await asked.get("groups/none") == (404, '{"error":"no such group"}')

@@ -1,0 +1,298 @@
+"""Findings about progress: whether a group is stuck, where, since when, and what to do. `progress` has the memory.
+
+House rule: as in `diagnosis`: one function per kind, and no function asks a server. A finding about something that
+stands still names the time since when looks show it: it may be longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.group.consumer.group import AWAY
+from coordinator.story.described import client_text
+from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text
+from coordinator.story.entries import REBALANCING, Rebalance
+from coordinator.story.progress import STUCK_MAX_MS, STUCK_MS
+from coordinator.story.words import time_text
+
+if TYPE_CHECKING:
+    from coordinator.story.described import DescribedGroup, Member, OffsetLine
+    from coordinator.story.entries import Entry
+    from coordinator.story.progress import GroupProgress, Track
+
+LONG_MS = 60_000
+"""A wait that is a problem: before that, a batch that takes a while or a restart looks the same."""
+
+TRANSIENT_MS = 10_000
+"""Partitions without a member, and members without a partition, are usual so long after a rebalance."""
+
+REBALANCES_MS = 30_000
+"""A rebalance that takes longer keeps members from working."""
+
+STORM_MIN, STORM_MS = 5, 60_000
+"""Five rebalances within a minute, as in `tenure_group_storms_total`."""
+
+OFFENSES_MIN = 3
+"""A member that caused so many of them makes a loop; each member of a scale-up or a roll causes two at most."""
+
+
+REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
+
+
+def progress_findings(
+    group_id: str, entries: Sequence[Entry], group: DescribedGroup, progress: GroupProgress, now_ms: int
+) -> Iterator[Finding]:
+    """The findings about a group's progress. progress: of the look that has this description."""
+    yield from _rebalancing(group, progress, now_ms)
+    yield from _stuck(group, progress, now_ms)
+    if _is_settled(entries, now_ms):
+        yield from _ownerless(group_id, progress, now_ms)
+        yield from _idle(group, progress)
+    yield from _back(group_id, progress)
+    yield from _behind_retention(group_id, progress)
+    yield from _silent(group, entries, progress, now_ms)
+
+
+def not_at_work(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> dict[str, str]:
+    """By instance id, why a static member is not at work; empty if it is. As of `progress_findings`.
+
+    It is if it takes part in a rebalance, or has topic partitions and reads them, or has read all.
+    """
+    return {
+        member.group_instance_id: _not_at_work(group, member, progress, now_ms)
+        for member in group.members
+        if member.group_instance_id is not None
+    }
+
+
+def _not_at_work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms: int) -> str:
+    if member.seat is not None and member.seat.epoch == AWAY:
+        return "it left for a while"
+    since_ms = progress.rebalancing_ms
+    if group.state in REBALANCING and (since_ms is None or now_ms - since_ms < REBALANCES_MS):
+        return ""
+    if group.state in REBALANCING:
+        return "the group has rebalanced for long"
+    if not member.topic_partitions:
+        return "it has no topic partition"
+    tracks = [progress.tracks[pair] for pair in member.topic_partitions if pair in progress.tracks]
+    stuck = [track.line for track in tracks if track.is_stuck(now_ms)]
+    return f"records come, and it commits nothing of {_places(stuck)}" if stuck else ""
+
+
+def loop_findings(
+    group_id: str,
+    entries: Sequence[Entry],
+    _group: DescribedGroup | None,
+    _counts: Mapping[str, int],
+    now_ms: int,
+) -> Iterator[Finding]:
+    """Rebalances that follow each other, most of them of the same members. As of `diagnosis.findings`."""
+    rebalances = [entry for entry in entries if isinstance(entry, Rebalance)]
+    for last in range(len(rebalances), STORM_MIN - 1, -1):
+        storm = rebalances[last - STORM_MIN : last]
+        last_at_ms = storm[-1].at_ms
+        if last_at_ms - storm[0].at_ms >= STORM_MS:
+            continue
+        near = [entry for entry in rebalances[:last] if last_at_ms - entry.at_ms < STORM_MS]
+        causes = [cause.said for entry in near for cause in causes_of(entry)]
+        # After a member came or went, cooperative members join again by themselves.
+        causes = [each for each in causes if each.kind not in REJOINS] or causes
+        named = Counter(each.group_instance_id or client_text(each) for each in causes if each.member_ids)
+        often = [f"{name} {times} times" for name, times in named.most_common() if times >= OFFENSES_MIN]
+        if not often:
+            continue
+        is_over = now_ms - last_at_ms >= OVER_MS
+        yield Finding(
+            Severity.NOTICE if is_over else Severity.WARNING,
+            "rebalance_loop",
+            group_id,
+            f"{len(near)} rebalances within a minute, again and again of the same members: {names_text(often)}"
+            f"{OVER if is_over else ''}",
+            "see the causes by `tenure explain`, and the log of this program: it ends and is started again, or leaves "
+            "at max.poll.interval.ms and comes back. A group.instance.id keeps restarts from moving anything",
+            last_at_ms,
+            len(near),
+        )
+        return
+
+
+def _is_settled(entries: Sequence[Entry], now_ms: int) -> bool:
+    """Whether the newest rebalance ended long ago. Right after it, cooperative members join once more."""
+    newest = [each.ended_ms if isinstance(each, Rebalance) and each.ended_ms else each.at_ms for each in entries]
+    return bool(newest) and now_ms - max(newest) >= TRANSIENT_MS
+
+
+def _severity(for_ms: int) -> Severity:
+    return Severity.WARNING if for_ms >= LONG_MS else Severity.NOTICE
+
+
+def _places(lines: Sequence[OffsetLine]) -> str:
+    return names_text([f"{line.topic}-{line.partition} at {line.current_offset or 0}" for line in lines])
+
+
+def _rebalancing(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+    """A rebalance under way, of a server that names nobody for whom it waits; `diagnosis` has those of others."""
+    if progress.rebalancing_ms is None:
+        return
+    for_ms = now_ms - progress.rebalancing_ms
+    whom = ""
+    if group.consumer is not None:
+        behind = [each for each in group.members if not _is_there(each, group.consumer.target_epoch)]
+        whom = f"; not at its target: {members_text(behind)}" if behind else ""
+    yield Finding(
+        Severity.ERROR if for_ms >= REBALANCES_MS else Severity.NOTICE,
+        "rebalancing",
+        group.group_id,
+        f"it has rebalanced since {time_text(progress.rebalancing_ms)} or longer ({group.state}, members known: "
+        f"{len(group.members)}){whom or '; its server does not say whom it waits for'}",
+        "a member takes part when it polls: see what keeps it from that. The longest max.poll.interval.ms of the "
+        "group's members is how long the others wait",
+    )
+
+
+def _is_there(member: Member, target_epoch: int) -> bool:
+    seat = member.seat
+    return seat is None or (seat.epoch >= target_epoch and (member.assignment or {}) == seat.target)
+
+
+def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+    """Topic partitions that stand still in the hands of a member that is alive: one finding for each member."""
+    if group.state in REBALANCING:
+        return
+    by_member: dict[str, list[Track]] = {}
+    for track in progress.tracks.values():
+        if track.line.member is not None:
+            by_member.setdefault(track.line.member.member_id, []).append(track)
+    for tracks in by_member.values():
+        stuck = [track for track in tracks if track.is_stuck(now_ms)]
+        member = tracks[0].line.member
+        if not stuck or member is None:
+            continue
+        since_ms = min(track.since_ms for track in stuck)
+        lag = sum(track.line.lag or track.line.log_end_offset or 0 for track in stuck)
+        moves = any(track.has_moved and now_ms - track.since_ms < STUCK_MS for track in tracks)
+        never = all(track.line.current_offset is None for track in stuck)
+        others = "others of its partitions move" if moves else "none of its partitions moves"
+        yield Finding(
+            Severity.NOTICE if never else _severity(now_ms - since_ms),
+            "partition_stuck",
+            group.group_id,
+            f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "
+            f"{_places([track.line for track in stuck])}: {lag:,} records wait; {others}",
+            _stuck_advice(is_whole=not moves, never=never),
+        )
+
+
+def _stuck_advice(*, is_whole: bool, never: bool) -> str:
+    if never:
+        return "nothing needs to be done if its program keeps offsets elsewhere; else it never got through a record"
+    if is_whole:
+        return (
+            "its client sends heartbeats, so the program hangs in a handler, or paused everything: take a dump of its "
+            "threads, then mend or restart it. A handler that is only slow moves on by itself"
+        )
+    return (
+        "look at the record at this offset: a handler that fails on it tries again for ever, and a program may have "
+        "paused the partition. Mend the handler, resume the partition, or stop the group and move its offset behind "
+        "the record (kafka-consumer-groups --reset-offsets)"
+    )
+
+
+def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+    """Topic partitions that no member has, of topics of which members have others."""
+    if not progress.ownerless:
+        return
+    since_ms = min(progress.ownerless.values())
+    names = names_text([f"{topic}-{index}" for topic, index in progress.ownerless])
+    yield Finding(
+        Severity.WARNING if now_ms - since_ms >= STUCK_MAX_MS else Severity.NOTICE,
+        "partition_ownerless",
+        group_id,
+        f"no member has {names}, since {time_text(since_ms)} or longer, though the group is Stable and members have "
+        "others of the topic",
+        "clients find new partitions of a topic within metadata.max.age.ms (5 minutes). After that, let the group "
+        "rebalance once, as by a member that joins or leaves (KAFKA-21584)",
+    )
+
+
+def _idle(group: DescribedGroup, progress: GroupProgress) -> Iterator[Finding]:
+    """Members that have nothing to read."""
+    idle = [member for member in group.members if member.member_id in progress.idle]
+    if idle:
+        yield Finding(
+            Severity.NOTICE,
+            "member_ready_but_idle",
+            group.group_id,
+            f"alive, but without a topic partition: {members_text(idle)}, since "
+            f"{time_text(min(progress.idle[member.member_id] for member in idle))} or longer",
+            "nothing needs to be done if they are spare. Else stop them, or give their topics more partitions: a "
+            "partition has one member at most",
+        )
+
+
+def _back(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
+    """Committed offsets that went back: one finding for all."""
+    tracks = [track for track in progress.tracks.values() if track.back is not None]
+    if tracks:
+        told = [
+            f"{track.line.topic}-{track.line.partition} from {track.back.former} to {track.back.offset}"
+            + ("" if track.line.member is None else f" ({members_text([track.line.member])})")
+            for track in tracks
+            if track.back is not None
+        ]
+        yield Finding(
+            Severity.NOTICE,
+            "commit_back",
+            group_id,
+            f"committed offsets went back: {names_text(told)}: the records in between are read a second time",
+            "nothing needs to be done if somebody reset them. Else a consumer that had lost the partition still "
+            "committed: let it commit when it gives up partitions (a listener for revoked partitions), or see how long "
+            "its handler takes",
+            max(track.back.at_ms for track in tracks if track.back is not None),
+            len(tracks),
+        )
+
+
+def _behind_retention(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
+    """Records that were deleted before the group read them."""
+    lost = [
+        (line, line.log_start_offset - line.current_offset)
+        for line in (track.line for track in progress.tracks.values())
+        if line.log_start_offset is not None
+        and line.current_offset is not None
+        and line.current_offset < line.log_start_offset
+    ]
+    if lost:
+        yield Finding(
+            Severity.ERROR,
+            "behind_retention",
+            group_id,
+            f"the log deleted {sum(number for _, number in lost):,} records before the group read them: "
+            f"{_places([line for line, _ in lost])}",
+            "raise the topic's retention.ms or retention.bytes, and see why the group is so far behind. Its next "
+            "commit behind the first record of the log ends this; auto.offset.reset says where it goes on",
+        )
+
+
+def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+    """A group that had members and has none, while records wait."""
+    last = next((entry for entry in reversed(entries) if isinstance(entry, Rebalance)), None)
+    if group.members or last is None or last.ended is None or last.outcome != "emptied":
+        return
+    for_ms, lines = now_ms - last.ended.at_ms, [track.line for track in progress.tracks.values()]
+    behind = [line for line in lines if (line.lag or 0) > 0]
+    if not behind or for_ms < STUCK_MS:
+        return
+    went = names_text([f"{each.said.group_instance_id or client_text(each.said)}" for each in causes_of(last)])
+    yield Finding(
+        _severity(for_ms),
+        "silent_group",
+        group.group_id,
+        f"it has had no members since {time_text(last.ended.at_ms)}, and {sum(line.lag or 0 for line in behind):,} "
+        f"records wait: {_places(behind)}; the last members: {went}",
+        "start its programs; `tenure explain` has the reason why the last ones went. A group that nobody needs ends "
+        "with `tenure groups delete`",
+    )

@@ -1,0 +1,292 @@
+"""Our own doctor on Apache Kafka 3.9 and 4.4 and on Tenure: stalls made on purpose, named, mended, and gone.
+
+The waits that make a finding are short here; tests/story/test_progress_diagnosis.py has them in full.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from coordinator.cli.main import make_app
+from coordinator.client import examination
+from coordinator.client.client import Client
+from coordinator.client.examination import examine
+from coordinator.story import progress, progress_diagnosis
+from coordinator.story.progress import Progress
+from tests.cli.conftest import at, run_app
+from tests.oracle.conftest import NODES, SAME_NAME
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure, wait_until
+
+SETTINGS = {**NODES["open"], **SAME_NAME}
+STUCK_MS = 2_000
+
+Node = ApacheKafka | Tenure
+
+APACHE = [pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_44)]
+
+
+@pytest.fixture(scope="module", params=["tenure", *APACHE])
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A server."""
+    made: Node
+    if request.param == "tenure":
+        made = Tenure(SETTINGS)
+    else:
+        request.getfixturevalue("kafka_is_here")
+        made = ApacheKafka(SETTINGS, version=request.param)
+    with made as started:
+        yield started
+
+
+class Scene:
+    """A topic with two partitions, to which records come all the time, and a group of it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.group = self.topic = f"g-{uuid.uuid4().hex[:8]}"
+        self.admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        self.admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result(WITHIN_S)
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._produce)
+        self.thread.start()
+
+    def _produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self.node.bootstrap, "log_level": 0})
+        while not self.over.wait(0.05):
+            for partition in (0, 1):
+                producer.produce(self.topic, b"x", partition=partition)
+            producer.poll(0)
+        producer.flush(WITHIN_S)
+
+    def end(self) -> None:
+        """No more records come."""
+        self.over.set()
+        self.thread.join()
+
+    def found(self, kind: str) -> dict[str, Any] | None:
+        """The doctor's finding of a kind about the group; None without one."""
+        ran = run_app(make_app("doctor"), "doctor", self.group, "--output", "json", *at(self.node.bootstrap))
+        return next((each for each in ran.json if each["kind"] == kind), None)
+
+    def is_at_work(self, instance_id: str) -> int:
+        """The exit code of the probe."""
+        named = ("--group", self.group, "--instance-id", instance_id)
+        return run_app(make_app("members"), "members", "alive", *named, *at(self.node.bootstrap)).code
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """The finding, once it is there."""
+        return wait_until(lambda: self.found(kind), kind, WITHIN_S)
+
+    def until_gone(self, kind: str) -> None:
+        """Wait until there is no such finding."""
+        wait_until(lambda: self.found(kind) is None, f"no {kind}", WITHIN_S)
+
+
+@pytest.fixture
+def scene(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """A scene, in which any wait is a long one."""
+    monkeypatch.setattr(progress, "STUCK_MS", STUCK_MS)
+    monkeypatch.setattr(progress_diagnosis, "STUCK_MS", STUCK_MS)
+    monkeypatch.setattr(progress_diagnosis, "TRANSIENT_MS", 0)
+    monkeypatch.setattr(progress_diagnosis, "REBALANCES_MS", STUCK_MS)
+    monkeypatch.setattr(examination, "WATCHED_MS", 2 * STUCK_MS)
+    made = Scene(node)
+    yield made
+    made.end()
+
+
+class Program:
+    """A consumer that polls on a thread, until it hangs or stops. Only this thread calls it."""
+
+    def __init__(self, scene: Scene, client_id: str, **more: Any) -> None:
+        self.scene = scene
+        settings = {
+            "bootstrap.servers": scene.node.bootstrap, "group.id": scene.group, "client.id": client_id,
+            "auto.commit.interval.ms": 200, "auto.offset.reset": "earliest", "log_level": 0,
+        }  # fmt: skip
+        self.consumer = Consumer(settings | more)
+        self.consumer.subscribe([scene.topic])
+        self.count = 0
+        self.wanted: list[Callable[[], object]] = []
+        self.runs, self.over = threading.Event(), threading.Event()
+        self.runs.set()
+        self.thread = threading.Thread(target=self._poll)
+        self.thread.start()
+
+    def _poll(self) -> None:
+        while not self.over.is_set():
+            self.runs.wait()
+            self.consumer.poll(0.05)
+            self.count = len(self.consumer.assignment())
+            while self.wanted:
+                self.wanted.pop()()
+
+    def until_it_has(self, partitions: int) -> None:
+        """Wait for its assignment."""
+        wait_until(lambda: self.count == partitions, "partitions", WITHIN_S)
+
+    def stop(self) -> None:
+        """Leave."""
+        self.over.set()
+        self.runs.set()
+        self.thread.join()
+        self.consumer.close()
+
+
+@contextmanager
+def running(scene: Scene, client_id: str, **more: Any) -> Iterator[Program]:
+    """A program, until the block ends."""
+    made = Program(scene, client_id, **more)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_program_that_hangs_and_a_partition_that_is_paused(scene: Scene) -> None:
+    """Both are alive; the first reads nothing, the second one of two partitions. Each finding ends when it reads.
+
+    The probe of the static member says the same.
+    """
+    with running(scene, "slow", **{"group.instance.id": "seat"}) as program:
+        program.until_it_has(2)
+        scene.until_gone("partition_stuck")
+        program.runs.clear()
+        stuck = scene.until("partition_stuck")
+        assert ("(slow at 127.0.0.1) is alive" in stuck["found"], "hangs in a handler" in stuck["advice"]) == (
+            True,
+            True,
+        )
+        program.runs.set()
+        scene.until_gone("partition_stuck")
+        one = [TopicPartition(scene.topic, 1)]
+        program.wanted.append(lambda: program.consumer.pause(one))
+        stuck = scene.until("partition_stuck")
+        assert f"of {scene.topic}-1 at " in stuck["found"]
+        assert f"{scene.topic}-0" not in stuck["found"]
+        assert "others of its partitions move" in stuck["found"]
+        program.wanted.append(lambda: program.consumer.resume(one))
+        scene.until_gone("partition_stuck")
+
+
+def test_a_group_whose_last_member_left(scene: Scene) -> None:
+    """Records wait for nobody, until a program comes back."""
+    with running(scene, "last") as program:
+        program.until_it_has(2)
+        wait_until(lambda: _committed(scene) or None, "a committed offset", WITHIN_S)
+    silent = scene.until("silent_group")
+    assert "records wait" in silent["found"]
+    assert "the last members: last at 127.0.0.1" in silent["found"]
+    with running(scene, "next") as program:
+        program.until_it_has(2)
+        scene.until_gone("silent_group")
+
+
+def _committed(scene: Scene) -> dict[int, int]:
+    asked = [ConsumerGroupTopicPartitions(scene.group)]
+    given = scene.admin.list_consumer_group_offsets(asked)[scene.group].result(WITHIN_S)
+    return {each.partition: each.offset for each in given.topic_partitions}
+
+
+def test_spare_members_and_partitions_without_one(scene: Scene) -> None:
+    """A partition that is new to the clients has no member, until one comes. A fourth member of three is idle."""
+    quiet = {"topic.metadata.refresh.interval.ms": -1}
+    with running(scene, "a", **quiet) as a, running(scene, "b", **quiet) as b:
+        a.until_it_has(1)
+        b.until_it_has(1)
+        scene.admin.create_partitions([NewPartitions(scene.topic, 3)])[scene.topic].result(WITHIN_S)
+        assert f"no member has {scene.topic}-2" in scene.until("partition_ownerless")["found"]
+        with running(scene, "c", **quiet) as c:
+            c.until_it_has(1)
+            scene.until_gone("partition_ownerless")
+            with running(scene, "d", **quiet):
+                assert " at 127.0.0.1), since " in scene.until("member_ready_but_idle")["found"]
+            scene.until_gone("member_ready_but_idle")
+
+
+def test_members_that_come_and_go_make_a_loop(scene: Scene) -> None:
+    """A program that is started again and again is named; a program that came once isn't."""
+    with running(scene, "stays") as stays:
+        stays.until_it_has(2)
+        for _ in range(4):
+            with running(scene, "flaps") as flaps:
+                flaps.until_it_has(1)
+            stays.until_it_has(2)
+        loop = scene.until("rebalance_loop")
+        assert "flaps at 127.0.0.1" in loop["found"]
+        assert "stays at 127.0.0.1" not in loop["found"]
+
+
+def test_a_rebalance_that_waits_for_a_program_that_hangs(scene: Scene) -> None:
+    """Kafka doesn't say for whom a classic group waits; Tenure does, with a finding of its own."""
+    kind = "members_not_rejoined" if isinstance(scene.node, Tenure) else "rebalancing"
+    with running(scene, "hangs") as hangs:
+        hangs.until_it_has(2)
+        hangs.runs.clear()
+        with running(scene, "comes") as comes:
+            found = scene.until(kind)
+            assert found["severity"] in {"notice", "error"}
+            if kind == "rebalancing":
+                wait_until(lambda: scene.until(kind)["severity"] == "error", "an error", WITHIN_S)
+            hangs.runs.set()
+            comes.until_it_has(1)
+        scene.until_gone(kind)
+
+
+def test_offsets_that_go_back_and_records_that_are_deleted(scene: Scene) -> None:
+    """Two looks show the first; the start of the log shows the second. New offsets end both."""
+    known, one = Progress(), [TopicPartition(scene.topic, 0)]
+    with running(scene, "reads") as program:
+        program.until_it_has(2)
+        wait_until(lambda: _committed(scene).get(0, 0) > 3, "a committed offset", WITHIN_S)
+        program.wanted.append(lambda: program.consumer.pause(one))
+        assert not {"commit_back", "behind_retention"} & _kinds(scene, known)
+        end, first = _committed(scene)[0], [TopicPartition(scene.topic, 0, 1)]
+        program.wanted.append(lambda: program.consumer.commit(offsets=first, asynchronous=False))
+        wait_until(lambda: "commit_back" in _kinds(scene, known), "an offset that went back", WITHIN_S)
+        place = TopicPartition(scene.topic, 0, end)
+        scene.admin.delete_records([place])[one[0]].result(WITHIN_S)
+        assert "behind_retention" in _kinds(scene, known)
+        program.wanted.append(lambda: program.consumer.resume(one))
+        wait_until(lambda: not {"commit_back", "behind_retention"} & _kinds(scene, known), "an end", WITHIN_S)
+
+
+def _kinds(scene: Scene, known: Progress) -> set[str]:
+    """The kinds of the findings at one more look."""
+    with Client(scene.node.bootstrap, WITHIN_S) as client:
+        now_ms = time.time_ns() // 1_000_000
+        _, found = examine(client, {scene.group: []}, [], now_ms, progress=known)
+    return {each.kind for each in found if each.group_id == scene.group}
+
+
+def test_healthy_churn_has_no_finding_about_progress(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll of programs that read: at no look is anything stuck."""
+    kinds = {
+        "partition_stuck",
+        "partition_ownerless",
+        "rebalance_loop",
+        "commit_back",
+        "behind_retention",
+        "silent_group",
+    }
+    monkeypatch.setattr(progress_diagnosis, "TRANSIENT_MS", 10_000)
+    known, seen = Progress(), set[str]()
+    with running(scene, "stays"):
+        for number in range(3):
+            with running(scene, f"rolled-{number}") as rolled:
+                rolled.until_it_has(1)
+                seen |= _kinds(scene, known)
+            seen |= _kinds(scene, known)
+    assert not kinds & seen

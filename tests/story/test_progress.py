@@ -1,0 +1,30 @@
+"""The memory of looks. test_progress_diagnosis.py has what the findings make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, Progress
+from tests.story.test_diagnosis import NOW_MS
+from tests.story.test_progress_diagnosis import PAIR, REBALANCES, STUCK, WORKS, looks
+
+
+def test_what_another_look_may_show() -> None:
+    """One more look is worth while as long as a partition with records to read may stand still."""
+    first = looks(PAIR, (0, (3, 5), (9, 9)))
+    assert first.taken().is_open(NOW_MS)
+    assert not first.taken().is_open(NOW_MS + GROWS_MS)
+    assert not WORKS.taken().is_open(NOW_MS)
+    assert not STUCK.taken().is_open(NOW_MS)
+    assert REBALANCES.taken().is_open(NOW_MS)
+
+
+def test_groups_that_nobody_looks_at_are_forgotten() -> None:
+    """The memory has those of the last ten minutes."""
+    progress = Progress()
+    WORKS.taken(progress)
+    progress.look(replace(PAIR, group_id="second"), [], {}, NOW_MS)
+    assert progress.groups == ["g", "second"]
+    later = replace(PAIR, group_id="other")
+    progress.look(later, [], {}, NOW_MS + FORGOTTEN_MS + 1)
+    assert progress.groups == ["other"]

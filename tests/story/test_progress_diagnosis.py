@@ -1,0 +1,226 @@
+"""Findings about progress: what looks show that one look doesn't. test_group_diagnosis.py has the end of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from coordinator.client.groups import Group
+from coordinator.group.consumer.group import AWAY
+from coordinator.story.described import ConsumerSeat, ConsumerState, OffsetLine
+from coordinator.story.diagnosis import Finding
+from coordinator.story.entries import Timeline
+from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.progress import (
+    MARKERS_MAX,
+    STUCK_MAX_MS,
+    STUCK_MS,
+    GroupProgress,
+    Progress,
+)
+from coordinator.story.progress_diagnosis import LONG_MS, REBALANCES_MS, STORM_MIN, STORM_MS, TRANSIENT_MS, not_at_work
+from tests.story.test_diagnosis import NOW_MS, dynamic, group_of, member, started
+from tests.support.told import told
+
+ONE = member("i", {"t"}, {"t": [0]})
+OTHER = member("j", {"t"}, {"t": [1]})
+PAIR = group_of(ONE, OTHER)
+COUNTS = {"t": 2}
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Looks at a group at some times before NOW_MS, each with the offset, the end and the start of t-0 and t-1.
+
+    before: the group at the looks before the newest one.
+    """
+
+    group: Group
+    steps: tuple[tuple[int, tuple[Any, ...], tuple[Any, ...]], ...]
+    before: Group | None = None
+
+    def taken(self, progress: Progress | None = None) -> GroupProgress:
+        """The newest look."""
+        known, seen = Progress() if progress is None else progress, GroupProgress()
+        for number, (before_ms, *places) in enumerate(self.steps, 1):
+            group = self.group if number == len(self.steps) or self.before is None else self.before
+            owners = {pair: each for each in group.members for pair in each.topic_partitions}
+            lines = [
+                OffsetLine("t", index, place[0], place[1], owners.get(("t", index)), *place[2:])
+                for index, place in enumerate(places)
+            ]
+            seen = known.look(group, lines, COUNTS, NOW_MS - before_ms)
+        return seen
+
+    def findings(self, *events: Any) -> dict[str, Finding]:
+        """The findings at the newest look, by kind."""
+        entries = Timeline("g").add_all(events).entries
+        found = group_findings("g", entries, self.group, COUNTS, NOW_MS, self.taken())
+        return {each.kind: each for each in found}
+
+
+def looks(group: Group, *steps: Any, before: Group | None = None) -> Looks:
+    """Looks at a group."""
+    return Looks(group, steps, before)
+
+
+AGO = STUCK_MS + 1_000
+STUCK = looks(PAIR, (AGO, (3, 5), (3, 5)), (STUCK_MS, (3, 6), (6, 6)), (0, (3, 9), (9, 9)))
+HUNG = looks(PAIR, (AGO, (3, 5), (9, 9)), (STUCK_MS, (3, 6), (9, 9)), (0, (3, 9), (9, 9)))
+WORKS = looks(PAIR, (AGO, (3, 5), (3, 5)), (STUCK_MS, (5, 6), (6, 6)), (0, (8, 9), (9, 9)))
+PASSED_ON = replace(STUCK, group=group_of(replace(OTHER, assignment={"t": [0, 1]})), before=PAIR)
+REBALANCES = looks(replace(PAIR, state="PreparingRebalance"), (REBALANCES_MS, (9, 9), (9, 9)), (0, (9, 9), (9, 9)))
+LOST = looks(PAIR, (0, (3, 9, 5), (9, 9, 0)))
+WENT_BACK = looks(PAIR, (9, (8, 9), (9, 9)), (0, (5, 9), (9, 9)))
+CAUGHT_UP = looks(PAIR, (9, (8, 9), (9, 9)), (5, (5, 9), (9, 9)), (0, (8, 9), (9, 9)))
+IDLE = looks(group_of(replace(ONE, assignment={"t": [0, 1]}), replace(OTHER, assignment={})), (0, (9, 9), (9, 9)))
+OWNERLESS = looks(group_of(ONE), (0, (9, 9), (9, 9)))
+SILENT = looks(group_of(state="Empty"), (0, (3, 9), (9, 9)))
+DONE = looks(group_of(state="Empty"), (0, (9, 9), (9, 9)))
+
+
+def ended(at_ms: int, **said: Any) -> Any:
+    """The end of a rebalance."""
+    cause = {"kind": "member_left", "member_ids": ["i-1"], "group_instance_id": "i"}
+    common = {"at_ms": at_ms, "began_ms": at_ms, "generation_before": 2, "outcome": "completed", "causes": [cause]}
+    return told("rebalance_ended", **(common | said))
+
+
+SETTLED = ended(NOW_MS - TRANSIENT_MS)
+EMPTIED = ended(NOW_MS - LONG_MS, outcome="emptied")
+STORM = [dynamic(NOW_MS - 10_000 + number, kind) for number, kind in enumerate(("member_joined", "member_left") * 3)]
+SCALE_UP = [dynamic(NOW_MS - 10_000 + number, "member_joined", f"c-{number}") for number in range(3 * STORM_MIN)]
+
+
+def test_a_partition_that_stands_still_names_its_owner_and_since_when() -> None:
+    """Others that move show that the record is the matter; if none moves, the program hangs."""
+    poison, hung = STUCK.findings()["partition_stuck"], HUNG.findings()["partition_stuck"]
+    assert poison.severity == "notice"
+    assert poison.found.startswith("i (c at h) is alive, but has committed nothing since ")
+    assert "of t-0 at 3: 6 records wait; none of its partitions moves" in poison.found
+    both = replace(ONE, assignment={"t": [0, 1]})
+    (moves,) = [replace(STUCK, group=group_of(both)).findings()["partition_stuck"]]
+    assert "others of its partitions move" in moves.found
+    assert "look at the record" in moves.advice
+    assert "hangs in a handler" in hung.advice
+    long = looks(PAIR, (LONG_MS, (3, 5), (9, 9)), *HUNG.steps[1:])
+    assert long.findings()["partition_stuck"].severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        WORKS,
+        looks(PAIR, (LONG_MS, (3, 3), (9, 9)), (0, (3, 4), (9, 9))),  # a record that has just come
+        looks(PAIR, (LONG_MS, (3, 3 + MARKERS_MAX), (9, 9)), (0, (3, 3 + MARKERS_MAX), (9, 9))),  # markers
+        looks(PAIR, (LONG_MS, (None, 9), (9, 9)), (0, (None, 9), (9, 9))),  # it begins at the end of the log
+        PASSED_ON,
+        # Nobody led it at the first look.
+        looks(PAIR, (LONG_MS, (9, None), (9, 9)), (STUCK_MS, (9, 9), (9, 9)), (0, (9, 9), (9, 9))),
+        looks(group_of(replace(ONE, assignment={"t": [0, 1]})), (LONG_MS, (3, 5), (9, 9)), (0, (3, None), (9, 9))),
+        # It commits twice a minute.
+        looks(PAIR, (90_000, (1, 2), (9, 9)), (89_000, (1, 3), (9, 9)), (59_000, (3, 4), (9, 9)),
+              (58_000, (3, 5), (9, 9)), (28_000, (5, 6), (9, 9)), (27_000, (5, 7), (9, 9)), (0, (5, 9), (9, 9))),
+    ],
+)  # fmt: skip
+def test_a_group_that_works_is_not_stuck(healthy: Looks) -> None:
+    """There is no finding without records that wait longer than this member lets them."""
+    assert healthy.findings(SETTLED) == {}
+
+
+def test_a_member_that_never_committed_may_keep_its_offsets_elsewhere() -> None:
+    """A notice, however long it lasts; many records that wait are evidence without a new one too."""
+    never = looks(
+        PAIR, (STUCK_MAX_MS, (None, 1), (9, 9)), (STUCK_MAX_MS - 9, (None, 2), (9, 9)), (0, (None, 3), (9, 9))
+    )
+    assert never.findings()["partition_stuck"].severity == "notice"
+    many = 4 + MARKERS_MAX
+    assert "partition_stuck" in looks(PAIR, (STUCK_MS, (3, many), (9, 9)), (0, (3, many), (9, 9))).findings()
+
+
+def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> None:
+    """An error when it takes long. In the consumer protocol, members that are not at their target are named."""
+    found = REBALANCES.findings()["rebalancing"]
+    assert (found.severity, "its server does not say whom it waits for" in found.found) == ("error", True)
+    young = replace(REBALANCES, steps=REBALANCES.steps[1:])
+    assert young.findings()["rebalancing"].severity == "notice"
+    late = replace(ONE, seat=ConsumerSeat(3, {"t": [0]}, None, False))
+    there = replace(OTHER, seat=ConsumerSeat(4, {"t": [1]}, None, False))
+    group = replace(group_of(late, there, state="Reconciling"), consumer=ConsumerState(4, 4))
+    assert "; not at its target: i (c at h)" in replace(REBALANCES, group=group).findings()["rebalancing"].found
+    told = replace(group, consumer=ConsumerState(4, 4, awaited=[]))
+    assert "rebalancing" not in replace(REBALANCES, group=told).findings()
+
+
+def test_partitions_and_members_without_each_other_are_usual_right_after_a_rebalance() -> None:
+    """Cooperative members give up partitions in one rebalance and get them in the next."""
+    young = ended(NOW_MS - TRANSIENT_MS + 1)
+    for each, kind in ((OWNERLESS, "partition_ownerless"), (IDLE, "member_ready_but_idle")):
+        assert kind not in each.findings(young)
+        assert kind not in each.findings()
+        assert each.findings(SETTLED)[kind].severity == "notice"
+    assert "no member has t-1, since" in OWNERLESS.findings(SETTLED)["partition_ownerless"].found
+    long = looks(OWNERLESS.group, (STUCK_MAX_MS, (9, 9), (9, 9)), *OWNERLESS.steps)
+    assert long.findings(SETTLED)["partition_ownerless"].severity == "warning"
+
+
+def test_an_offset_that_goes_back_names_both_numbers() -> None:
+    """And the member that has the partition."""
+    assert "t-0 from 8 to 5 (i (c at h))" in WENT_BACK.findings()["commit_back"].found
+
+
+def test_records_that_were_deleted_unread_are_counted() -> None:
+    """Those between the committed offset and the first one that the log still has."""
+    assert LOST.findings()["behind_retention"].found == (
+        "the log deleted 2 records before the group read them: t-0 at 3"
+    )
+
+
+def test_a_group_without_members_says_who_went() -> None:
+    """Not at once, because a restart of all members looks the same; a group that never had members has no finding."""
+    found = SILENT.findings(EMPTIED)["silent_group"]
+    assert (found.severity, "6 records wait: t-0 at 3; the last members: i" in found.found) == ("warning", True)
+    young = ended(NOW_MS - STUCK_MS + 1, outcome="emptied")
+    assert "silent_group" not in SILENT.findings(young)
+    assert "silent_group" not in SILENT.findings()
+
+
+def of_events(events: list[Any]) -> dict[str, Finding]:
+    """The findings of these events, by kind."""
+    entries = Timeline("g").add_all(events).entries
+    return {each.kind: each for each in group_findings("g", entries, PAIR, COUNTS, NOW_MS)}
+
+
+def test_a_loop_of_rebalances_names_the_members_that_make_it() -> None:
+    """Members that come once make none, and neither do rejoins after that; without any other cause, rejoins do."""
+    found = of_events(STORM)["rebalance_loop"]
+    assert (found.severity, found.times) == ("warning", 6)
+    assert "c at h 6 times" in found.found
+    rejoins = [dynamic(NOW_MS - 9_000 + number, "member_rejoined") for number in range(STORM_MIN)]
+    assert "rebalance_loop" not in of_events([*SCALE_UP, *rejoins])
+    assert "rebalance_loop" in of_events(rejoins)
+    slow = [started(NOW_MS - 10 * STORM_MS + number * STORM_MS // 4, "member_left", "i") for number in range(20)]
+    assert "rebalance_loop" not in of_events(slow)
+
+
+def test_a_probe_says_why_a_static_member_is_not_at_work() -> None:
+    """Its reason, by instance id; a member that takes part in a rebalance is at work, unless that takes long."""
+
+    def reasons(each: Looks) -> dict[str, str]:
+        return not_at_work(each.group, each.taken(), NOW_MS)
+
+    assert reasons(WORKS) == {"i": "", "j": ""}
+    assert reasons(HUNG) == {"i": "records come, and it commits nothing of t-0 at 3", "j": ""}
+    assert reasons(IDLE) == {"i": "", "j": "it has no topic partition"}
+    away = replace(ONE, seat=ConsumerSeat(AWAY, {"t": [0]}, None, is_classic=False))
+    assert reasons(replace(WORKS, group=group_of(away, OTHER)))["i"] == "it left for a while"
+    assert reasons(REBALANCES)["i"] == "the group has rebalanced for long"
+    assert reasons(replace(REBALANCES, steps=REBALANCES.steps[1:])) == {"i": "", "j": ""}
+
+
+def test_a_standby_is_not_idle() -> None:
+    """It waits for a seat on purpose, and so does a member whose assignment only its own clients can read."""
+    for other in (replace(OTHER, assignment={}, standby_ms=5), replace(OTHER, assignment=None)):
+        assert "member_ready_but_idle" not in replace(IDLE, group=group_of(ONE, other)).findings(SETTLED)
