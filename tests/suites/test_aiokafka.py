@@ -1,4 +1,4 @@
-"""aiokafka's own tests of consumers and of its part in a group, with the aiokafka that is installed.
+"""aiokafka's own tests of consumers, of its part in a group, and of transactions, with the aiokafka that is installed.
 
 No package carries them, so they are left out unless AIOKAFKA_TESTS names a checkout of aiokafka's repository at the tag
 of that release. Of the checkout only the tests are used, unmodified but for their conftest.py, which needs Docker.
@@ -20,18 +20,21 @@ from tests.support.apache import VERSION
 pytestmark = pytest.mark.suites
 
 CONFTEST = Path(__file__).with_name("aiokafka_conftest.py")
-TESTS = ("tests/test_consumer.py", "tests/test_coordinator.py")
+TESTS = tuple(
+    f"tests/test_{subject}.py"
+    for subject in ("consumer", "coordinator", "transactional_consumer", "transactional_producer")
+)
 OTHERWISE = {
     "test_ssl_consume": Otherwise("It needs a listener with TLS; the suite's server has none.", "failed", "failed"),
 }
 # The image that its tests start has Kafka's own example of settings, which switches the delay off.
 SETTINGS = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "6000"}
-TEST_COUNT_MIN = 90
+TEST_COUNT_MIN = 110
 WITHIN_S = 1200
 
 
 def test_aiokafka(server: ServerUnderTest, checkout: Callable[[str], Path], tmp_path: Path) -> None:
-    """Each test of its files about consumers and the coordinator passes, but for OTHERWISE."""
+    """Each test of its files about consumers, the coordinator and transactions passes, but for OTHERWISE."""
     shutil.copytree(checkout("aiokafka") / "tests", tmp_path / "tests")
     shutil.copy(CONFTEST, tmp_path / "tests" / "conftest.py")
     report = tmp_path / "report.xml"

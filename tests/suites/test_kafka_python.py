@@ -1,4 +1,4 @@
-"""kafka-python's own tests of consumers, groups, offsets and replicas, of the release that is installed.
+"""kafka-python's own tests of consumers, groups, offsets, transactions and replicas, of the release that is installed.
 
 Its source release on PyPI carries them, and pip fetches it. Their fixtures take a server that runs already (KAFKA_URI).
 """
@@ -21,10 +21,10 @@ from tests.support.apache import VERSION
 pytestmark = pytest.mark.suites
 
 PACKAGE = "kafka-python"
-TESTS = ("test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py")
+TESTS = tuple(f"test/integration/test_{subject}_integration.py" for subject in ("consumer", "admin", "producer"))
 CHOSEN = (
     "test_consumer_integration or group or delete_records or list_partition_offsets"
-    " or elect_leaders or log_dirs or reassignments"
+    " or elect_leaders or log_dirs or reassignments or transactional"
 )
 LOCK = ROOT / "requirements" / "dev.txt"
 SERVICE = """\
@@ -42,10 +42,11 @@ class SpawnedService:
 LEFT_OUT = {"test/__init__.py": "", "test/service.py": SERVICE}
 """The tests import these classes, which the release lacks; a service is a server that tests start themselves."""
 OTHERWISE = {
+    "test_kafka_version_infer": Otherwise("Tenure has versions of APIs that 3.9 doesn't have.", "failed", "passed"),
     "test_kafka_consumer_offsets_for_time_old": Otherwise("It is for brokers before 0.10.1.", "skipped", "skipped"),
 }
 SETTINGS = {"num.partitions": "4", "group.min.session.timeout.ms": "1", "group.initial.rebalance.delay.ms": "0"}
-TEST_COUNT_MIN = 25
+TEST_COUNT_MIN = 28
 WITHIN_S = 600
 
 
@@ -69,7 +70,7 @@ def unpacked(folder: Path) -> Path:
 
 
 def test_kafka_python(server: ServerUnderTest, tmp_path: Path) -> None:
-    """Each test of its files about consumers, groups and replicas passes, but for OTHERWISE."""
+    """Each test of its files about consumers, groups, transactions and replicas passes, but for OTHERWISE."""
     folder = unpacked(tmp_path)
     report = tmp_path / "report.xml"
     environment = {
