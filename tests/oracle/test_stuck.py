@@ -37,7 +37,7 @@ Node = ApacheKafka | Tenure
 APACHE = [pytest.param(version, marks=pytest.mark.oracle) for version in (VERSION, VERSION_44)]
 
 
-@pytest.fixture(scope="module", params=["tenure", *APACHE])
+@pytest.fixture(scope="module", params=[pytest.param("tenure", marks=pytest.mark.long), *APACHE])
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
     """A server."""
     made: Node
@@ -162,6 +162,7 @@ def test_a_program_that_hangs_and_a_partition_that_is_paused(scene: Scene) -> No
     """
     with running(scene, "slow", **{"group.instance.id": "seat"}) as program:
         program.until_it_has(2)
+        wait_until(lambda: len(_committed(scene)) == 2, "committed offsets", WITHIN_S)
         scene.until_gone("partition_stuck")
         program.runs.clear()
         stuck = scene.until("partition_stuck")

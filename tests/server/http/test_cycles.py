@@ -28,6 +28,7 @@ ASKED = {
     "/lag": ["", "?group=g", "?group=absent"],
     "/lags": ["", "?group=g&group=h&group=absent", "?" + "&".join(f"group={number}" for number in range(LAGS_MAX + 1))],
     "/sums": [""],
+    "/alive": ["", "?group=g", "?group=g&instance_id=seat", "?group=absent&instance_id=seat"],
     "/nodes": [""],
     "/groups": [""],
     "/groups/{group_id:path}/events": ["g", "absent"],
