@@ -209,7 +209,7 @@ def see(observer):
     over.wait()
     os.kill(os.getpid(), signal.SIGTERM)
 
-cycles.CHECK_MS = cycles.REST_MS = 1
+cycles.CHECK_MS = cycles.REST_MS = cycles.REST_FACTOR = 1
 config, _ = load(flags={}, sets=[], environment={})
 begin = lambda observer: threading.Thread(target=see, args=(observer,)).start()
 observe(Options(Cluster(sys.argv[1]), 5.0, config), [], begin)
