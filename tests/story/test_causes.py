@@ -26,3 +26,8 @@ def test_each_cause_by_a_request_has_its_request() -> None:
 def test_each_kind_has_words_where_it_is_one_of_several(kind: CauseKind) -> None:
     """A log that allows several kinds of causes is told in words, whichever they are."""
     assert cause_text(cause_of(cause("unknown", possible=[kind.value, "member_joined"]))).startswith("unknown: ")
+
+
+def test_seats_that_changed_name_their_setting() -> None:
+    """An operator finds what to look at."""
+    assert cause_text(cause_of(cause("target_size_changed"))).startswith("target.group.size changed")
