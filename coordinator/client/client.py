@@ -169,7 +169,8 @@ class Client:
     def refused(self, error_code: int, what: str, request: type[Message], name: str = "") -> Refused:
         """The error of an answer. If a right is missing, it names the user, the operation and the resource.
 
-        request: the one with this answer. name: of the group, the topic or the transaction that the answer is about.
+        request: the one with this answer. name: of the group, the topic or the transaction that the right is about; ""
+        if the answer doesn't say it.
         """
         from coordinator.security.rights import missing  # noqa: PLC0415 - no command needs it that may do its work
 
@@ -208,7 +209,8 @@ class Client:
                     message = request(asked)
                     response = self._send(message, node, deadline, at_least, at_most)
                     for group_id, code, result in results(response, node):
-                        refused = code and self.refused(code, _quoted(group_id), type(message), group_id)
+                        name = "" if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else group_id
+                        refused = code and self.refused(code, _quoted(group_id), type(message), name)
                         answers[group_id] = refused or result
                 tries.lost = None
             except Unreachable as error:

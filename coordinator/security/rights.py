@@ -27,9 +27,11 @@ class Right(NamedTuple):
         return self.operation.name.title().replace("_", "")
 
     def words(self, name: str) -> str:
-        """The right to this resource, for a person."""
-        where = "the cluster" if self.kind is CLUSTER else f"{self.kind.name.lower().replace('_', ' ')} {name!r}"
-        return f"{self.title} on {where}"
+        """The right to this resource, for a person. name: "" if it is unknown."""
+        if self.kind is CLUSTER:
+            return f"{self.title} on the cluster"
+        kind = self.kind.name.lower().replace("_", " ")
+        return f"{self.title} on {kind} {name!r}" if name else f"{self.title} on a {kind}"
 
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (Operation(number) for number in range(3, 9))

@@ -13,6 +13,7 @@ from coordinator.client.groups import (
     Group,
     committed_offsets,
     delete_groups,
+    describe_consumer_groups,
     describe_groups,
     group_json,
     is_unknown,
@@ -146,6 +147,18 @@ def test_group_of_the_consumer_protocol_is_described() -> None:
     assert (answer.state, answer.protocol_type, answer.protocol_name) == ("Reconciling", "consumer", "range")
     assert [(one.member_id, one.assignment) for one in answer.members] == [("1", {"t": [0, 2]}), ("2", {})]
     assert answer.members[1].subscription == frozenset({"t"})
+
+
+def test_a_group_refused_for_its_topics_is_not_taken_for_a_topic() -> None:
+    """The answer doesn't name the topic that the user may not describe, and the group's id is no topic."""
+    kind = ConsumerGroupDescribeResponse.DescribedGroup
+    refused = kind(group_id="g", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with (
+        Scripted({"ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[refused])]}) as server,
+        Client(server.bootstrap, WITHIN_S) as client,
+    ):
+        answer = describe_consumer_groups(client, ["g"])["g"]
+    assert str(answer) == "group 'g': TOPIC_AUTHORIZATION_FAILED: User:ANONYMOUS lacks Describe on a topic"
 
 
 @pytest.mark.parametrize("versions", [{}, {"ConsumerGroupDescribe": (0, -1)}, {"ListGroups": (0, 4)}])
