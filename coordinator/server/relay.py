@@ -73,7 +73,7 @@ class Relay(Generic[P]):
         self._answer(self._open.pop(number), answer)
 
     def forget(self, node: P) -> None:
-        """A node's process has ended: it answers nothing any more."""
+        """A node's process has ended: each question to it gets None."""
         for number in [number for number, each in self._open.items() if each.asked is node]:
             self.answered(number, None)
 

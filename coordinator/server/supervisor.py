@@ -2,8 +2,8 @@
 
 Each worker is a node: a process with its own event loop, port, connections and log thread. It owns every n-th partition
 of `__consumer_offsets` and `__transaction_state` (`log.store.node_in_turn`) and holds these partitions' locks. Clients
-find the right worker by FindCoordinator, as in any Kafka cluster. Workers share no memory. What one needs of another in
-a transaction, it asks through the supervisor (relay.py).
+find the right worker by FindCoordinator, as in any Kafka cluster. Workers share no memory. In a
+transaction, one asks another through the supervisor (relay.py).
 
 The supervisor serves no client. It binds all addresses, locks the data folder, forks the workers, and keeps the list of
 topics (shared_topics.py). When a worker dies or hangs (liveness.py), the supervisor forks another. Meanwhile it keeps

@@ -8,8 +8,8 @@ of topics through the topics' logs, those of `__consumer_offsets` through the gr
 take its marker now is asked again later, for as long as it takes: only a deleted topic needs none. Kafka 4.3 gives up
 on partitions that it finds without a leader, and an acknowledged commit may stay invisible for ever.
 
-Workers share the log: each owns some of its partitions. What a transaction needs of another worker goes through `Peers`
-as a list, whose first item says what it is:
+Workers share the log: each owns some of its partitions. For a transaction, a worker asks another one through `Peers`.
+A question is a list, and its first item is its kind:
 
     "marker", and the fields of a `Marker`       has the worker write it; the answer is whether it is written
     "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition

@@ -189,7 +189,7 @@ def _text(group: Subject, head: str, entries: list[Rebalance]) -> str:
 
 
 def _origins(entry: Rebalance) -> str:
-    """What caused a rebalance: requests, or the coordinator."""
+    """The causes of a rebalance: requests, or the coordinator."""
     return ", ".join(dict.fromkeys(_origin(cause, is_consumer=entry.is_consumer) for cause in entry.causes))
 
 
