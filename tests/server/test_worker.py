@@ -196,7 +196,7 @@ async def test_a_worker_whose_callbacks_fail_ends(linked: Linked) -> None:
         linked.link.topics.create([topic], fail)
     asked = await linked.supervisor.hear()
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
-    await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
+    assert await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
 
 
 # A worker as a whole.
