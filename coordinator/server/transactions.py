@@ -49,6 +49,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.log.engine import Engine
     from coordinator.log.store import Store
+    from coordinator.log.topics.list import Topic
     from coordinator.server.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
@@ -283,8 +284,8 @@ class Transactions:
         assert self._runtime is not None
         own = self._runtime.partitions[index].ownership
         one = Marker(*where, asked.producer_id, asked.epoch, asked.is_commit, 0 if own is None else own.epoch)
-        topic = self._discovery.topic(where.topic)
-        if topic is None or where.partition >= topic.partition_count:
+        topic = self._topic(where)
+        if topic is None:
             done(True)
             return
         leader = self._discovery.leader(topic, where.partition)
@@ -293,6 +294,11 @@ class Transactions:
         else:
             self._ask(leader, ["marker", *one], lambda is_written: done(bool(is_written)))
 
+    def _topic(self, where: TopicPartition | Marker) -> Topic | None:
+        """The topic of a partition; None if it is deleted."""
+        topic = self._discovery.topic(where.topic)
+        return topic if topic is not None and where.partition < topic.partition_count else None
+
     def _settle(self, one: Marker, done: Callable[[bool], None]) -> None:
         """Write a marker into a partition of this node."""
         if one.topic == OFFSETS_TOPIC:
@@ -300,8 +306,8 @@ class Transactions:
             event = EndTransaction(answer, one.producer_id, one.epoch, one.is_commit, one.coordinator_epoch)
             self._groups.partitions[one.partition].submit(None, event)
             return
-        topic = self._discovery.topic(one.topic)
-        if topic is None or one.partition >= topic.partition_count:  # deleted since the question
+        topic = self._topic(one)
+        if topic is None:  # deleted since the question
             done(True)
             return
         batch = marker(
