@@ -116,7 +116,7 @@ class Worker:
         self.process_id: int | None = None
         self.channel: socket.socket | None = None
         self.reader = LineReader()
-        self.unsent = b""
+        self.unsent = bytearray()
         self.is_ready = False
         self.failures = 0
         self.started_ms = 0
@@ -227,7 +227,7 @@ class Supervisor:
             theirs.close()
         ours.setblocking(False)
         worker.process_id, worker.channel = process_id, ours
-        worker.reader, worker.unsent, worker.is_ready, worker.problem = LineReader(), b"", False, ""
+        worker.reader, worker.unsent, worker.is_ready, worker.problem = LineReader(), bytearray(), False, ""
         self._selector.register(ours, selectors.EVENT_READ, partial(self._on_channel, worker))
         text = f"The worker of node {worker.node_id} is process {process_id}"
         self._lines.info("worker_started", text, node=worker.node_id, pid=process_id)
@@ -454,11 +454,11 @@ class Supervisor:
         """Send as much of the queue as a worker's channel takes."""
         assert worker.channel is not None
         try:
-            worker.unsent = worker.unsent[worker.channel.send(worker.unsent) :]
+            del worker.unsent[: worker.channel.send(worker.unsent)]
         except BlockingIOError:
             pass
         except OSError:
-            worker.unsent = b""  # the worker has ended; the next read finds that out
+            worker.unsent.clear()  # the worker has ended; the next read finds that out
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.unsent else 0)
         self._selector.modify(worker.channel, events, self._selector.get_key(worker.channel).data)
 
