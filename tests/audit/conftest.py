@@ -20,8 +20,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from coordinator.log.compaction.rewrite import compact
 from coordinator.log.compaction.task import Cleaned, Task
 from coordinator.log.segments.disk import Disk
@@ -32,6 +30,7 @@ from protocol.records.walk import decode_batches
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 ON_SPARK = ("tests/audit/spark/", "tests/audit/test_following.py")
 """Where tests import pyspark; all of them are marked `spark`."""
@@ -107,10 +106,7 @@ def share(consumers: Sequence[Consumer], count: int = PARTITION_COUNT) -> None:
 
 def play(bootstrap: str, script: Script) -> None:
     """Play the whole script with real clients, all groups at the same time: each waits most of its time."""
-    with Client(bootstrap, WITHIN_S) as client:
-        create_topic(client, TOPIC, PARTITION_COUNT)
-        for topic in MOVING_TOPICS:
-            create_topic(client, topic, 1)
+    make_topics(bootstrap, {TOPIC: PARTITION_COUNT, **dict.fromkeys(MOVING_TOPICS, 1)})
     parts = [
         partial(roll, bootstrap, script),
         partial(storm, bootstrap, script),

@@ -18,11 +18,10 @@ import typer
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "1000"}
 TOPIC = "orders"
@@ -57,8 +56,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     """HOST:PORT of a cluster of one node, with a topic."""
     server: Tenure | ApacheKafka = Tenure(SETTINGS) if request.param == "tenure" else ApacheKafka(SETTINGS)
     with server:
-        with Client(server.bootstrap, WITHIN_S) as client:
-            create_topic(client, TOPIC, PARTITION_COUNT)
+        make_topics(server.bootstrap, {TOPIC: PARTITION_COUNT})
         yield server.bootstrap
 
 

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from coordinator.cli.main import make_app
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from coordinator.story import diagnosis
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, run_app
@@ -23,6 +21,7 @@ from tests.support.heartbeats import AWAY, Beating
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 SHORT_MS = 2_000
 """A session that ends soon, and yet not between a join and its sync on a busy machine."""
@@ -224,8 +223,7 @@ def subscribed_but_absent(case: Case) -> Iterator[None]:
     name = f"topic-{uuid.uuid4().hex[:8]}"
     member = case.beating("a", [name])
     yield
-    with Client(case.server.bootstrap, WITHIN_S) as client:
-        create_topic(client, name, 1)
+    make_topics(case.server.bootstrap, {name: 1})
     wait_until(lambda: member.beat() == 0 and bool(member.partitions), "it has the topic", WITHIN_S)
 
 

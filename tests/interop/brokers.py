@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.apache import REASONS, ApacheKafka
 from tests.support.patience import WITHIN_S
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 
 class Broker(Protocol):
@@ -139,10 +139,11 @@ class ApacheBroker:
 
 
 def create_topic(bootstrap: str, name: str, partition_count: int) -> None:
-    """Create a topic with an unmodified admin client."""
+    """Create a topic with an unmodified admin client, and wait until clients see it (see `make_topics`)."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     created = admin.create_topics([NewTopic(name, partition_count, 1)], operation_timeout=WITHIN_S)
     created[name].result(WITHIN_S)
+    wait_until(lambda: name in admin.list_topics(timeout=WITHIN_S).topics, f"topic {name}", WITHIN_S)
 
 
 def grow_topic(bootstrap: str, name: str, partition_count: int) -> None:

@@ -11,8 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coordinator.cli.main import make_app
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from coordinator.story import transaction_diagnosis
 from tests.cli.conftest import Ran, at, run_app
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
@@ -21,6 +19,7 @@ from tests.oracle.stage import Stage
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 SETTINGS = {
     **CONSUMER_NODES["transactions"],
@@ -45,8 +44,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
         request.getfixturevalue("kafka_is_here")
         made = ApacheKafka(SETTINGS, version=request.param)
     with made as started:
-        with Client(started.bootstrap, WITHIN_S) as client:
-            create_topic(client, "t", 1)
+        make_topics(started.bootstrap, {"t": 1})
         yield started
 
 

@@ -16,7 +16,6 @@ import pytest
 from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS, OffsetsReader
-from coordinator.client.topics import create_topic
 from coordinator.story.events import RebalanceEnded, fields_of
 from schemas.errors import ErrorCode
 from tests.cli.conftest import at, run_app
@@ -24,6 +23,7 @@ from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
+from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.oracle
 
@@ -49,8 +49,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
     is_ours = request.param == "tenure"
     server: Tenure | ApacheKafka = Tenure(SETTINGS) if is_ours else ApacheKafka(SETTINGS, version=request.param)
     with server:
-        with Client(server.bootstrap, WITHIN_S) as client:
-            create_topic(client, "t", 4)
+        make_topics(server.bootstrap, {"t": 4})
         play(int(server.bootstrap.rpartition(":")[2]))
         # Tenure writes its events a little later.
         wait_until(lambda: len(kinds(explained(server.bootstrap)["timeline"])) >= len(CAUSES), "the events", WITHIN_S)

@@ -23,8 +23,6 @@ from kio.serial import entity_writer
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.main import make_app
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from tests.cli.conftest import Ran, at, run_app
 from tests.interop.java.tools import Tools
 from tests.observe.test_observer import observing
@@ -32,6 +30,7 @@ from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.oracle
 
@@ -94,8 +93,7 @@ def is_member(connection: Connection, request: Any) -> bool:
 def kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
     """A node of Kafka 4.4.0 with a topic."""
     with ApacheKafka(STAYS, version=VERSION_44) as node:
-        with Client(node.bootstrap, WITHIN_S) as client:
-            create_topic(client, TOPIC, 1)
+        make_topics(node.bootstrap, {TOPIC: 1})
         yield node
 
 

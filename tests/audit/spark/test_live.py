@@ -21,7 +21,7 @@ from coordinator.client.client import Client, Cluster
 from coordinator.client.errors import Refused
 from coordinator.client.properties import read
 from coordinator.client.security import Security
-from coordinator.client.topics import create_topic, log_end_offsets
+from coordinator.client.topics import log_end_offsets
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, consumer, play, share
@@ -30,6 +30,7 @@ from tests.support.apache import ApacheKafka
 from tests.support.certificates import make_certificates
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
@@ -104,8 +105,7 @@ ssl.truststore.location={files.ca.name}
 def test_events_of_a_server_are_read() -> None:
     """The audit reads the server's events for the causes of rebalances; without the topic it has none."""
     with Tenure(SETTINGS) as server:
-        with Client(server.bootstrap, WITHIN_S) as client:
-            create_topic(client, TOPIC, PARTITION_COUNT)
+        make_topics(server.bootstrap, {TOPIC: PARTITION_COUNT})
         with closing(consumer(server.bootstrap, "group")) as joins:
             share([joins])
         rebalances = wait_until(

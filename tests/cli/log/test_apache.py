@@ -21,8 +21,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coordinator.cli.log.command import app
 from coordinator.cli.log.transfer import GUARD
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -42,6 +40,7 @@ from tests.support.apache import VERSION, VERSION_44, ApacheKafka, ApacheKafkaEr
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.oracle
 
@@ -182,8 +181,7 @@ def _by_instance(answer: Answer) -> dict[str | None, bytes]:
 
 def create_orders(bootstrap: str) -> None:
     """Create the topic that all groups consume."""
-    with Client(bootstrap, WITHIN_S) as client:
-        create_topic(client, TOPIC, PARTITION_COUNT)
+    make_topics(bootstrap, {TOPIC: PARTITION_COUNT})
 
 
 class ToKafka(NamedTuple):

@@ -14,8 +14,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coordinator.cli.log.command import app
-from coordinator.client.client import Client
-from coordinator.client.topics import create_topic
 from protocol.messages import ConsumerGroupDescribeRequest
 from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT
@@ -23,6 +21,7 @@ from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka, dump_log_segm
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure, wait_until
+from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.oracle
 
@@ -135,9 +134,7 @@ def restarted(members: list[Member], bootstrap: str, port: int, before: Describe
 
 def create_topics(bootstrap: str) -> None:
     """Create the topics that the group consumes."""
-    with Client(bootstrap, WITHIN_S) as client:
-        for name, count in TOPICS.items():
-            create_topic(client, name, count)
+    make_topics(bootstrap, TOPICS)
 
 
 @pytest.mark.parametrize("ids", ["imported", "own"])
