@@ -138,6 +138,7 @@ class TopicData:
         self._partitions: dict[UUID, tuple[Topic, dict[int, TopicPartition]]] = {}
         self._ends: dict[Key, Ends] = {}
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
+        self._expected: dict[int, list[set[Key]]] = {}
         self._write_out = write_out
         self._offsets_id = discovery.offsets.topic_id
         self._offsets_writes = [0] * config.offsets_topic_num_partitions
@@ -207,6 +208,16 @@ class TopicData:
 
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended, is_v2=is_v2)
 
+    def expect(self, producer_id: int, keys: set[Key]) -> None:
+        """Appends of a producer to these are in its transaction, and due: a marker takes its topic partition out."""
+        self._expected.setdefault(producer_id, []).append(keys)
+
+    def expect_no_more(self, producer_id: int, keys: set[Key]) -> None:
+        """These appends are done, or given up."""
+        others = [each for each in self._expected.pop(producer_id) if each is not keys]
+        if others:
+            self._expected[producer_id] = others
+
     def append_marker(
         self,
         topic_partition: TopicPartition,
@@ -221,6 +232,8 @@ class TopicData:
         coordinator_epoch, is_higher: see TopicLog.append_marker.
         """
         logs = self._logs()
+        for keys in self._expected.get(marker.producer_id, ()):
+            keys.discard(topic_partition.key)
 
         def append() -> Any:
             log = logs.log(topic_partition)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
     from coordinator.log.topics.partition import TopicPartition as LogPartition
-    from coordinator.server.nodes.topic_data import Budget
+    from coordinator.server.nodes.topic_data import Budget, Key
     from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
@@ -451,7 +451,8 @@ class _Part:
 def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | None:
     """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable.
 
-    Batches of a transaction are appended once its coordinator knows their partitions.
+    Batches of a transaction are appended once its coordinator knows their partitions, unless a marker comes in between:
+    behind it they would begin a transaction that nobody ends.
     """
     steps = _produce(services, call, request)
     if _is_large(topic.partition_data for topic in request.topic_data):
@@ -502,12 +503,19 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     def append() -> Steps:
         receivers = gather(len(appended), call.reply(done).deliver if appended else done)
         for part, receive in zip(appended, receivers, strict=True):
-            is_v2 = has_v2 and part.producer is not None
-            services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
+            producer = part.producer
+            if producer is not None and part.topic_partition.key not in expected[producer]:
+                receive(Rejected(ErrorCode.INVALID_TXN_STATE, NOT_IN_TRANSACTION))
+            else:
+                is_v2 = has_v2 and producer is not None
+                services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
             yield
+        for (producer_id, _), keys in expected.items():
+            services.data.expect_no_more(producer_id, keys)
 
     call.is_kept = True  # a client that wants no answer may close its connection at once
     appended = parts
+    expected: dict[tuple[int, int], set[Key]] = {}
     in_transactions = _by_producer(parts)
     if not in_transactions:
         yield from append()
@@ -527,10 +535,21 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
                 appended.append(part)
         call.work(append())
 
+    def expecting(
+        producer: tuple[int, int],
+        receive: Callable[[dict[TopicPartition, ErrorCode]], None],
+        found: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        keys = {part.topic_partition.key for part in in_transactions[producer] if not found[part.key]}
+        expected[producer] = keys
+        services.data.expect(producer[0], keys)
+        receive(found)
+
     assert request.transactional_id is not None
     for (producer, some), receive in zip(in_transactions.items(), gather(len(in_transactions), verified), strict=True):
         keys = [part.key for part in some]
-        transactions.in_transaction(services, call, "Produce", request.transactional_id, producer, keys, receive)
+        done_one = partial(expecting, producer, receive)
+        transactions.in_transaction(services, call, "Produce", request.transactional_id, producer, keys, done_one)
         yield
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 
+from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.runtime.pace import Pace
+from coordinator.server.wire.call import Call
+from coordinator.server.wire.long_calls import LongCalls
 from protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -25,7 +29,7 @@ from protocol.messages import (
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
-from tests.server.requests.test_records import produce
+from tests.server.requests.test_records import produce, produce_request
 from tests.support.batches import batch
 
 V1, V2 = 1, 2
@@ -146,10 +150,10 @@ async def fetch(peer: Peer, offset: int, level: int) -> tuple[list[bytes | None]
     return values, answer
 
 
-async def latest(peer: Peer, level: int, timestamp: int = -1) -> int:
+async def latest(peer: Peer, level: int, timestamp: int = -1, *, partition: int = 0) -> int:
     """ListOffsets at an isolation level."""
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[partition])]
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[asked])]
     answer = await peer.ask(ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics), 5)
     return int(answer.topics[0].partitions[0].offset)
 
@@ -360,3 +364,46 @@ async def test_version_0_is_not_listed() -> None:
     async with serving("transaction.version=0") as server:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         assert (await (await server.peer()).ask(request, 3)).finalized_features == []
+
+
+@contextmanager
+def stopped_behind_the_first_append(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
+    """The turn of the loop ends behind the first append of a Produce. Yields what is left of it."""
+    left: list[Callable[[], None]] = []
+    append = TopicData.append
+    with monkeypatch.context() as patch:
+
+        def first(*args: Any, **options: Any) -> None:
+            append(*args, **options)
+            patch.setattr(Pace, "has_time", lambda _: False)
+
+        def later(_long: LongCalls, _call: Call, work: Callable[[], None]) -> None:
+            left.append(work)
+            patch.undo()
+
+        patch.setattr(TopicData, "append", first)
+        patch.setattr(LongCalls, "later", later)
+        yield left
+
+
+@BOTH
+async def test_no_batch_follows_the_marker(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Produce may take several turns of the loop. A batch whose transaction has ended meanwhile is refused.
+
+    Otherwise it would begin one that no coordinator ends, and hold up readers of committed records.
+    """
+    async with producing(version) as (server, producer):
+        await producer.add("orders", 0, 1)
+        sender = Producer(await server.peer(), version)
+        ids = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "sequence": 0}
+        data = batch([(b"k", b"v", 1_000)], attributes=0x10, **ids)
+        request = produce_request(("orders", 0, data), ("orders", 1, data), transactional_id="t")
+        with stopped_behind_the_first_append(monkeypatch) as left:
+            await sender.peer.send(request, PRODUCE[version])
+            while not left:
+                await server.barrier()
+        assert await producer.end() == 0
+        left.pop()()
+        answers = [each for topic in (await sender.peer.receive()).responses for each in topic.partition_responses]
+        assert [each.error_code for each in answers] == [0, ErrorCode.INVALID_TXN_STATE]
+        assert [await latest(producer.peer, level, partition=1) for level in (0, 1)] == [1, 1]
