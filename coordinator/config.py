@@ -332,6 +332,14 @@ class GroupConfig:
         default=4_096,
         metadata=_spec("offset.metadata.max.bytes", "The longest metadata of a committed offset.", low=0),
     )
+    transaction_offsets_max: int = field(
+        default=100_000,
+        metadata=_spec(
+            "tenure.transaction.offsets.max",
+            "How many offsets of a group a transaction may have: 58 MB by default.",
+            low=1,
+        ),
+    )
     offsets_retention_ms: int = field(
         default=7 * 24 * 60 * MS_PER_MINUTE,
         metadata=_spec(
@@ -886,6 +894,14 @@ class Config:
     transactional_id_expiration_ms: int = field(
         default=604_800_000,
         metadata=_spec("transactional.id.expiration.ms", "After so long the server forgets a transactional id.", low=1),
+    )
+    transactional_ids_max: int = field(
+        default=100_000,
+        metadata=_spec(
+            "tenure.transactional.ids.max",
+            "How many transactional ids of a user a node keeps: 60 MB by default.",
+            low=1,
+        ),
     )
     log_segment_bytes: int = field(
         default=1_073_741_824,

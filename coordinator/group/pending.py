@@ -29,9 +29,12 @@ OFFSETS_MAX = 1_000_000
 """Pending offsets of one group, of all producers together: 580 MB."""
 
 
-def has_room(group: AnyGroup, offsets: Mapping[tuple[str, int], CommittedOffset]) -> bool:
-    """Whether the group may have these pending offsets too."""
-    return group.pending_offsets.size + len(offsets) <= OFFSETS_MAX
+def has_room(group: AnyGroup, producer_id: int, offsets: Mapping[tuple[str, int], object], size_max: int) -> bool:
+    """Whether the group may have these pending offsets too. size_max: how many the producer may have there."""
+    held = group.pending_offsets
+    keys = held.by_producer.get(producer_id, set())
+    more = len(offsets.keys() - keys)
+    return len(keys) + more <= size_max and held.size + more <= OFFSETS_MAX
 
 
 def add(group: AnyGroup, producer_id: int, place: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:

@@ -30,7 +30,9 @@ def commit(turn: Turn, group: AnyGroup | None, event: CommitInTransaction, place
     """Handle a TxnOffsetCommit; returns whether something is pending. group: None if there is none of this id."""
     prepared, body = event.prepared, event.body
     error = admit(turn, group, event)
-    if error is ErrorCode.NONE and not (prepared.fits and (group is None or pending.has_room(group, prepared.offsets))):
+    size_max = turn.config.transaction_offsets_max
+    has_room = group is None or pending.has_room(group, body.producer_id, prepared.offsets, size_max)
+    if error is ErrorCode.NONE and not (prepared.fits and has_room):
         error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     turn.answer(event.request, error)
     if error is not ErrorCode.NONE or group is None or not prepared.records:

@@ -16,6 +16,7 @@ Source: Kafka's TransactionCoordinator and TransactionMetadata, release 4.3.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -56,9 +57,6 @@ if TYPE_CHECKING:
 EXPIRED_AT_ONCE = 500
 """Ids that one event removes: about 1 ms of work."""
 
-IDS_MAX = 100_000
-"""Ids of one partition: 64 MB. Kafka has no limit; an id that nobody uses is kept for a week."""
-
 WAITING_MAX = 1_000
 """Requests of one id that wait for its markers; further ones are to try again."""
 
@@ -79,24 +77,28 @@ NONE = ErrorCode.NONE
 class Settings(NamedTuple):
     """timeout_max_ms: the longest timeout of a transaction. expiration_ms: after so long an unused id is forgotten.
 
-    version: of transactions. With 0 the log is Kafka 3.9's.
+    version: of transactions. With 0 the log is Kafka 3.9's. ids_max: of one principal.
     """
 
     timeout_max_ms: int = 900_000
     expiration_ms: int = 604_800_000
     version: int = V2
+    ids_max: int = 100_000
 
 
 class Coordinator:
     """The state machine of one partition.
 
     groups: its transactional ids. markers: stands for the writer of markers, as `request` does for a client.
+    ids_of: how many ids of each principal there are, in all partitions of the node. The log has no principals: after a
+    load an id counts from the next InitProducerId on.
     """
 
-    def __init__(self, partition: int, config: Settings, markers: Hashable) -> None:
+    def __init__(self, partition: int, config: Settings, markers: Hashable, ids_of: Counter[str]) -> None:
         self.partition = partition
         self.config = config
         self.markers = markers
+        self.ids_of = ids_of
         self.groups: dict[str, TransactionalId] = {}
 
     def handle(self, event: Any, now: Now) -> Effects:
@@ -118,6 +120,8 @@ class Coordinator:
 
     def close(self) -> None:
         """Drop all ids."""
+        for known in self.groups.values():
+            self._discount(known)
         self.groups.clear()
 
     # InitProducerId.
@@ -128,13 +132,14 @@ class Coordinator:
             return
         known = self.groups.get(event.transactional_id)
         if known is None:
-            if len(self.groups) >= IDS_MAX:
+            if self.ids_of[event.client.principal] >= self.config.ids_max:
                 self._answer(effects, event, Granted(ErrorCode.POLICY_VIOLATION))
                 return
             producer_id = event.fresh_producer_id
             known = TransactionalId(event.transactional_id, producer_id, 0, event.timeout_ms)
             known.previous_producer_id = producer_id
             self.groups[event.transactional_id] = known
+            self._count(event, known)
             self._write(effects, known, now)
             self._grant(effects, event, known)
             return
@@ -167,6 +172,7 @@ class Coordinator:
             return
         known.status, known.partitions, known.start_ms = Status.EMPTY, None, NO_TIME
         known.timeout_ms = event.timeout_ms
+        self._count(event, known)
         self._write(effects, known, now)
         self._grant(effects, event, known)
 
@@ -175,6 +181,18 @@ class Coordinator:
             self._answer(effects, event, Granted(NONE, known.next_producer_id, 0))
         else:
             self._answer(effects, event, Granted(NONE, known.producer_id, known.epoch))
+
+    def _count(self, event: InitProducerId, known: TransactionalId) -> None:
+        """Count an id, unless it counts."""
+        if known.principal is None:
+            known.principal = event.client.principal
+            self.ids_of[known.principal] += 1
+
+    def _discount(self, known: TransactionalId) -> None:
+        if known.principal is not None:
+            self.ids_of[known.principal] -= 1
+            if not self.ids_of[known.principal]:
+                del self.ids_of[known.principal]
 
     # Partitions.
 
@@ -324,7 +342,7 @@ class Coordinator:
                 and not known.status.is_ending
                 and now.wall_ms - known.update_ms >= self.config.expiration_ms
             ):
-                del self.groups[transactional_id]
+                self._discount(self.groups.pop(transactional_id))
                 effects.records.append(records.tombstone_of(transactional_id, now.wall_ms))
 
     # Administration.

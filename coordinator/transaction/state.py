@@ -71,7 +71,7 @@ class TransactionalId:
     start_ms, update_ms: Unix time in ms.
     next_producer_id: of a transaction that uses the last epoch up. client_version: V2, or 0.
     asked: the newest markers that its end asked for, until they are written.
-    waiting: requests for the next transaction.
+    waiting: requests for the next transaction. principal: whose id it is, None as long as nobody knows; not in the log.
     """
 
     group_id: str
@@ -88,6 +88,7 @@ class TransactionalId:
     last_epoch: int = field(default=NO_EPOCH, compare=False)
     asked: object = field(default=None, compare=False)
     waiting: list[Waiting] = field(default_factory=list, compare=False)
+    principal: str | None = field(default=None, compare=False)
 
     @property
     def is_exhausted(self) -> bool:

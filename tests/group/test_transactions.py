@@ -244,9 +244,10 @@ def test_large_metadata() -> None:
 
 
 def test_pending_offsets_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group with too many of them, of all producers, takes no further one until a marker."""
+    """A group with too many of them, of all producers, takes none of a further topic partition until a marker."""
     monkeypatch.setattr(pending, "OFFSETS_MAX", 1)
     assert bench.commit(A, 10) is ErrorCode.NONE
+    assert bench.commit(A, 11) is ErrorCode.NONE
     assert bench.commit(B, 20) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     bench.end(A)
     assert bench.commit(B, 20) is ErrorCode.NONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from coordinator.group.client import NOBODY, Now
@@ -21,7 +22,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = Now(0, 1_000_000)
-        self.core = Coordinator(0, Settings(), "markers")
+        self.ids_of: Counter[str] = Counter()
+        self.core = Coordinator(0, Settings(), "markers", self.ids_of)
         self.records: list[Record] = []
         self.markers: list[Markers] = []
         self.timers: dict[Any, int | None] = {}
@@ -95,7 +97,8 @@ class Bench:
         """A coordinator that reads the log of this one takes its place."""
         replay = Replay()
         replay.add(self.records)
-        self.core, self.markers = Coordinator(0, Settings(), "markers"), []
+        self.core.close()
+        self.core, self.markers = Coordinator(0, self.core.config, "markers", self.ids_of), []
         groups: Any = {each.group_id: each for each in replay.groups_in_steps()}
         self.handle(Load(groups))
 

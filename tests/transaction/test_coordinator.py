@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from coordinator.group.client import NOBODY, Now
+from coordinator.group.client import ANONYMOUS, NOBODY, Now
 from coordinator.transaction import coordinator
 from coordinator.transaction.coordinator import Settings
 from coordinator.transaction.events import (
@@ -39,13 +41,25 @@ def test_each_init_has_the_next_epoch(bench: Bench) -> None:
     assert bench.add(first) == {FENCED}
 
 
-def test_ids_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id too many is refused, so that its producer ends; the others go on."""
-    monkeypatch.setattr(coordinator, "IDS_MAX", 1)
-    bench.init()
+def test_ids_of_a_principal_have_a_limit(bench: Bench) -> None:
+    """An id too many is refused; those that are there go on, also after a restart. An expired one makes room."""
+    bench.core.config = Settings(ids_max=1)
     one_more = InitProducerId("init", NOBODY, "other", 60_000, 7)
+    other_user = replace(one_more, transactional_id="another", client=NOBODY._replace(principal="User:bob"))
+    assert bench.init().epoch == 0
     assert bench.handle(one_more) == error(ErrorCode.POLICY_VIOLATION)
+    assert bench.handle(other_user) == Granted(NONE, 7, 0)
+    assert bench.ids_of == {ANONYMOUS: 1, "User:bob": 1}
+    assert bench.handle(other_user).epoch == 1
+    bench.restart()
+    assert not bench.ids_of
     assert bench.init().epoch == 1
+    assert bench.ids_of == {ANONYMOUS: 1}
+    assert bench.handle(one_more) == error(ErrorCode.POLICY_VIOLATION)
+    bench.now = Now(0, bench.now.wall_ms + Settings().expiration_ms)
+    bench.handle(Expire(["t", "another"]))
+    assert not bench.ids_of
+    assert bench.handle(one_more) == Granted(NONE, 7, 0)
 
 
 def test_requests_that_wait_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

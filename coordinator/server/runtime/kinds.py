@@ -3,11 +3,12 @@
 `Partition` and `Loading` take all that depends on the kind from here: new coordinators, the reader of a log's records,
 the answer to an event that is refused. `Runtime` serves one log, of one kind.
 
-House rule: plain factories, without state.
+House rule: plain factories. The only state is what coordinators of a kind share.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -115,6 +116,7 @@ class TransactionalIds:
 
     def __init__(self, write: Callable[[int, Markers], None]) -> None:
         self._write = write
+        self._ids_of: Counter[str] = Counter()
 
     def partition_count(self, config: Config) -> int:
         """See LogKind."""
@@ -124,9 +126,12 @@ class TransactionalIds:
         """See LogKind."""
         config = host.config
         settings = Settings(
-            config.transaction_max_timeout_ms, config.transactional_id_expiration_ms, config.transaction_version
+            config.transaction_max_timeout_ms,
+            config.transactional_id_expiration_ms,
+            config.transaction_version,
+            config.transactional_ids_max,
         )
-        return TransactionCoordinator(index, settings, Errand(partial(self._write, index)))
+        return TransactionCoordinator(index, settings, Errand(partial(self._write, index)), self._ids_of)
 
     def reader(self) -> TransactionReplay:
         """See LogKind."""

@@ -30,6 +30,7 @@ from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
 from tests.server.requests.test_records import produce, produce_request
+from tests.server.wire.test_authentication import SASL, SETTINGS, log_in
 from tests.support.batches import batch
 
 V1, V2 = 1, 2
@@ -42,26 +43,27 @@ KINDS = TxnOffsetCommitRequest
 class Producer:
     """A transactional producer, as clients are."""
 
-    def __init__(self, peer: Peer, version: int) -> None:
+    def __init__(self, peer: Peer, version: int, transactional_id: str = "t") -> None:
         self.peer = peer
+        self.transactional_id = transactional_id
         self.version = version
         self.producer_id = self.epoch = -1
         self.sequence = 0
 
-    async def init(self) -> None:
-        """InitProducerId, until there is no older transaction under way."""
-        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+    async def init(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """InitProducerId, until there is no older transaction under way; its error."""
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
         answer = await self.peer.ask(request, 5)
         while answer.error_code in {LOADING, ErrorCode.CONCURRENT_TRANSACTIONS}:
             answer = await self.peer.ask(request, 5)
-        assert answer.error_code == 0
+        assert answer.error_code == error
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
     async def add(self, topic: str = "orders", *partitions: int, version: int = 3) -> list[int]:
         """AddPartitionsToTxn; returns the errors."""
         topics = [AddPartitionsToTxnRequest.V3AndBelowTopic(name=topic, partitions=list(partitions or (0,)))]
         request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="t",
+            v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
@@ -85,28 +87,33 @@ class Producer:
             attributes=0x10,
         )
         version = fields.pop("version", PRODUCE[self.version])
-        fields.setdefault("transactional_id", "t")
+        fields.setdefault("transactional_id", self.transactional_id)
         (answer,) = await produce(self.peer, ("orders", 0, data), version=version, **fields)
         if not answer.error_code:
             self.sequence += 1
         return answer
 
-    async def commit_offset(self, offset: int, *, adds: bool = True, version: int | None = None) -> int:
+    async def commit_offset(
+        self, offset: int, *, partition: int = 0, adds: bool = True, version: int | None = None
+    ) -> int:
         """TxnOffsetCommit for the group "g", without a claim."""
         if self.version == V1 and adds:
             request = AddOffsetsToTxnRequest(
-                transactional_id="t", producer_id=self.producer_id, producer_epoch=self.epoch, group_id="g"
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                group_id="g",
             )
             assert (await self.peer.ask(request, 4)).error_code == 0
-        partition = KINDS.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
+        committed = KINDS.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
         )
         commit = KINDS(
-            transactional_id="t",
+            transactional_id=self.transactional_id,
             group_id="g",
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[KINDS.TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
+            topics=[KINDS.TxnOffsetCommitRequestTopic(name="orders", partitions=[committed])],
         )
         answer = await self.peer.ask(commit, COMMIT[self.version] if version is None else version)
         return int(answer.topics[0].partitions[0].error_code)
@@ -114,7 +121,10 @@ class Producer:
     async def end(self, *, commit: bool = True) -> int:
         """EndTxn, then wait until all markers are written."""
         request = EndTxnRequest(
-            transactional_id="t", producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
         )
         answer = await self.peer.ask(request, END[self.version])
         if not answer.error_code:
@@ -127,7 +137,9 @@ class Producer:
 
     async def describe(self) -> Any:
         """What DescribeTransactions says."""
-        (state,) = (await self.peer.ask(DescribeTransactionsRequest(transactional_ids=["t"]), 0)).transaction_states
+        (state,) = (
+            await self.peer.ask(DescribeTransactionsRequest(transactional_ids=[self.transactional_id]), 0)
+        ).transaction_states
         return state
 
 
@@ -407,3 +419,32 @@ async def test_no_batch_follows_the_marker(version: int, monkeypatch: pytest.Mon
         answers = [each for topic in (await sender.peer.receive()).responses for each in topic.partition_responses]
         assert [each.error_code for each in answers] == [0, ErrorCode.INVALID_TXN_STATE]
         assert [await latest(producer.peer, level, partition=1) for level in (0, 1)] == [1, 1]
+
+
+async def test_ids_of_a_user_have_a_limit() -> None:
+    """A user with too many gets no further one, keeps those that are there, and takes nothing from others."""
+    async with serving(*SETTINGS, "tenure.transactional.ids.max=2") as server:
+        users = {}
+        for user, password in (("alice", "secret"), ("bob", "other")):
+            users[user] = await server.peer(listener=SASL)
+            await log_in(users[user], f"\0{user}\0{password}")
+        for name in ("one", "two", "one"):
+            await Producer(users["alice"], V2, name).init()
+        await Producer(users["alice"], V2, "three").init(ErrorCode.POLICY_VIOLATION)
+        await Producer(users["bob"], V2, "three").init()
+        await Producer(users["alice"], V2, "three").init()
+
+
+@BOTH
+async def test_offsets_of_a_transaction_have_a_limit(version: int) -> None:
+    """A further topic partition is refused until the end; other producers of the group have room of their own."""
+    async with producing(version, "tenure.transaction.offsets.max=1") as (_, producer):
+        other = Producer(producer.peer, version, "other")
+        await other.init()
+        assert await producer.commit_offset(7) == 0
+        assert await producer.commit_offset(8) == 0
+        assert await producer.commit_offset(7, partition=1) == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert await other.commit_offset(7, partition=1) == 0
+        await producer.end()
+        assert await offset_of(producer.peer, stable=True) == 8
+        assert await producer.commit_offset(7, partition=1) == 0
