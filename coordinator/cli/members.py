@@ -33,7 +33,7 @@ from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, error_name
-from coordinator.client.examination import members_not_at_work, wall_ms, watch
+from coordinator.client.examination import members_at_work, wall_ms, watch
 from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
 from coordinator.story.described import Member
 from coordinator.story.progress import Progress
@@ -97,8 +97,9 @@ def alive_command(
 ) -> None:
     """Tell whether a static member is at work: it has topic partitions, and reads them or has read all.
 
-    Exit code 0 if it is, 1 if it isn't, 3 if the group has no such member. If there are records to read, the command
-    looks for 30 s at most whether members commit. The user needs Describe on the group and its topics.
+    Exit code 0 if it is, 1 if it isn't, 3 if the group has no such member, 4 if the cluster doesn't show it. If there
+    are records to read, the command looks for 30 s at most whether members commit. The user needs Describe on the group
+    and its topics.
     """
     progress = Progress()
     with cluster(bootstrap_server, timeout, command_config) as client:
@@ -106,11 +107,13 @@ def alive_command(
         group = describe_groups(client, [group_id])[group_id]
         if isinstance(group, Refused):
             fail(*group_failure(group_id, group))
-        why = members_not_at_work(client, group, progress, wall_ms()).get(instance_id)
-    if why is None:
+        work = members_at_work(client, group, progress, wall_ms()).get(instance_id)
+    if work is None:
         fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {instance_id}")
-    if why:
-        fail(ExitCode.FINDINGS, f"{instance_id} is not at work: {why}")
+    if not work.is_known:
+        fail(ExitCode.REFUSED, f"it isn't known whether {instance_id} is at work: {work.why}")
+    if work.why:
+        fail(ExitCode.FINDINGS, f"{instance_id} is not at work: {work.why}")
 
 
 def _remove_absent(

@@ -20,7 +20,7 @@ from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, un
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.progress import Progress
-from coordinator.story.progress_diagnosis import not_at_work
+from coordinator.story.progress_diagnosis import Work, at_work
 from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
@@ -87,18 +87,21 @@ def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refuse
 def look(
     client: Client, groups: Iterable[Group], counts: Mapping[str, int], progress: Progress, now_ms: int
 ) -> dict[str, GroupProgress]:
-    """Look how far these groups are. Offsets that can't be seen are left out. counts: partitions by topic."""
+    """Look how far these groups are. counts: partitions by topic."""
     seen: dict[str, GroupProgress] = {}
     wanted = list(groups)
     for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
         some = wanted[begin : begin + DESCRIBED_AT_ONCE]
         lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
-        with suppress(Refused, Unreachable):  # Kafka before 3.0
+        begun = progress.looks
+        with suppress(Refused, Unreachable):  # a node is away, or Kafka before 3.0
             lines = known_lines(client, some, starts=True)
         for group in some:
-            own = lines.get(group.group_id, ())
+            own = lines.get(group.group_id)
             with LOOKING:
-                seen[group.group_id] = progress.look(group, () if isinstance(own, Refused) else own, counts, now_ms)
+                seen[group.group_id] = progress.look(
+                    group, None if isinstance(own, Refused) else own, counts, now_ms, begun
+                )
     return seen
 
 
@@ -118,10 +121,10 @@ def watch(
         pause(LOOK_S)
 
 
-def members_not_at_work(client: Client, group: Group, progress: Progress, now_ms: int) -> dict[str, str]:
-    """By instance id, why a static member of one group is not at work; empty if it is. progress: of earlier looks."""
+def members_at_work(client: Client, group: Group, progress: Progress, now_ms: int) -> dict[str, Work]:
+    """By instance id, whether a static member of one group is at work. progress: of earlier looks."""
     counts = partition_counts(client, topics_of([group]))
-    return not_at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id], now_ms)
+    return at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id], now_ms)
 
 
 def wall_ms() -> int:

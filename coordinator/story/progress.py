@@ -10,7 +10,7 @@ House rule: pure. Memory has the groups that were looked at within FORGOTTEN_MS,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from coordinator.story.entries import REBALANCING
@@ -44,108 +44,144 @@ class Back(NamedTuple):
     at_ms: int
 
 
-@dataclass(slots=True)
-class Track:
+class Track(NamedTuple):
     """A topic partition of a group.
 
-    line: of the newest look. since_ms: the first look with this offset. has_moved: whether an earlier one had another.
-    end: of the log at the first look. waits_ms: since when records wait behind the offset; None before a look saw that
-    some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high again.
+    line: of the newest look; its end and start are the newest known. since_ms: the first look with this offset. end: of
+    the log at the first look. seen_ms: the newest look that has its end; 0 for none. has_moved: whether an earlier look
+    had another offset. waits_ms: since when records wait behind the offset; None before a look saw that some came.
+    longest_ms: the longest such wait that was over at last. back: None once the offset is as high again.
     """
 
     line: OffsetLine
     since_ms: int
     end: int | None
+    seen_ms: int = 0
     has_moved: bool = False
     waits_ms: int | None = None
     longest_ms: int = 0
     back: Back | None = None
 
-    def take(self, line: OffsetLine, now_ms: int) -> None:
-        """Take the next look."""
-        former, self.line = self.line, line
-        offset, end = line.current_offset, line.log_end_offset
+    def taken(self, line: OffsetLine, now_ms: int) -> Track:
+        """The track after the next look."""
+        former = self.line
+        offset, end, first_end = line.current_offset, line.log_end_offset, self.end
+        since_ms, has_moved, waits_ms = self.since_ms, self.has_moved, self.waits_ms
+        longest_ms, back = self.longest_ms, self.back
         if offset != former.current_offset:
-            if self.waits_ms is not None:
-                self.longest_ms = max(self.longest_ms, now_ms - self.waits_ms)
+            if waits_ms is not None:
+                longest_ms = max(longest_ms, now_ms - waits_ms)
             if offset is not None and former.current_offset is not None and offset < former.current_offset:
-                self.back = Back(former.current_offset, offset, now_ms)
-            self.since_ms, self.end, self.waits_ms, self.has_moved = now_ms, end, None, True
+                back = Back(former.current_offset, offset, now_ms)
+            since_ms, first_end, waits_ms, has_moved = now_ms, end, None, True
         elif _owner(line) != _owner(former):  # the new one has as much time
-            self.end, self.waits_ms = end, None
-        elif self.end is None:
-            self.end = end
-        elif self.waits_ms is None and end is not None and end > (offset or 0):
-            has_grown, is_far = end > self.end, (line.lag or 0) > MARKERS_MAX
-            self.waits_ms = now_ms if has_grown or is_far else None
-        if self.back is not None and offset is not None and offset >= self.back.former:
-            self.back = None
+            first_end, waits_ms = end, None
+        elif first_end is None:
+            first_end = end
+        elif waits_ms is None and end is not None and end > (offset or 0):
+            has_grown, is_far = end > first_end, (line.lag or 0) > MARKERS_MAX
+            if has_grown or is_far:
+                waits_ms = max(self.seen_ms, now_ms - GROWS_MS) if (former.lag or 0) > 0 else now_ms
+        if back is not None and offset is not None and offset >= back.former:
+            back = None
+        seen_ms = now_ms
+        if end is None:
+            seen_ms = self.seen_ms
+            line = line._replace(log_end_offset=former.log_end_offset, log_start_offset=former.log_start_offset)
+        return Track(line, since_ms, first_end, seen_ms, has_moved, waits_ms, longest_ms, back)
 
-    def is_stuck(self, now_ms: int) -> bool:
-        """Whether its member doesn't read it, though records wait."""
+    @property
+    def is_stuck(self) -> bool:
+        """Whether its member doesn't read it, though records wait: as of the newest look that has its end."""
         limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
-        return self.line.member is not None and self.waits_ms is not None and now_ms - self.waits_ms >= limit_ms
+        return self.line.member is not None and self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
 
 
-@dataclass(slots=True)
-class GroupProgress:
-    """A group. rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it.
+class GroupProgress(NamedTuple):
+    """A group after a look. number: of the look. seen_ms: its time.
 
+    rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it.
     ownerless, idle: topic partitions without a member and members without a topic partition, by the first look in a row
     that showed them, while the group is Stable.
     """
 
+    number: int = 0
     seen_ms: int = 0
     rebalancing_ms: int | None = None
-    tracks: dict[TopicPartition, Track] = field(default_factory=dict)
-    ownerless: dict[TopicPartition, int] = field(default_factory=dict)
-    idle: dict[str, int] = field(default_factory=dict)
+    tracks: Mapping[TopicPartition, Track] = MappingProxyType({})
+    ownerless: Mapping[TopicPartition, int] = MappingProxyType({})
+    idle: Mapping[str, int] = MappingProxyType({})
 
     def is_open(self, now_ms: int) -> bool:
         """Whether a later look may show more than this one."""
         return self.rebalancing_ms is not None or any(_is_open(track, now_ms) for track in self.tracks.values())
 
+    def is_seen(self, pair: TopicPartition) -> bool:
+        """Whether the newest look shows how far the group is there."""
+        track = self.tracks.get(pair)
+        return track is not None and track.seen_ms == self.seen_ms
+
+
+NEVER = GroupProgress()
+
 
 class Progress:
-    """The groups that were looked at."""
+    """The groups that were looked at. Looks are values: a thread may read one while another takes the next."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupProgress] = {}
+        self.looks = 0
+        """How many were taken."""
 
     def look(
-        self, group: DescribedGroup, lines: Iterable[OffsetLine], counts: Mapping[str, int], now_ms: int
+        self,
+        group: DescribedGroup,
+        lines: Iterable[OffsetLine] | None,
+        counts: Mapping[str, int],
+        now_ms: int,
+        begun: int | None = None,
     ) -> GroupProgress:
-        """Take a look at a group. counts: partitions by topic. now_ms: Unix time."""
-        known = self._groups.pop(group.group_id, None) or GroupProgress()
-        self._groups[group.group_id] = known  # the newest comes last
-        known.seen_ms = now_ms
+        """Take a look at a group. counts: partitions by topic. now_ms: Unix time.
+
+        lines: None if its offsets can't be seen: memory keeps what earlier looks saw. begun: `looks` when the first
+        question of this look was sent. A look at the group that was taken since then counts, and this one doesn't.
+        """
+        known = self._groups.get(group.group_id, NEVER)
+        if begun is not None and known.number > begun:
+            return known
+        self.looks += 1
         is_told = group.waiting is not None or (group.consumer is not None and group.consumer.awaited is not None)
-        if is_told or group.state not in REBALANCING:
-            known.rebalancing_ms = None
-        elif known.rebalancing_ms is None:
-            known.rebalancing_ms = now_ms
-        tracks: dict[TopicPartition, Track] = {}
-        for line in lines:
-            if line.topic is None or line.partition is None:
-                continue
-            place = line.topic, line.partition
-            track = known.tracks.get(place)
-            if track is None:
-                track = Track(line, now_ms, line.log_end_offset)
-            track.take(line, now_ms)
-            tracks[place] = track
-        known.tracks = tracks
+        rebalancing_ms = None if is_told or group.state not in REBALANCING else known.rebalancing_ms or now_ms
         is_stable = group.state == "Stable"
-        known.ownerless = _since(known.ownerless, _ownerless(group.members, counts) if is_stable else (), now_ms)
-        known.idle = _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms)
+        taken = GroupProgress(
+            self.looks,
+            now_ms,
+            rebalancing_ms,
+            known.tracks if lines is None else _tracks(known, lines, now_ms),
+            _since(known.ownerless, _ownerless(group.members, counts) if is_stable else (), now_ms),
+            _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms),
+        )
+        self._groups.pop(group.group_id, None)
+        self._groups[group.group_id] = taken  # the newest comes last
         while now_ms - next(iter(self._groups.values())).seen_ms > FORGOTTEN_MS:
             del self._groups[next(iter(self._groups))]
-        return known
+        return taken
 
     @property
     def groups(self) -> list[str]:
         """The ids of the groups in memory; the one that was looked at last is the last."""
         return list(self._groups)
+
+
+def _tracks(known: GroupProgress, lines: Iterable[OffsetLine], now_ms: int) -> dict[TopicPartition, Track]:
+    tracks: dict[TopicPartition, Track] = {}
+    for line in lines:
+        if line.topic is not None and line.partition is not None:
+            place = line.topic, line.partition
+            end = line.log_end_offset
+            former = known.tracks.get(place) or Track(line, now_ms, end, 0 if end is None else now_ms)
+            tracks[place] = former.taken(line, now_ms)
+    return tracks
 
 
 def _owner(line: OffsetLine) -> str | None:
@@ -154,7 +190,7 @@ def _owner(line: OffsetLine) -> str | None:
 
 def _is_open(track: Track, now_ms: int) -> bool:
     """Whether a topic partition may turn out to be stuck."""
-    if track.line.member is None or track.has_moved or (track.line.lag or 0) <= 0 or track.is_stuck(now_ms):
+    if track.line.member is None or track.has_moved or (track.line.lag or 0) <= 0 or track.is_stuck:
         return False
     return track.waits_ms is not None or now_ms - track.since_ms < GROWS_MS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import client_text
@@ -55,31 +55,41 @@ def progress_findings(
     yield from _silent(group, entries, progress, now_ms)
 
 
-def not_at_work(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> dict[str, str]:
-    """By instance id, why a static member is not at work; empty if it is. As of `progress_findings`.
+class Work(NamedTuple):
+    """Whether a member is at work. why: the reason that it isn't, or that it isn't known; empty if it is at work."""
+
+    why: str = ""
+    is_known: bool = True
+
+
+def at_work(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> dict[str, Work]:
+    """By instance id, whether a static member is at work. As of `progress_findings`.
 
     It is if it takes part in a rebalance, or has topic partitions and reads them, or has read all.
     """
     return {
-        member.group_instance_id: _not_at_work(group, member, progress, now_ms)
+        member.group_instance_id: _work(group, member, progress, now_ms)
         for member in group.members
         if member.group_instance_id is not None
     }
 
 
-def _not_at_work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms: int) -> str:
+def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms: int) -> Work:
     if member.seat is not None and member.seat.epoch == AWAY:
-        return "it left for a while"
+        return Work("it left for a while")
     since_ms = progress.rebalancing_ms
     if group.state in REBALANCING and (since_ms is None or now_ms - since_ms < REBALANCES_MS):
-        return ""
+        return Work()
     if group.state in REBALANCING:
-        return "the group has rebalanced for long"
-    if not member.topic_partitions:
-        return "it has no topic partition"
-    tracks = [progress.tracks[pair] for pair in member.topic_partitions if pair in progress.tracks]
-    stuck = [track.line for track in tracks if track.is_stuck(now_ms)]
-    return f"records come, and it commits nothing of {_places(stuck)}" if stuck else ""
+        return Work("the group has rebalanced for long")
+    pairs = member.topic_partitions
+    if not pairs:
+        return Work("it has no topic partition")
+    stuck = [track.line for pair in pairs if (track := progress.tracks.get(pair)) is not None and track.is_stuck]
+    if stuck:
+        return Work(f"records come, and it commits nothing of {_places(stuck)}")
+    unseen = names_text([f"{topic}-{index}" for topic, index in pairs if not progress.is_seen((topic, index))])
+    return Work(f"the cluster doesn't show how far the group is: {unseen}", is_known=False) if unseen else Work()
 
 
 def loop_findings(
@@ -130,7 +140,13 @@ def _severity(for_ms: int) -> Severity:
 
 
 def _places(lines: Sequence[OffsetLine]) -> str:
-    return names_text([f"{line.topic}-{line.partition} at {line.current_offset or 0}" for line in lines])
+    return names_text(
+        [
+            f"{line.topic}-{line.partition} "
+            + ("(nothing committed)" if line.current_offset is None else f"at {line.current_offset}")
+            for line in lines
+        ]
+    )
 
 
 def _rebalancing(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
@@ -167,7 +183,7 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         if track.line.member is not None:
             by_member.setdefault(track.line.member.member_id, []).append(track)
     for tracks in by_member.values():
-        stuck = [track for track in tracks if track.is_stuck(now_ms)]
+        stuck = [track for track in tracks if track.is_stuck]
         member = tracks[0].line.member
         if not stuck or member is None:
             continue

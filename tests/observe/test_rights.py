@@ -14,6 +14,9 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator.cli.exit_codes import ExitCode
+from coordinator.cli.main import make_app
+from tests.cli.conftest import at, run_app
 from tests.observe.test_observer import observing
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
@@ -53,13 +56,15 @@ listener.name.sasl.plain.sasl.jaas.config={module} required user_admin="secret" 
 authorizer.class.name={authorizer}
 super.users=User:admin
 """
+GROUPS = (ResourceType.GROUP, "*", AclOperation.DESCRIBE)
+TOPICS = (ResourceType.TOPIC, "*", AclOperation.DESCRIBE)
+"""These two are what docs/ask-why/stuck.md asks for."""
+
 RIGHTS = (
     (ResourceType.TOPIC, "__consumer_offsets", AclOperation.READ),
-    (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
     (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-    (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
 )
-"""The rights that docs/ask-why/observe.md asks for, without `--events`. Read brings Describe."""
+"""The further rights that docs/ask-why/observe.md asks for, without `--events`. Read brings Describe."""
 
 
 def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
@@ -70,7 +75,7 @@ def test_the_documented_rights_are_enough(tmp_path: Path) -> None:
 
 
 def observe_with_rights(bootstrap: str, tmp_path: Path, *protocols: str, ca: Path | None = None) -> list[int]:
-    """Observe a secured server, first without the rights, then with them.
+    """Observe a secured server, and probe a member, first without the rights, then with them.
 
     protocols: of a group each. ca: the certificate that signed the server's; None: it speaks no TLS. Returns how many
     members each group has in the end.
@@ -89,21 +94,39 @@ def observe_with_rights(bootstrap: str, tmp_path: Path, *protocols: str, ca: Pat
     with ExitStack() as stack:
         for group, protocol in zip(groups, protocols, strict=True):
             modern = {} if protocol == "classic" else {"group.protocol": protocol}
-            stack.enter_context(consuming(bootstrap, f"one-{protocol}", **admin_login, **modern, **{"group.id": group}))
+            named = {"group.id": group, "group.instance.id": "seat"}
+            stack.enter_context(consuming(bootstrap, f"one-{protocol}", **admin_login, **modern, **named))
         observer = stack.enter_context(observing(bootstrap, tmp_path, "--command-config", str(file)))
         wait_until(lambda: "cluster_away" in observer.lines, "a refusal", WITHIN_S)
         assert "The cluster refuses the observer" in observer.log
         assert "User:eve lacks Read on topic '__consumer_offsets'" in observer.log
-        allowed = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW)
-            for kind, name, operation in RIGHTS
-        ]
-        for future in admin.create_acls(allowed).values():
-            future.result(WITHIN_S)
+
+        def allow(*rights: tuple[Any, str, Any]) -> None:
+            allowed = [
+                AclBinding(kind, name, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW)
+                for kind, name, operation in rights
+            ]
+            for future in admin.create_acls(allowed).values():
+                future.result(WITHIN_S)
+
+        def probed(group: str) -> tuple[int, str]:
+            options = ("--group", group, "--instance-id", "seat", "--command-config", str(file))
+            ran = run_app(make_app("members"), "members", "alive", *options, *at(bootstrap))
+            return ran.code, ran.err
+
+        # Describe on topics is missing: a probe says neither yes nor no.
+        allow(GROUPS)
+        wait_until(lambda: probed(groups[0])[0] == ExitCode.REFUSED, "a right", WITHIN_S)
+        assert "it isn't known whether seat is at work" in probed(groups[0])[1]
+        allow(TOPICS)
+        for group in groups:
+            wait_until(lambda group=group: probed(group)[0] == ExitCode.DONE, "a member at work", WITHIN_S)
+        allow(*RIGHTS)
         wait_until(lambda: "cluster_back" in observer.lines, "rights", WITHIN_S)
         for group, protocol in zip(groups, protocols, strict=True):
             first = observer.entries(group, 1)[0]
             assert (first["cause"]["kind"], first["cause"]["client_id"]) == ("member_joined", f"one-{protocol}")
             assert observer.status(f"/lag?group={group}") == 200
+            assert observer.status(f"/alive?group={group}&instance-id=seat") == 200
         wait_until(lambda: len(observer.get("/groups")) == len(groups) or None, "groups", WITHIN_S)
         return [len(observer.get(f"/groups/{group}")["members"]) for group in groups]

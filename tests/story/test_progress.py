@@ -28,3 +28,14 @@ def test_groups_that_nobody_looks_at_are_forgotten() -> None:
     later = replace(PAIR, group_id="other")
     progress.look(later, [], {}, NOW_MS + FORGOTTEN_MS + 1)
     assert progress.groups == ["other"]
+
+
+def test_a_look_that_began_before_another_was_taken_does_not_count() -> None:
+    """Two threads may ask at the same time, and the older answer may come last: nothing goes back by that."""
+    progress = Progress()
+    begun = progress.looks
+    newest = WORKS.taken(progress)
+    line = newest.tracks["t", 0].line._replace(current_offset=1)
+    assert progress.look(PAIR, [line], {}, NOW_MS, begun) is newest
+    assert progress.look(PAIR, [line], {}, NOW_MS, progress.looks).tracks["t", 0].back is not None
+    assert newest.tracks["t", 0].back is None

@@ -20,7 +20,15 @@ from coordinator.story.progress import (
     GroupProgress,
     Progress,
 )
-from coordinator.story.progress_diagnosis import LONG_MS, REBALANCES_MS, STORM_MIN, STORM_MS, TRANSIENT_MS, not_at_work
+from coordinator.story.progress_diagnosis import (
+    LONG_MS,
+    REBALANCES_MS,
+    STORM_MIN,
+    STORM_MS,
+    TRANSIENT_MS,
+    Work,
+    at_work,
+)
 from tests.story.test_diagnosis import NOW_MS, dynamic, group_of, member, started
 from tests.support.told import told
 
@@ -135,7 +143,8 @@ def test_a_member_that_never_committed_may_keep_its_offsets_elsewhere() -> None:
     never = looks(
         PAIR, (STUCK_MAX_MS, (None, 1), (9, 9)), (STUCK_MAX_MS - 9, (None, 2), (9, 9)), (0, (None, 3), (9, 9))
     )
-    assert never.findings()["partition_stuck"].severity == "notice"
+    found = never.findings()["partition_stuck"]
+    assert (found.severity, "of t-0 (nothing committed): 3 records wait" in found.found) == ("notice", True)
     many = 4 + MARKERS_MAX
     assert "partition_stuck" in looks(PAIR, (STUCK_MS, (3, many), (9, 9)), (0, (3, many), (9, 9))).findings()
 
@@ -209,7 +218,9 @@ def test_a_probe_says_why_a_static_member_is_not_at_work() -> None:
     """Its reason, by instance id; a member that takes part in a rebalance is at work, unless that takes long."""
 
     def reasons(each: Looks) -> dict[str, str]:
-        return not_at_work(each.group, each.taken(), NOW_MS)
+        found = at_work(each.group, each.taken(), NOW_MS)
+        assert all(work.is_known for work in found.values())
+        return {name: work.why for name, work in found.items()}
 
     assert reasons(WORKS) == {"i": "", "j": ""}
     assert reasons(HUNG) == {"i": "records come, and it commits nothing of t-0 at 3", "j": ""}
@@ -218,6 +229,31 @@ def test_a_probe_says_why_a_static_member_is_not_at_work() -> None:
     assert reasons(replace(WORKS, group=group_of(away, OTHER)))["i"] == "it left for a while"
     assert reasons(REBALANCES)["i"] == "the group has rebalanced for long"
     assert reasons(replace(REBALANCES, steps=REBALANCES.steps[1:])) == {"i": "", "j": ""}
+
+
+def test_a_probe_says_that_it_does_not_know() -> None:
+    """A look that doesn't show a partition is no reason for yes or no; a member that stood still before still does."""
+    unknown = Work("the cluster doesn't show how far the group is: t-0", is_known=False)
+    assert at_work(PAIR, Progress().look(PAIR, None, COUNTS, NOW_MS), NOW_MS)["i"] == unknown
+    for steps in (((0, (3, None), (9, 9)),), (*WORKS.steps, (-1, (8, None), (9, 9)))):
+        assert at_work(PAIR, looks(PAIR, *steps).taken(), NOW_MS) == {"i": unknown, "j": Work()}
+    progress = Progress()
+    HUNG.taken(progress)
+    later = at_work(PAIR, progress.look(PAIR, None, COUNTS, NOW_MS + 1), NOW_MS + 1)
+    assert later["i"] == Work("records come, and it commits nothing of t-0 at 3")
+    assert not later["j"].is_known
+
+
+def test_a_look_that_shows_no_offsets_changes_no_finding() -> None:
+    """A stall goes on in memory, and nothing becomes a stall that no look showed."""
+    progress = Progress()
+    STUCK.taken(progress)
+    unseen = progress.look(PAIR, None, COUNTS, NOW_MS + 1)
+    (found,) = group_findings("g", [], PAIR, COUNTS, NOW_MS + 1, unseen)
+    assert found.kind == "partition_stuck"
+    young = Progress()
+    replace(STUCK, steps=STUCK.steps[:2]).taken(young)
+    assert group_findings("g", [], PAIR, COUNTS, NOW_MS, young.look(PAIR, None, COUNTS, NOW_MS)) == []
 
 
 def test_a_standby_is_not_idle() -> None:

@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
-from coordinator.client.examination import held_back_findings, look, members_not_at_work
+from coordinator.client.examination import held_back_findings, look, members_at_work
 from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json, topics_of
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
@@ -47,6 +47,7 @@ from coordinator.story.events import fields_of
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lanes import Lane, lane_json, lanes_of
 from coordinator.story.progress import Progress
+from coordinator.story.progress_diagnosis import Work
 from coordinator.story.runs import run_json, runs
 from coordinator.story.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
@@ -300,11 +301,12 @@ class Site:
         """As `tenure members alive`, at one look: earlier looks show whether a member stands still."""
         group_id, instance_id = (request.query_params.get(name, "") for name in ("group", "instance-id"))
 
-        def ask(client: Client) -> Any:
-            return members_not_at_work(client, found_group(client, group_id), self._progress, self._clock.wall_ms())
+        def ask(client: Client) -> dict[str, Work]:
+            return members_at_work(client, found_group(client, group_id), self._progress, self._clock.wall_ms())
 
         try:
-            return _state((await self._question(ask)).get(instance_id, "the group has no such member"))
+            work = (await self._question(ask)).get(instance_id, Work("the group has no such member"))
+            return _state(work.why) if work.is_known else error(502, work.why)
         except PROBLEMS as problem:
             return _failed(problem)
 
