@@ -119,8 +119,7 @@ def observe_with_rights(bootstrap: str, tmp_path: Path, *protocols: str, ca: Pat
         wait_until(lambda: probed(groups[0])[0] == ExitCode.REFUSED, "a right", WITHIN_S)
         assert "it isn't known whether seat is at work" in probed(groups[0])[1]
         allow(TOPICS)
-        for group in groups:
-            wait_until(lambda group=group: probed(group)[0] == ExitCode.DONE, "a member at work", WITHIN_S)
+        wait_until(lambda: all(probed(group)[0] == ExitCode.DONE for group in groups), "members at work", WITHIN_S)
         allow(*RIGHTS)
         wait_until(lambda: "cluster_back" in observer.lines, "rights", WITHIN_S)
         for group, protocol in zip(groups, protocols, strict=True):

@@ -407,7 +407,7 @@ async def test_no_batch_follows_the_marker(version: int, monkeypatch: pytest.Mon
     async with producing(version) as (server, producer):
         await producer.add("orders", 0, 1)
         sender = Producer(await server.peer(), version)
-        ids = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "sequence": 0}
+        ids: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "sequence": 0}
         data = batch([(b"k", b"v", 1_000)], attributes=0x10, **ids)
         request = produce_request(("orders", 0, data), ("orders", 1, data), transactional_id="t")
         with stopped_behind_the_first_append(monkeypatch) as left:
