@@ -105,7 +105,7 @@ ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GI
 """Reasons of a member that joins because the coordinator asked it to. They are the cause of nothing."""
 
 
-class Source(HashedById):
+class Origin(HashedById):
     """Where a reason comes from: the client sent it (KIP-800, KIP-423), or the coordinator inferred it."""
 
     CLIENT = "client"
@@ -113,7 +113,7 @@ class Source(HashedById):
 
 
 # Short names: see `speed`.
-CLIENT, INFERRED = Source.CLIENT, Source.INFERRED
+CLIENT, INFERRED = Origin.CLIENT, Origin.INFERRED
 
 
 class Party(NamedTuple):
@@ -164,7 +164,7 @@ class Cause(NamedTuple):
         return meaning_of(self.reason)
 
     @property
-    def source(self) -> Source:
+    def source(self) -> Origin:
         """CLIENT if the client gave a reason."""
         return CLIENT if self.reason or self.join_reason is not None else INFERRED
 

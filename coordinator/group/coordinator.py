@@ -28,14 +28,14 @@ from coordinator.group import describe, leaving, notes, offsets, pending, transa
 from coordinator.group.any_group import NO_PENDING
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
-from coordinator.group.classic.rules import CLASSIC
+from coordinator.group.classic.rules import CLASSIC_RULES
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import expected as consumer_expected
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import reasons, regex, target, upgrade
 from coordinator.group.consumer.group import JOINING, ConsumerGroup
-from coordinator.group.consumer.refused import Refused
-from coordinator.group.consumer.rules import CONSUMER
+from coordinator.group.consumer.refused import RefusedRequest
+from coordinator.group.consumer.rules import CONSUMER_RULES
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
@@ -92,7 +92,7 @@ COMMIT_OF_KAFKA_3 = 9
 PROTOCOLS_MAX = 1_000
 """Protocols in a JoinGroup. A client has about ten at most."""
 
-RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC, Kind.CONSUMER: CONSUMER}
+RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC_RULES, Kind.CONSUMER: CONSUMER_RULES}
 """The rules of each kind of groups."""
 
 
@@ -139,7 +139,7 @@ class Coordinator:
         group = self.groups.get(group_id)
         return steady(self, group, member_id, now) if isinstance(group, ConsumerGroup) else None
 
-    def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Window[Repeat]:
+    def commit_repeated(self, commits: Iterable[Repeat], now: Now) -> offsets.Stored[Repeat]:
         """Repeated commits without events. Their records are their only effect."""
         return offsets.commit_repeated(self.groups, commits, now, self.config)
 
@@ -272,14 +272,14 @@ class Coordinator:
                 consumer_heartbeat.heartbeat(turn, group, event)
             elif body.member_epoch != JOINING:
                 words = "not found." if group is None else "is not a consumer group."
-                raise Refused(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}"))
+                raise RefusedRequest(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}"))
             else:
                 self._begin_consumer_group(turn, group, event)
-        except Refused as error:
+        except RefusedRequest as error:
             self._refuse_consumer_heartbeat(turn, group, event, error)
 
     def _refuse_consumer_heartbeat(
-        self, turn: Turn, group: AnyGroup | None, event: ConsumerHeartbeat, refused: Refused
+        self, turn: Turn, group: AnyGroup | None, event: ConsumerHeartbeat, refused: RefusedRequest
     ) -> None:
         turn.answer(event.request, consumer_heartbeat.refusal(refused.refusal.error, refused.refusal.message))
         if event.body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, refused.refusal):

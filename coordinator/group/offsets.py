@@ -106,7 +106,7 @@ class Repeated(Protocol):
 Repeat = TypeVar("Repeat", bound=Repeated)
 
 
-class Window(NamedTuple, Generic[Repeat]):
+class Stored(NamedTuple, Generic[Repeat]):
     """Commits that are stored together.
 
     commits: the stored ones. records: theirs. group_ids: their groups.
@@ -197,9 +197,9 @@ def prepare(body: OffsetCommitRequest, config: GroupConfig, wall_ms: int) -> Gen
 
 def commit_repeated(
     groups: Mapping[str, AnyGroup], commits: Iterable[Repeat], now: Now, config: GroupConfig
-) -> Window[Repeat]:
+) -> Stored[Repeat]:
     """Store repeated commits in one batch, but for those that need more than that."""
-    window: Window[Repeat] = Window([], [], [], set())
+    outcome: Stored[Repeat] = Stored([], [], [], set())
     ms, wall_ms = now
     whole_size = 0
     for commit in commits:
@@ -211,17 +211,17 @@ def commit_repeated(
             or commit_error(group, member_id, instance_id, generation) is not NONE
             or whole_size + size > config.message_max_bytes
         ):
-            window.others.append(commit)
+            outcome.others.append(commit)
             continue
         member = group.members.get(member_id)
         if member is not None:
             deadline_ms = ms + member.session_timeout_ms
             if deadline_ms < member.timer_at_ms:
-                window.others.append(commit)
+                outcome.others.append(commit)
                 continue
             member.deadline_ms = deadline_ms
-        window.commits.append(commit)
-        window.group_ids.add(group_id)
+        outcome.commits.append(commit)
+        outcome.group_ids.add(group_id)
         whole_size += size
         stored, offsets = group.offsets, iter(commit.offsets)
         for topic, partition, leader_epoch, metadata, record in targets:
@@ -229,10 +229,10 @@ def commit_repeated(
             if topic not in stored:
                 stored[topic] = {}
             stored[topic][partition] = new(CommittedOffset, (offset, leader_epoch, metadata, wall_ms, None))
-            window.records.append(record(offset, wall_ms))
+            outcome.records.append(record(offset, wall_ms))
         if group.pending_offsets is not NO_PENDING:
             pending.supersede(group, [(target.topic, target.partition) for target in targets])
-    return window
+    return outcome
 
 
 def template_of(body: OffsetCommitRequest, config: GroupConfig) -> CommitTemplate | None:

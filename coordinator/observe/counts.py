@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from coordinator.group.notes import CONSUMER
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
 from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded
-from coordinator.story.schema import CONSUMER
 
 if TYPE_CHECKING:
     from coordinator.observe.live import Live

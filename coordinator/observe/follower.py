@@ -129,7 +129,7 @@ class Follower:
         self._looks.extend(looks)
 
     def follow(self, news: News, stopping: threading.Event) -> None:
-        """As Source."""
+        """As EventSource."""
         began_s = self._clock()
         with self._where.client(self._timeout) as client:
             client.try_once()

@@ -33,9 +33,9 @@ from coordinator.observe.published import Published, target_of
 from coordinator.server import cycles, heap
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
+from coordinator.server.http.newest import Bounds
 from coordinator.server.http.site import Site
 from coordinator.server.http.turns import Turns
-from coordinator.server.http.window import Bounds
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind

@@ -20,7 +20,7 @@ WAIT_MAX_MS = 2**31 - 1
 """The longest wait: an answer has it as an int32. (Kafka's number overflows.)"""
 
 
-class Window(NamedTuple):
+class Sampling(NamedTuple):
     """quota.window.num samples of quota.window.size.seconds."""
 
     samples: int
@@ -50,7 +50,7 @@ class Rate:
 
     __slots__ = ("_current", "_samples", "_window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Sampling) -> None:
         self._window = window
         self._samples: list[_Sample] = []
         self._current = 0
@@ -110,7 +110,7 @@ class Tokens:
 
     __slots__ = ("_changed_ms", "_left", "_window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Sampling) -> None:
         self._window = window
         self._left: float | None = None
         self._changed_ms = 0

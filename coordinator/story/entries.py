@@ -16,11 +16,11 @@ from typing import Annotated, Any, TypeGuard
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from coordinator.group.course import Outcome
+from coordinator.group.notes import CONSUMER
 from coordinator.story import events
 from coordinator.story.counts import RESTART, TAKEOVER
 from coordinator.story.events import Cause, RebalanceEnded, RebalanceEvent, UnixMs, one_of, says
 from coordinator.story.rebalances import is_end_of, return_type
-from coordinator.story.schema import CONSUMER
 
 COMMON = frozenset({"version", "type", "at_ms", "group", "generation", "node", "after_load"})
 """Fields of events that an entry has in another form."""

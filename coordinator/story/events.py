@@ -17,10 +17,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, DecodeError, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from coordinator.group.causes import Change, Source
+from coordinator.group.causes import Change, Origin
 from coordinator.group.course import Outcome, Phase
-from coordinator.group.notes import CLASSIC
-from coordinator.story.schema import CONFLICT, CONSUMER, SELF, event_name
+from coordinator.group.notes import CLASSIC, CONSUMER
+from coordinator.story.schema import CONFLICT, SELF, event_name
 
 
 def one_of(values: type[Enum] | tuple[str, ...], text: str | None = None) -> Meta:
@@ -76,7 +76,7 @@ class Cause(Struct, frozen=True):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    source: Annotated[str, one_of(Source)]
+    source: Annotated[str, one_of(Origin)]
     reason: Annotated[str, says("the client's own words (KIP-800)")]
     meaning: str | None
     join_reason: Annotated[int | None, says("KIP-423's number")]

@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.json import decode, encode
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind, Change, Meaning, Party, Source
+from coordinator.group.causes import Cause, CauseKind, Change, Meaning, Origin, Party
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Outcome, Pending, Phase, Snapshot, Waited
 from coordinator.story import events
@@ -56,7 +56,7 @@ KEPT_BYTES_MAX = 512
 MB, whatever clients send.
 """
 
-_VALUES = {item: item.value for kind in (Outcome, CauseKind, Change, Source, Meaning, Phase) for item in kind}
+_VALUES = {item: item.value for kind in (Outcome, CauseKind, Change, Origin, Meaning, Phase) for item in kind}
 
 
 # A field of a note becomes a field of an event.
@@ -110,7 +110,7 @@ _PLAIN: Mapping[type, Callable[[Any], Any]] = {
     Pending: lambda pending: events.Pending(*pending),
     notes.TargetChange: lambda change: events.TargetChange(*change),
     tuple: lambda values: [plain(value) for value in values],
-    **dict.fromkeys((Outcome, CauseKind, Change, Source, Meaning, Phase), _VALUES.__getitem__),
+    **dict.fromkeys((Outcome, CauseKind, Change, Origin, Meaning, Phase), _VALUES.__getitem__),
 }
 
 USUAL = {"principal": ANONYMOUS, "group_type": notes.CLASSIC, "away_ms": None}

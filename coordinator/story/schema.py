@@ -20,9 +20,6 @@ EVENTS_TOPIC = "__rebalance_events"
 
 NOTHING: Mapping[str, Any] = {}
 
-CONSUMER = notes.CONSUMER
-"""`group_type` of an event of the consumer protocol; events of classic groups have none."""
-
 SELF, CONFLICT = "self", "conflict"
 """Kinds of a fencing: a client met an earlier request of its own, or two programs have one instance id."""
 

@@ -19,6 +19,7 @@ from msgspec import UNSET
 from coordinator.group import causes
 from coordinator.group.causes import CauseKind, Change
 from coordinator.group.course import Phase
+from coordinator.group.notes import CONSUMER
 from coordinator.story import events
 from coordinator.story.causes import CAUSES, GONE, INFERENCES
 from coordinator.story.counts import REJOIN, TAKEOVER
@@ -27,7 +28,7 @@ from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.folding import folded
 from coordinator.story.log_words import AWAITED, reason_of
-from coordinator.story.schema import CONSUMER, UNKNOWN
+from coordinator.story.schema import UNKNOWN
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting

@@ -46,7 +46,7 @@ PAUSE_S = 0.01
 """The pause between two looks of a wait: a look takes a tenth of a millisecond."""
 
 
-class Host(Protocol):
+class GroupHost(Protocol):
     """The part of its Tenure that a group needs."""
 
     timeout: float
@@ -148,7 +148,7 @@ class Rebalances(list[Rebalance]):
 class Group:
     """See the module. group_id: its id; there may be no such group yet. guards: checks that each wait makes."""
 
-    def __init__(self, tenure: Host, group_id: str) -> None:
+    def __init__(self, tenure: GroupHost, group_id: str) -> None:
         self.group_id = group_id
         self.guards: list[Callable[[], None]] = []
         self._tenure = tenure

@@ -31,6 +31,7 @@ from typing import Any, Self, TypedDict, TypeVar
 from coordinator.client.client import parse_addresses
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
+from coordinator.group.notes import CLASSIC
 from coordinator.testing.consumer_life import ConsumerLife
 from coordinator.testing.forks import FORKED, Held, hold
 from coordinator.testing.link import Link
@@ -48,7 +49,6 @@ ASSIGNORS = ("range", "roundrobin")
 """The protocol names that each member offers: real consumers of the group have one of them."""
 CONNECTS_AT_ONCE = 32
 """Connections that wait for the server at the same time; Kafka accepts 50."""
-CLASSIC = "classic"
 LIVES: dict[str, type[Life]] = {CLASSIC: Life, CONSUMER: ConsumerLife}
 """By protocol."""
 MEMBERS_MAX = 10_000

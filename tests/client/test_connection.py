@@ -13,7 +13,7 @@ from coordinator.client.connection import Address, Connection, Deadline
 from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable
 from coordinator.client.properties import read
 from coordinator.client.security import Security
-from coordinator.security.sasl import Refused as SaslRefused
+from coordinator.security.sasl import AuthenticationFailed
 from coordinator.security.sasl.scram import Scram, ScramExchange, credential, salted
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -65,7 +65,7 @@ def scripted_login(*lifetimes_ms: int) -> Scripted:
     def go_on(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
         try:
             step = exchanges[-1].step(request.auth_bytes)
-        except SaslRefused:
+        except AuthenticationFailed:
             text = "Authentication failed"
             return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
         lifetime_ms = 0 if step.user is None else lifetimes.pop(0)

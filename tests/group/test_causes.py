@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import ECHOES, MEANINGS, Cause, CauseKind, Source, meaning_of
+from coordinator.group.causes import ECHOES, MEANINGS, Cause, CauseKind, Origin, meaning_of
 
 
 @pytest.mark.parametrize("start", MEANINGS)
@@ -18,7 +18,7 @@ def test_known_words_have_a_meaning_whatever_follows(start: str) -> None:
 def test_a_cause_says_whose_word_it_is() -> None:
     """The source is the client if it sent a text or a number, else the coordinator."""
     cause = Cause(CauseKind.MEMBER_LEFT, ("m",))
-    assert cause.source is Source.INFERRED
-    assert cause._replace(reason="done").source is Source.CLIENT
-    assert cause._replace(join_reason=0).source is Source.CLIENT
+    assert cause.source is Origin.INFERRED
+    assert cause._replace(reason="done").source is Origin.CLIENT
+    assert cause._replace(join_reason=0).source is Origin.CLIENT
     assert None not in ECHOES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import Cause, CauseKind, JoinReason, Source
+from coordinator.group.causes import Cause, CauseKind, JoinReason, Origin
 from coordinator.group.notes import RebalanceStarted
 from protocol.messages import JoinGroupRequest, decode, encode
 from schemas.errors import ErrorCode
@@ -64,7 +64,7 @@ def test_join_reason_is_in_the_cause(number: int) -> None:
     a, _b = bench.seated("a", "b", version=9)
     a.join(join_reason=number, reason="in words")
     cause = last_cause(bench)
-    assert (cause.join_reason, cause.reason, cause.source) == (number, "in words", Source.CLIENT)
+    assert (cause.join_reason, cause.reason, cause.source) == (number, "in words", Origin.CLIENT)
     assert (cause.group_instance_id, cause.member_ids) == ("a", (a.member_id,))
 
 

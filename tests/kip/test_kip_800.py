@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import Cause, CauseKind, Meaning, Source
+from coordinator.group.causes import Cause, CauseKind, Meaning, Origin
 from coordinator.group.notes import MemberLeft, RebalanceCause, RebalanceStarted
 from protocol.messages import JoinGroupRequest, LeaveGroupRequest, decode, encode
 from schemas.errors import ErrorCode
@@ -46,7 +46,7 @@ def test_reason_of_a_join_is_the_rebalances() -> None:
         "cached metadata has changed",
         9,
     )
-    assert cause.source is Source.CLIENT
+    assert cause.source is Origin.CLIENT
     assert (cause.member_ids, cause.group_instance_id, cause.client_id) == ((a.member_id,), "a", "a")
 
 
@@ -59,7 +59,7 @@ def test_reason_of_a_leave_is_the_rebalances() -> None:
     assert (cause.kind, cause.reason, cause.source) == (
         CauseKind.MEMBER_LEFT,
         "the consumer is being closed",
-        Source.CLIENT,
+        Origin.CLIENT,
     )
     assert bench.said(MemberLeft)[-1].reason == "the consumer is being closed"
 
@@ -79,7 +79,7 @@ def test_absent_reason_is_inferred() -> None:
         _a, b = bench.seated("a", "b", version=version)
         b.join(protocols=[("range", b"other")])
         cause = last_cause(bench)
-        assert (cause.kind, cause.reason, cause.source) == (CauseKind.METADATA_CHANGED, "", Source.INFERRED)
+        assert (cause.kind, cause.reason, cause.source) == (CauseKind.METADATA_CHANGED, "", Origin.INFERRED)
 
 
 def test_reason_changes_nothing() -> None:

@@ -19,7 +19,7 @@ from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.engine import EtcdEngine, open_engine
-from coordinator.log.etcd.port import Lost, Refused, Txn, TxnResult
+from coordinator.log.etcd.port import Lost, Rejected, Txn, TxnResult
 from coordinator.log.memory import MemoryEngine
 from protocol.records.batch import Record
 from tests.log.calls import append, append_batch, begin_append, load, opened, owned, record, release
@@ -168,10 +168,10 @@ class EtcdStore(Store):
     def fail_next_append(self) -> None:
         client, transact = self.engine.client, self.engine.client.txn
 
-        def refuse_one(txn: Txn, done: Callable[[TxnResult | Lost | Refused], None]) -> None:
+        def refuse_one(txn: Txn, done: Callable[[TxnResult | Lost | Rejected], None]) -> None:
             if txn.compares and txn.success:
                 client.txn = transact  # type: ignore[method-assign]
-                done(Refused("No space left on device", RESOURCE_EXHAUSTED))
+                done(Rejected("No space left on device", RESOURCE_EXHAUSTED))
             else:
                 transact(txn, done)
 

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator.security.quotas import DEFAULT, Entity, Limits
-from coordinator.security.quotas_rates import Rate, Tokens, Window
+from coordinator.security.quotas_rates import Rate, Sampling, Tokens
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -347,7 +347,7 @@ def test_rates_and_tokens_are_kafkas(kafka_is_here: None) -> None:
     expected: list[tuple[float, int]] = []
     for _ in range(60):
         samples, size_s, bound = chance.choice([1, 2, 3, 11]), chance.choice([1, 2]), chance.choice([0.5, 10.0, 3000.0])
-        window = Window(samples, size_s * 1000)
+        window = Sampling(samples, size_s * 1000)
         rate, tokens = Rate(window), Tokens(window)
         is_rate = chance.random() < 0.6
         commands.append(f"{'rate' if is_rate else 'tokens'} {samples} {size_s} {bound}")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.security import quotas_rates
-from coordinator.security.quotas_rates import WAIT_MAX_MS, Rate, Sensors, Tokens, Window
+from coordinator.security.quotas_rates import WAIT_MAX_MS, Rate, Sampling, Sensors, Tokens
 
-WINDOW = Window(11, 1000)
+WINDOW = Sampling(11, 1000)
 
 
 def test_a_rate_is_about_the_whole_window() -> None:

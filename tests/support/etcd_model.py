@@ -36,7 +36,7 @@ from coordinator.log.etcd.port import (
     OnEnd,
     OnEvents,
     Page,
-    Refused,
+    Rejected,
     Status,
     Txn,
     TxnResult,
@@ -253,7 +253,7 @@ class EtcdModel:
 
     # Leases.
 
-    def grant(self, ttl_s: int) -> int | Refused:
+    def grant(self, ttl_s: int) -> int | Rejected:
         """Apply a grant."""
         lease = self._next_lease
         self._next_lease += 1
@@ -274,11 +274,11 @@ class EtcdModel:
         self._leases[lease] = ttl_s, self.timeline.ms + ttl_s * 1_000
         return ttl_s
 
-    def revoke(self, lease: int) -> Refused | None:
+    def revoke(self, lease: int) -> Rejected | None:
         """Apply the end of a lease."""
         self._leases.pop(lease, None)
         if not self.store.revoke(lease):
-            return Refused("etcdserver: requested lease not found", NOT_FOUND)
+            return Rejected("etcdserver: requested lease not found", NOT_FOUND)
         self.tell_watches()
         return None
 
@@ -465,7 +465,7 @@ class ModelPort:
         """See Port."""
         _Try(self, done).ask(partial(self._txn, txn))
 
-    def _txn(self, txn: Txn) -> TxnResult | Refused:
+    def _txn(self, txn: Txn) -> TxnResult | Rejected:
         result = self.etcd.store.txn(txn)
         self.etcd.tell_watches()
         return result
@@ -530,7 +530,7 @@ NOTHING = object()
 """An answer without content."""
 
 
-def _something_for(refused: Refused | None) -> object:
+def _something_for(refused: Rejected | None) -> object:
     return NOTHING if refused is None else refused
 
 

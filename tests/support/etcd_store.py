@@ -19,7 +19,7 @@ from coordinator.log.etcd.port import (
     KeyValue,
     Page,
     Put,
-    Refused,
+    Rejected,
     Target,
     Txn,
     TxnResult,
@@ -64,7 +64,7 @@ class Store:
 
     # Requests.
 
-    def txn(self, txn: Txn) -> TxnResult | Refused:
+    def txn(self, txn: Txn) -> TxnResult | Rejected:
         """Apply a transaction."""
         refusal = self._malformed(txn)
         if refusal is not None:
@@ -73,9 +73,9 @@ class Store:
         branch: tuple[Put | Delete | Get, ...] = tuple(txn.success if succeeded else txn.failure)
         puts = [each for each in branch if isinstance(each, Put)]
         if any(put.lease and put.lease not in self.leases for put in puts):
-            return Refused("etcdserver: requested lease not found", NOT_FOUND)
+            return Rejected("etcdserver: requested lease not found", NOT_FOUND)
         if self._has_no_space(txn):
-            return Refused("etcdserver: mvcc: database space exceeded", RESOURCE_EXHAUSTED)
+            return Rejected("etcdserver: mvcc: database space exceeded", RESOURCE_EXHAUSTED)
         gets: list[KeyValue | None] = []
         changed: list[bytes] = []
         for operation in branch:
@@ -92,7 +92,7 @@ class Store:
 
     def range(
         self, start: bytes, end: bytes, limit: int, revision: int, *, keys_only: bool
-    ) -> Page | Compacted | Refused:
+    ) -> Page | Compacted | Rejected:
         """The keys from `start` up to `end`, which is left out; at most `limit`, 0 for all. revision: 0 for now."""
         refusal = self._beyond(revision)
         if refusal is not None:
@@ -106,12 +106,12 @@ class Store:
         taken = found[:limit] if limit else found
         return Page(self.revision, taken, more=len(taken) < len(found))
 
-    def compact(self, revision: int) -> Refused | None:
+    def compact(self, revision: int) -> Rejected | None:
         """Forget versions that were replaced by then."""
         if 0 < revision <= self.compacted or revision < 0:
-            return Refused("etcdserver: mvcc: required revision has been compacted", OUT_OF_RANGE)
+            return Rejected("etcdserver: mvcc: required revision has been compacted", OUT_OF_RANGE)
         if revision > self.revision:
-            return Refused("etcdserver: mvcc: required revision is a future revision", OUT_OF_RANGE)
+            return Rejected("etcdserver: mvcc: required revision is a future revision", OUT_OF_RANGE)
         self.compacted = revision
         for key in list(self._versions):
             versions = self._versions[key]
@@ -127,12 +127,12 @@ class Store:
             del self._changed[each]
         return None
 
-    def grant(self, lease: int) -> Refused | None:
+    def grant(self, lease: int) -> Rejected | None:
         """A new lease."""
         if lease in self.leases:
-            return Refused("etcdserver: lease already exists", FAILED_PRECONDITION)
+            return Rejected("etcdserver: lease already exists", FAILED_PRECONDITION)
         if self.is_full:
-            return Refused("etcdserver: mvcc: database space exceeded", RESOURCE_EXHAUSTED)
+            return Rejected("etcdserver: mvcc: database space exceeded", RESOURCE_EXHAUSTED)
         self.leases[lease] = set()
         return None
 
@@ -169,15 +169,15 @@ class Store:
 
     # The parts.
 
-    def _malformed(self, txn: Txn) -> Refused | None:
+    def _malformed(self, txn: Txn) -> Rejected | None:
         if len(txn.compares) > COMPARES_MAX or max(len(txn.success), len(txn.failure)) > OPERATIONS_MAX:
-            return Refused("etcdserver: too many operations in txn request", INVALID_ARGUMENT)
+            return Rejected("etcdserver: too many operations in txn request", INVALID_ARGUMENT)
         puts = [each.key for each in txn.success if isinstance(each, Put)]
         deletes = {each.key for each in txn.success if isinstance(each, Delete)}
         if len(set(puts)) < len(puts) or deletes & set(puts):
-            return Refused("etcdserver: duplicate key given in txn request", INVALID_ARGUMENT)
+            return Rejected("etcdserver: duplicate key given in txn request", INVALID_ARGUMENT)
         if sum(len(each.key) + len(each.value) for each in txn.success if isinstance(each, Put)) > REQUEST_MAX:
-            return Refused("etcdserver: request is too large", INVALID_ARGUMENT)
+            return Rejected("etcdserver: request is too large", INVALID_ARGUMENT)
         return None
 
     def _has_no_space(self, txn: Txn) -> bool:
@@ -241,9 +241,9 @@ class Store:
     def _place(self, key: bytes) -> int:
         return bisect_right(self._keys, key) - (key in self._versions)
 
-    def _beyond(self, revision: int) -> Compacted | Refused | None:
+    def _beyond(self, revision: int) -> Compacted | Rejected | None:
         if revision > self.revision:
-            return Refused("etcdserver: mvcc: required revision is a future revision", OUT_OF_RANGE)
+            return Rejected("etcdserver: mvcc: required revision is a future revision", OUT_OF_RANGE)
         if revision and revision < self.compacted:
             return Compacted()
         return None

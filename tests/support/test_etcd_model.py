@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.etcd.port import Compacted, Compare, Event, Lost, Page, Put, Refused, Target, Txn, TxnResult
+from coordinator.log.etcd.port import Compacted, Compare, Event, Lost, Page, Put, Rejected, Target, Txn, TxnResult
 from tests.support.etcd_model import TRY_MS, EtcdModel, ModelPort
 from tests.support.virtual_time import Process, Timeline
 
@@ -157,7 +157,7 @@ def test_a_full_store_refuses_to_grow() -> None:
     world.put(b"1")
     world.etcd.store.limit = 0
     refused = world.put(b"2")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert "space" in refused.reason
     assert world.read() == b"1"
 

@@ -21,7 +21,7 @@ from coordinator.log.etcd.port import (
     KeyValue,
     Page,
     Put,
-    Refused,
+    Rejected,
     Target,
     Txn,
     TxnResult,
@@ -79,19 +79,19 @@ class Real:
         answer = etcd.ask("/v3/kv/put", {"key": text(b"begin"), "value": ""})
         self._before = int(answer["header"]["revision"]) - 1
 
-    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any] | Refused:
+    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any] | Rejected:
         """A request, and its answer or refusal."""
         try:
             return self._etcd.ask(path, body)
         except EtcdError as error:
             told = json.loads(str(error).partition(": ")[2])
-            return Refused(told["message"], told["code"])  # 3.4 and 3.5 have it as "error" too
+            return Rejected(told["message"], told["code"])  # 3.4 and 3.5 have it as "error" too
 
     def do(self, step: Any) -> Any:
         """Carry out one step."""
         return getattr(self, f"_{step[0]}")(*step[1:])
 
-    def _txn(self, txn: Txn) -> TxnResult | Refused:
+    def _txn(self, txn: Txn) -> TxnResult | Rejected:
         answer = self.ask(
             "/v3/kv/txn",
             {
@@ -100,7 +100,7 @@ class Real:
                 "failure": [self._operation(each) for each in txn.failure],
             },
         )
-        if isinstance(answer, Refused):
+        if isinstance(answer, Rejected):
             return answer
         gets = [
             self._kv(each["response_range"]["kvs"][0]) if each["response_range"].get("kvs") else None
@@ -139,21 +139,21 @@ class Real:
                 "keys_only": keys_only,
             },
         )
-        if isinstance(answer, Refused):
+        if isinstance(answer, Rejected):
             return Compacted() if "has been compacted" in answer.reason else answer
         return self._revision(answer), [self._kv(each) for each in answer.get("kvs", [])], answer.get("more", False)
 
-    def _compact(self, revision: int) -> Refused | None:
+    def _compact(self, revision: int) -> Rejected | None:
         answer = self.ask("/v3/kv/compaction", {"revision": self._real_revision(max(revision, 1))})
-        return answer if isinstance(answer, Refused) else None
+        return answer if isinstance(answer, Rejected) else None
 
-    def _grant(self, lease: int) -> Refused | None:
+    def _grant(self, lease: int) -> Rejected | None:
         answer = self.ask("/v3/lease/grant", {"ID": self._lease(lease), "TTL": 600})
-        return answer if isinstance(answer, Refused) else None
+        return answer if isinstance(answer, Rejected) else None
 
-    def _revoke(self, lease: int) -> Refused | None:
+    def _revoke(self, lease: int) -> Rejected | None:
         answer = self.ask("/v3/lease/revoke", {"ID": self._lease(lease)})
-        return answer if isinstance(answer, Refused) else None
+        return answer if isinstance(answer, Rejected) else None
 
     def events(self, start: int) -> list[Event] | int:
         """The events of a watch of the example's keys up to LAST; the compacted revision if it was too late."""
@@ -205,7 +205,7 @@ def modelled(store: Store, step: Any) -> Any:
             return store.compact(max(revision, 1))
         case "grant", lease:
             return store.grant(lease)
-    return None if store.revoke(step[1]) else Refused("etcdserver: requested lease not found", 5)
+    return None if store.revoke(step[1]) else Rejected("etcdserver: requested lease not found", 5)
 
 
 @pytest.fixture(scope="module")

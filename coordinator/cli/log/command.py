@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Source = Annotated[
+SourcePath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH", help="A data folder, a broker's log folder, the folder of one partition, or a segment."
@@ -90,7 +90,7 @@ def _begins_with_batch(path: Path) -> bool:
 
 @app.command("dump", cls=Command)
 def dump_command(
-    path: Source,
+    path: SourcePath,
     group_id: Annotated[
         str | None, typer.Option("--group", metavar="GROUP", help="Only records of this group.")
     ] = None,
@@ -123,7 +123,7 @@ def dump_command(
 
 @app.command("verify", cls=Command)
 def verify_command(
-    path: Source,
+    path: SourcePath,
     partition_count: Annotated[
         int | None,
         typer.Option(

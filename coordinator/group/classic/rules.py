@@ -10,7 +10,7 @@ from coordinator.group.classic import expire, heartbeat, join, leave, residence,
 from coordinator.group.group import Group
 from coordinator.group.rules import Rules
 
-CLASSIC: Rules[Group] = Rules(
+CLASSIC_RULES: Rules[Group] = Rules(
     join=join.join,
     sync=sync.sync,
     heartbeat=heartbeat.heartbeat,

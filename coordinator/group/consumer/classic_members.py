@@ -22,7 +22,7 @@ from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
 from coordinator.group.refusal import Refusal
@@ -49,7 +49,7 @@ def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
     """Handle a JoinGroup."""
     try:
         answer = join_as(turn, group, event)
-    except Refused as refused:
+    except RefusedRequest as refused:
         turn.note_refused(group, event, refused.refusal)
         # As in Kafka, these answers don't repeat the member id.
         answer = join_error(event.version, refused.refusal.error, UNKNOWN_MEMBER_ID)
@@ -57,15 +57,15 @@ def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
 
 
 def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResponse:
-    """A member joins, or joins again. Raises Refused before it changes the group. Checks come in Kafka's order."""
+    """A member joins, perhaps again, with Kafka's order of checks. Raises RefusedRequest before it changes the group."""
     body = event.body
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
-        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why))
+        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why))
     has_room(turn, group, body.member_id, body.group_instance_id)
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
-        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id)
     member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
@@ -110,7 +110,7 @@ def last_seat(turn: Turn, group: ConsumerGroup, instance_id: str | None) -> Cons
 
 
 def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> Found:
-    """The member of a JoinGroup. Raises Refused.
+    """The member of a JoinGroup. Raises RefusedRequest.
 
     A static member that names no member id takes its seat, whichever protocol the one before it spoke.
     """
@@ -127,16 +127,16 @@ def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> 
 
 
 def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
-    """A JoinGroup's content. Raises Refused if its metadata can't be read."""
+    """A JoinGroup's content. Raises RefusedRequest if its metadata can't be read."""
     body, member = event.body, found.member
     protocols = protocols_of(event)
     if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:
         # No record can have it.
-        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
     try:
         said = read_subscription(protocols[0][1])
     except Unreadable:
-        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)) from None
+        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)) from None
     timeout_ms = rebalance_timeout_of(event)
     changed = member._replace(
         instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,
@@ -159,24 +159,24 @@ def sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
     """Handle a SyncGroup."""
     try:
         answer = sync_as(turn, group, event)
-    except Refused as refused:
+    except RefusedRequest as refused:
         answer = sync_error(refused.refusal.error)
     turn.answer(event.request, answer)
 
 
 def sync_as(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> SyncGroupResponse:
-    """A member gets its partitions. Raises Refused."""
+    """A member gets its partitions. Raises RefusedRequest."""
     body = event.body
     member = known(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if member.classic is None:
-        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
     if body.generation_id != member.epoch:
-        raise Refused(Refusal(ErrorCode.ILLEGAL_GENERATION))
+        raise RefusedRequest(Refusal(ErrorCode.ILLEGAL_GENERATION))
     if body.protocol_type not in (None, CONSUMER) or body.protocol_name not in (None, member.classic.protocol_name):
-        raise Refused(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if member.epoch < group.target_epoch and member.state is not UNREVOKED:
         sessions.tell_to_rejoin(turn, group, member)
-        raise Refused(Refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+        raise RefusedRequest(Refusal(ErrorCode.REBALANCE_IN_PROGRESS))
     sessions.synced(turn, group, member.member_id)
     sessions.renew(turn, group, member)
     return SyncGroupResponse(
@@ -213,7 +213,7 @@ def beat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> int:
     body = event.body
     try:
         member = known(turn, group, body.member_id, body.group_instance_id, "heartbeat", event.client)
-    except Refused as refused:
+    except RefusedRequest as refused:
         return refused.refusal.error
     if member.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -236,7 +236,7 @@ def gets_further(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def known(
     turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, operation: str, client: Client
 ) -> ConsumerMember:
-    """The member that a request names. Raises Refused, and notes who is fenced. The instance id comes first."""
+    """The member that a request names. Raises RefusedRequest, and notes who is fenced. The instance id comes first."""
     if instance_id is None:
         member = group.members.get(member_id)
     else:
@@ -247,7 +247,7 @@ def known(
                     group.group_id, group.generation, member_id, member.member_id, instance_id, operation, client
                 )
             )
-            raise Refused(Refusal(ErrorCode.FENCED_INSTANCE_ID))
+            raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID))
     if member is None:
-        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
     return member

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from coordinator.config import REFUSED
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.refusal import NOT_EXPECTED
 from protocol.messages import ConsumerGroupDescribeResponse
 
@@ -34,13 +34,13 @@ def settings_of(turn: Turn, group_id: str) -> GroupSettings | None:
 
 
 def admit(turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, instance_id: str | None) -> None:
-    """Raises Refused if a client that is no member of the group yet is not expected, and the settings refuse others."""
+    """Raises RefusedRequest if a client that is no member yet is not expected, and the settings refuse others."""
     own = settings_of(turn, group_id)
     if own is None or own.unexpected != REFUSED or instance_id in own.expected:
         return
     if group is not None and (member_id in group.members or instance_id in group.static_members):
         return
-    raise Refused(NOT_EXPECTED)
+    raise RefusedRequest(NOT_EXPECTED)
 
 
 def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:

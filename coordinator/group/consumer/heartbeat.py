@@ -16,7 +16,7 @@ from coordinator.group.client import Client
 from coordinator.group.consumer import expected, leave
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
 from coordinator.group.refusal import Refusal
 from protocol.consumer import CONSUMER
@@ -45,13 +45,15 @@ def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartb
     return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message, member_id=None)
 
 
-def validate(event: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
+def validate(event: ConsumerHeartbeat, config: GroupConfig) -> RefusedRequest | None:
     """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
     body, assignors = event.body, config.group_consumer_assignors
     if CONSUMER not in config.group_coordinator_rebalance_protocols:
-        return Refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
+        return RefusedRequest(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     if len(body.subscribed_topic_names or ()) > TOPICS_MAX:
-        return Refused(Refusal(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name."))
+        return RefusedRequest(
+            Refusal(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name.")
+        )
     epoch = body.member_epoch
     wrong: str | None = None
     if (event.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEFT) and not body.member_id.strip():
@@ -74,16 +76,16 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
     elif epoch < AWAY:
         wrong = "MemberEpoch is invalid."
     if wrong is not None:
-        return Refused(Refusal(ErrorCode.INVALID_REQUEST, wrong))
+        return RefusedRequest(Refusal(ErrorCode.INVALID_REQUEST, wrong))
     if body.server_assignor is not None and body.server_assignor not in assignors:
         names = ", ".join(assignors)
         words = f"ServerAssignor {body.server_assignor[:100]} is not supported. Supported assignors: {names}."
-        return Refused(Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, words))
+        return RefusedRequest(Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, words))
     return None
 
 
 def heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> None:
-    """Handle a heartbeat that `validate` let pass. Raises Refused before it changes the group."""
+    """Handle a heartbeat that `validate` let pass. Raises RefusedRequest before it changes the group."""
     epoch = event.body.member_epoch
     if epoch in (LEFT, AWAY):
         turn.answer(event.request, leave_by_heartbeat(turn, group, event))
@@ -153,32 +155,32 @@ def owned_by(body: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def known(group: ConsumerGroup, body: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member that a request names. Raises Refused. The instance id comes first, as in Kafka."""
+    """The member that a request names. Raises RefusedRequest. The instance id comes first, as in Kafka."""
     if body.instance_id is None:
         member = group.members.get(body.member_id)
         if member is None:
             words = f"Member {body.member_id[:100]} is not a member of group {group.group_id[:100]}."
-            raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
+            raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
         return member
     seat = group.seat(body.instance_id)
     if seat is None:
-        raise Refused(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown."))
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown."))
     if seat.member_id != body.member_id:
         words = (
             f"Static member {body.member_id[:100]} with instance id {body.instance_id[:100]} "
             f"was fenced by member {seat.member_id}."
         )
-        raise Refused(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
+        raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
     return seat
 
 
 def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owned | None) -> Found:
-    """The member of a heartbeat that joins or goes on. Raises Refused."""
+    """The member of a heartbeat that joins or goes on. Raises RefusedRequest."""
     body = event.body
     if body.member_epoch != JOINING:
         try:
             member = known(group, body)
-        except Refused as refused:
+        except RefusedRequest as refused:
             if refused.refusal.error is ErrorCode.FENCED_INSTANCE_ID and body.instance_id is not None:
                 holder = group.static_members[body.instance_id]
                 turn.note(
@@ -204,7 +206,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
                 f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
                 f"group because the instance id is owned by {seat.member_id} member."
             )
-            raise Refused(Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, words))
+            raise RefusedRequest(Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, words))
         return Found(seat._replace(member_id=member_id, epoch=0, previous_epoch=0), replaces=seat)
     existing = group.members.get(member_id)
     if existing is not None:
@@ -232,7 +234,7 @@ def note_unreleased(turn: Turn, group: ConsumerGroup, seat: ConsumerMember, memb
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """Raises Refused unless the epoch is the member's, or its former one after an answer that was lost."""
+    """Raises RefusedRequest unless the epoch is the member's, or its former one after an answer that was lost."""
     if epoch > member.epoch:
         size = "greater"
     elif epoch < member.epoch and (epoch != member.previous_epoch or not is_within(owned, member.assigned)):
@@ -243,7 +245,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
         f"({member.epoch}). {ABANDON}"
     )
-    raise Refused(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, words))
+    raise RefusedRequest(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, words))
 
 
 def updated(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:

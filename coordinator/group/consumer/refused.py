@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from coordinator.group.refusal import Refusal
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """The coordinator refuses a request, and changed nothing."""
 
     def __init__(self, refusal: Refusal) -> None:

@@ -17,7 +17,7 @@ from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.effects import Resolution
 from coordinator.group.refusal import Refusal
 from coordinator.group.topics import metadata_hash
@@ -74,7 +74,7 @@ def update_regex(
     client: Client,
     regex_error: str | None,
 ) -> RegexChange:
-    """The change that a member's regular expression brings. Raises Refused for one that RE2 can't read.
+    """The change that a member's regular expression brings. Raises RefusedRequest for one that RE2 can't read.
 
     regex_error: what is wrong with it.
     """
@@ -87,10 +87,10 @@ def update_regex(
             change.drop(old, turn.now.wall_ms)
         if new and not group.regex_members[new]:
             if regex_error is not None:
-                raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error))
+                raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error))
             if len(group.regex_members) - (group.regex_members[old] == 1) >= REGEXES_MAX:
                 words = f"A group has at most {REGEXES_MAX} regular expressions."
-                raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, words))
+                raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, words))
             needed = True
         elif new:
             change.bumps = new in group.regexes

@@ -30,7 +30,7 @@ def unload(turn: Turn, group: ConsumerGroup) -> None:
     group.state = DEAD
 
 
-CONSUMER: Rules[ConsumerGroup] = Rules(
+CONSUMER_RULES: Rules[ConsumerGroup] = Rules(
     join=classic_members.join,
     sync=classic_members.sync,
     heartbeat=classic_members.heartbeat,

@@ -19,7 +19,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Plan, bump, make_target, votes_otherwise
 from coordinator.group.refusal import Refusal
@@ -83,17 +83,17 @@ class Step(NamedTuple):
 
 
 def has_room(turn: Turn, group: AnyGroup, member_id: str, instance_id: str | None) -> None:
-    """Raises Refused if the group is full; its members may go on, and static ones may come back."""
+    """Raises RefusedRequest if the group is full; its members may go on, and static ones may come back."""
     limit = turn.config.group_consumer_max_size
     if group.size >= limit and member_id not in group.members and instance_id not in group.static_members:
         words = f"The consumer group has reached its maximum capacity of {limit} members."
-        raise Refused(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words))
+        raise RefusedRequest(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words))
 
 
 def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
-    """Raises Refused if a member subscribes to names that are too many together with those of others."""
+    """Raises RefusedRequest if a member subscribes to names that are too many together with those of others."""
     if len(group.topic_members) + len(names.difference(group.topic_members)) > NAMES_MAX:
-        raise Refused(
+        raise RefusedRequest(
             Refusal(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
         )
 
@@ -104,7 +104,7 @@ def given_id(fresh_id: str) -> str:
 
 
 def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: bool = True) -> Step:
-    """Plan a step. Raises Refused.
+    """Plan a step. Raises RefusedRequest.
 
     may_assign: whether an epoch without a target may get one. If not, such an epoch leaves the member where it is.
     """
@@ -143,11 +143,11 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
             moved = reconcile(member, aim, change.owned)
         except Fenced:
             words = "The consumer group member is in a unknown state."
-            raise Refused(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}")) from None
+            raise RefusedRequest(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}")) from None
     if moved != member:
         written.append(records.current_record(group_id, moved, wall_ms))
     if not turn.store_takes(written):
-        raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE))
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE))
     return Step(change, moved, regex, votes, plan, written)
 
 

@@ -19,7 +19,7 @@ from coordinator.group.classic import course, expected, seats
 from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
-from coordinator.group.consumer.refused import Refused
+from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
@@ -50,7 +50,7 @@ PAUSE_MS_PER_MEMBER = 1
 
 
 def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGroup:
-    """The group of the consumer protocol that a classic group with members becomes. Raises Refused.
+    """The group of the consumer protocol that a classic group with members becomes. Raises RefusedRequest.
 
     turn: takes its records and timers. event: of the newcomer; what would be refused later is refused before the work.
     """
@@ -59,19 +59,19 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise refusal(group, *never)
     has_room(turn, group, event.body.member_id, event.body.instance_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
-        raise Refused(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
+        raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        raise Refused(kept.refusal)
+        raise RefusedRequest(kept.refusal)
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
-        raise Refused(
+        raise RefusedRequest(
             Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance")
         )
     try:
         return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
-    except Refused as refused:
+    except RefusedRequest as refused:
         group.no_upgrade = pause_of(turn, group.size, refused.refusal)
         raise
 
@@ -89,14 +89,14 @@ def is_waiting_again(group: AnyGroup | None, refusal: Refusal) -> bool:
 
 
 def check_size(turn: Turn, group: Group) -> None:
-    """Raises Refused if the store doesn't take the records of an upgrade at once. turn: has them."""
+    """Raises RefusedRequest if the store doesn't take the records of an upgrade at once. turn: has them."""
     if turn.store_takes(turn.effects.records):
         return
     words = "the group is larger than the store of this cluster takes at once"
     # Without a name for the error behind the raise: it would refer to itself through its trace and this frame.
     try:
         raise refusal(group, words, "it has fewer members or subscriptions")
-    except Refused as refused:
+    except RefusedRequest as refused:
         group.no_upgrade = pause_of(turn, group.size, refused.refusal)
         raise
 
@@ -112,7 +112,7 @@ def pause_of(turn: Turn, size: int, refusal: Refusal) -> NoUpgrade | None:
 
 
 def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
-    """The group of the consumer protocol with the members of a classic one. Raises Refused. names: the newcomer's."""
+    """A group of the consumer protocol with a classic one's members. names: the newcomer's. Raises RefusedRequest."""
     assert group.protocol_name is not None
     new = ConsumerGroup(group.group_id)
     new.generation = group.generation
@@ -123,7 +123,7 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             target = read_assignment(turn.topics, member.assignment)
             if any(not new.holders.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in target.items()):
                 why = "the group can't be upgraded: its leader gave a topic partition to two members"
-                raise Refused(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS))
+                raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS))
             targets[member.member_id] = target
             goes_on = member_of(member, group.protocol_name, group.generation, target)
             new.put(goes_on)
@@ -161,10 +161,10 @@ def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:
     return None
 
 
-def refusal(group: Group, words: str, until: str) -> Refused:
+def refusal(group: Group, words: str, until: str) -> RefusedRequest:
     """The refusal of a group that stays as it is."""
     why = f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}"
-    return Refused(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until))
+    return RefusedRequest(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until))
 
 
 def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:

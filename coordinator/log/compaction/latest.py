@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from coordinator.log.compaction.outcomes import NO_OUTCOMES, Outcomes
-from coordinator.log.compaction.reading import SegmentReader, Source, records_of
+from coordinator.log.compaction.reading import ClosedSegment, SegmentReader, records_of
 from coordinator.log.compaction.task import Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Segment
@@ -49,9 +49,9 @@ class Latest:
         self._markers: list[int] = []
         self._disk = disk
         self._reader = SegmentReader(disk)
-        self._sources: Sequence[Source] = ()
+        self._sources: Sequence[ClosedSegment] = ()
 
-    def read(self, sources: Sequence[Source]) -> None:
+    def read(self, sources: Sequence[ClosedSegment]) -> None:
         """Go through the segments from the dirty offset on. Raises Damaged, OSError."""
         self._sources = [source for source in sources if source.end > self._task.dirty_offset]
         for segment, _ in self._sources:

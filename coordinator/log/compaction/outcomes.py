@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from coordinator.log.compaction.reading import SegmentReader, Source, records_of
+from coordinator.log.compaction.reading import ClosedSegment, SegmentReader, records_of
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Frame, Segment
@@ -26,7 +26,7 @@ OFFSET_END = 2**63
 class Outcomes:
     """See the module. stable_offset: where the oldest open transaction begins. Raises Damaged, OSError."""
 
-    def __init__(self, disk: Disk, sources: Iterable[Source]) -> None:
+    def __init__(self, disk: Disk, sources: Iterable[ClosedSegment]) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self._reader = SegmentReader(disk)
         begun: dict[int, int] = {}

@@ -16,18 +16,18 @@ from protocol.records.batch import CorruptBatch
 from protocol.records.rewrite import RecordSlice, slice_records
 
 
-class Source(NamedTuple):
+class ClosedSegment(NamedTuple):
     """A closed segment, and the offset where it ends."""
 
     segment: Segment
     end: int
 
 
-def closed_segments(disk: Disk, folder: Path, end_offset: int) -> list[Source]:
+def closed_segments(disk: Disk, folder: Path, end_offset: int) -> list[ClosedSegment]:
     """The segments that start below `end_offset`, oldest first."""
     segments = [segment for segment in list_segments(disk, folder) if segment.base_offset < end_offset]
     ends = [*(segment.base_offset for segment in segments), end_offset][1:]
-    return list(map(Source, segments, ends))
+    return list(map(ClosedSegment, segments, ends))
 
 
 class SegmentReader:

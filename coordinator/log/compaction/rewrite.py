@@ -51,7 +51,7 @@ from typing import Any, NamedTuple
 from coordinator.log.compaction.latest import KEY_SIZE_MAX, Latest, name_of
 from coordinator.log.compaction.outcomes import marker_in
 from coordinator.log.compaction.output import Output
-from coordinator.log.compaction.reading import SegmentReader, Source, closed_segments, records_of
+from coordinator.log.compaction.reading import ClosedSegment, SegmentReader, closed_segments, records_of
 from coordinator.log.compaction.task import Cleaned, Compaction, Swap, Task
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, describe
@@ -110,7 +110,7 @@ class _Rewrite:
         # The last batch if it was empty before: its bytes, their start and end. It stays if the file ends with it.
         self._held: tuple[bytes, int, int] | None = None
 
-    def run(self, sources: Sequence[Source], swap: Swap) -> Compaction:
+    def run(self, sources: Sequence[ClosedSegment], swap: Swap) -> Compaction:
         """Write the new files one by one; a segment whose new file doesn't fit the disk stays unchanged."""
         files: list[Cleaned] = []
         clean_offset, reason = self._map_end, ""
@@ -140,7 +140,7 @@ class _Rewrite:
                 files.append(group.cleaned._replace(part=()))
         return Compaction(clean_offset, files, size_before, size_after, reason)
 
-    def _write_group(self, sources: Sequence[Source], *, alone: bool) -> _Group:
+    def _write_group(self, sources: Sequence[ClosedSegment], *, alone: bool) -> _Group:
         """Write the first source and, unless `alone`, the next ones that fit the same segment."""
         first, end = sources[0]
         newest = first

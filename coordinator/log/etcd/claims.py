@@ -30,7 +30,7 @@ from coordinator.log.engine import NOBODY, OnOwnership
 from coordinator.log.etcd.follower import Follower
 from coordinator.log.etcd.keys import Keys, best_node
 from coordinator.log.etcd.members import Members, Picture
-from coordinator.log.etcd.port import Compare, Delete, Get, KeyValue, Lost, Port, Put, Refused, Target, Txn, TxnResult
+from coordinator.log.etcd.port import Compare, Delete, Get, KeyValue, Lost, Port, Put, Rejected, Target, Txn, TxnResult
 from coordinator.log.etcd.session import Session
 from coordinator.log.etcd.writer import Owned
 
@@ -161,7 +161,7 @@ class Claims:
         absent = Compare(key, Target.CREATE_REVISION, 0)
         self._port.txn(Txn([absent], [Put(key, info, lease)], [Get(key)]), partial(self._announced, lease))
 
-    def _announced(self, lease: int, outcome: TxnResult | Lost | Refused) -> None:
+    def _announced(self, lease: int, outcome: TxnResult | Lost | Rejected) -> None:
         if self._session.lease != lease or self._ended:
             return
         created, found = 0, None
@@ -202,7 +202,7 @@ class Claims:
         # The condition: this may come late, when a new process of this node has registered.
         lease, key = self._session.lease, self._keys.node(self._node_id)
 
-        def told(outcome: TxnResult | Lost | Refused) -> None:
+        def told(outcome: TxnResult | Lost | Rejected) -> None:
             if not isinstance(outcome, TxnResult) and self._session.lease == lease and not self._ended:
                 self._port.later(AGAIN_MS, self._take_back)
 
@@ -379,7 +379,7 @@ class Claims:
             self._port.txn(Txn([unchanged], [Delete(kv.key)]), partial(self._cleared, kv))
         return kv is not None
 
-    def _cleared(self, kv: KeyValue, outcome: TxnResult | Lost | Refused) -> None:
+    def _cleared(self, kv: KeyValue, outcome: TxnResult | Lost | Rejected) -> None:
         if isinstance(outcome, TxnResult) and outcome.succeeded and not kv.lease:
             self._log("owner_key_removed", {"key": kv.key.decode(), "owner": kv.value.decode()})
 

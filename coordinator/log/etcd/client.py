@@ -53,7 +53,7 @@ from coordinator.log.etcd.port import (
     OnEvents,
     Page,
     Put,
-    Refused,
+    Rejected,
     Status,
     Target,
     Txn,
@@ -256,8 +256,8 @@ class Client:
         """See Port."""
         request = message("RangeRequest", key=start, range_end=end, limit=limit, revision=revision, keys_only=keys_only)
 
-        def told(outcome: Page | Lost | Refused) -> None:
-            if isinstance(outcome, Refused) and outcome.code == grpc.StatusCode.OUT_OF_RANGE.value[0]:
+        def told(outcome: Page | Lost | Rejected) -> None:
+            if isinstance(outcome, Rejected) and outcome.code == grpc.StatusCode.OUT_OF_RANGE.value[0]:
                 done(Compacted())
             else:
                 done(outcome)
@@ -396,7 +396,7 @@ class Client:
             return
         if code in _REFUSALS:
             assert code is not None
-            done(Refused(_text(error), code.value[0]))
+            done(Rejected(_text(error), code.value[0]))
             return
         self._leave(index)
         self.calls.lost += 1
@@ -424,11 +424,11 @@ class Client:
             self._token = ""
             request = message("AuthenticateRequest", name=self._access.user, password=self._access.password)
 
-            def told(outcome: str | Lost | Refused) -> None:
+            def told(outcome: str | Lost | Rejected) -> None:
                 if isinstance(outcome, str):
                     self._token = outcome
                     done(None)
-                elif isinstance(outcome, Refused) and USERS_ARE_OFF in outcome.reason:
+                elif isinstance(outcome, Rejected) and USERS_ARE_OFF in outcome.reason:
                     done(None)
                 else:
                     done(outcome)

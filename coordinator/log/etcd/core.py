@@ -45,7 +45,7 @@ from coordinator.log.etcd.port import (
     Page,
     Port,
     Put,
-    Refused,
+    Rejected,
     Target,
     Txn,
     TxnResult,
@@ -215,9 +215,9 @@ class Core:
         )
         self._sure(txn, partial(self._reserved, partition, lease))
 
-    def _reserved(self, partition: int, lease: int, outcome: TxnResult | Refused) -> None:
+    def _reserved(self, partition: int, lease: int, outcome: TxnResult | Rejected) -> None:
         """The first step of a claim has its outcome."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             self._acquired(partition, Unavailable(outcome.reason))
         elif outcome.succeeded:
             self._read_head(partition, outcome.revision)
@@ -233,9 +233,9 @@ class Core:
         key = self._keys.head(partition)
         self._sure(Txn([], [Get(key)]), partial(self._raise_epoch, partition, claim))
 
-    def _raise_epoch(self, partition: int, claim: int, outcome: TxnResult | Refused) -> None:
+    def _raise_epoch(self, partition: int, claim: int, outcome: TxnResult | Rejected) -> None:
         """The head is read: set a higher epoch, if nothing has changed."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             self._acquired(partition, Unavailable(outcome.reason))
             return
         (found,) = outcome.gets
@@ -253,9 +253,9 @@ class Core:
         txn = Txn(conditions, [Put(head_key, head.text())], [Get(own_key), Get(head_key)])
         self._sure(txn, partial(self._claimed, partition, claim, head))
 
-    def _claimed(self, partition: int, claim: int, head: Head, outcome: TxnResult | Refused) -> None:
+    def _claimed(self, partition: int, claim: int, head: Head, outcome: TxnResult | Rejected) -> None:
         """The second step of a claim has its outcome."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             self._acquired(partition, Unavailable(outcome.reason))
             return
         if not outcome.succeeded:
@@ -298,9 +298,9 @@ class Core:
         else:
             self._load_page(own, page, done, self._keys.log(own.partition), 0, PAGE_KEYS_MIN)
 
-    def _barred(self, own: Owned, page: OnPage, done: Done, outcome: TxnResult | Refused) -> None:
+    def _barred(self, own: Owned, page: OnPage, done: Done, outcome: TxnResult | Rejected) -> None:
         """The barrier behind a transaction without an answer has its outcome."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             done(Unavailable(outcome.reason))
             return
         if not outcome.succeeded:
@@ -316,15 +316,15 @@ class Core:
     def _load_page(self, own: Owned, page: OnPage, done: Done, start: bytes, revision: int, limit: int) -> None:
         prefix = self._keys.log(own.partition)
 
-        def told(outcome: Page | Compacted | Lost | Refused) -> None:
+        def told(outcome: Page | Compacted | Lost | Rejected) -> None:
             if own.is_over:
                 self._load(own, page, done)
             elif isinstance(outcome, Lost):  # perhaps because so large a page takes longer than a try
                 less = max(limit // 2, 1)
                 self._port.later(AGAIN_MS, partial(self._load_page, own, page, done, start, revision, less))
-            elif isinstance(outcome, Refused) and limit > 1:  # a page that is too large for gRPC
+            elif isinstance(outcome, Rejected) and limit > 1:  # a page that is too large for gRPC
                 self._load_page(own, page, done, start, revision, max(limit // 8, 1))
-            elif isinstance(outcome, Refused):
+            elif isinstance(outcome, Rejected):
                 done(Unavailable(f"etcd refuses to read: {outcome.reason}"))
             elif isinstance(outcome, Compacted):
                 done(Unavailable("the history that the load needs was compacted"))
@@ -365,7 +365,7 @@ class Core:
             gets = [Get(self._keys.head(own.partition)) for own in chosen]
             self._port.txn(Txn([], gets), self._newest_known)
 
-    def _newest_known(self, outcome: TxnResult | Lost | Refused) -> None:
+    def _newest_known(self, outcome: TxnResult | Lost | Rejected) -> None:
         asked, self._asked = self._asked, {}
         found: list[KeyValue | None] = outcome.gets if isinstance(outcome, TxnResult) else [None] * len(asked)
         for (own, dones), kv in zip(asked.items(), found, strict=True):
@@ -401,7 +401,7 @@ class Core:
         self._sent += 1
         self._port.txn(txn, partial(self._told, self._sent, txn))
 
-    def _told(self, number: int, txn: Txn, outcome: TxnResult | Lost | Refused) -> None:
+    def _told(self, number: int, txn: Txn, outcome: TxnResult | Lost | Rejected) -> None:
         if number != self._sent or not self.writer.under_way:
             return
         if isinstance(outcome, TxnResult):
@@ -411,7 +411,7 @@ class Core:
                 self._send(again)
                 return
             self._was_lost = False
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, Rejected):
             error = Unavailable(f"etcd refuses to write: {outcome.reason}")
             self._port.txn(self.writer.heads(), partial(self._refused, number, error))
             return
@@ -424,7 +424,7 @@ class Core:
         self._look_at_waiting()
         self._pump()
 
-    def _refused(self, number: int, error: Unavailable, outcome: TxnResult | Lost | Refused) -> None:
+    def _refused(self, number: int, error: Unavailable, outcome: TxnResult | Lost | Rejected) -> None:
         """The heads are read after a transaction was refused."""
         if number != self._sent or not self.writer.under_way:
             return
@@ -463,8 +463,8 @@ class Core:
         self._claims.releases(own)
         key, lease = self._keys.own(own.partition), self.session.lease
 
-        def told(outcome: TxnResult | Refused) -> None:
-            if isinstance(outcome, Refused):
+        def told(outcome: TxnResult | Rejected) -> None:
+            if isinstance(outcome, Rejected):
                 self._claims.not_released(own)
             elif outcome.succeeded:
                 self._claims.released(own)
@@ -486,16 +486,16 @@ class Core:
             call()
 
     def _sure(
-        self, txn: Txn, done: Callable[[TxnResult | Refused], None], wanted: Callable[[], bool] = lambda: True
+        self, txn: Txn, done: Callable[[TxnResult | Rejected], None], wanted: Callable[[], bool] = lambda: True
     ) -> None:
         """Send a transaction until etcd answers, or nobody wants the answer any more."""
 
-        def told(outcome: TxnResult | Lost | Refused) -> None:
+        def told(outcome: TxnResult | Lost | Rejected) -> None:
             if not isinstance(outcome, Lost):
                 done(outcome)
             elif wanted():
                 self._port.later(AGAIN_MS, partial(self._sure, txn, done, wanted))
             else:
-                done(Refused(outcome.reason, 0))
+                done(Rejected(outcome.reason, 0))
 
         self._port.txn(txn, told)

@@ -25,7 +25,7 @@ from coordinator.log.etcd.core import Core, Log
 from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
 from coordinator.log.etcd.keys import Keys
 from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Status, Target, Txn, TxnResult
+from coordinator.log.etcd.port import Compare, Get, Lost, Put, Rejected, Status, Target, Txn, TxnResult
 from coordinator.log.etcd.shared import Decide, OnChange, Shared
 from protocol.records.batch import Record
 
@@ -66,22 +66,22 @@ class Opening:
         """Log in, if the client has a user; then go on."""
         self._client.log_in(self._logged_in)
 
-    def _again(self, outcome: Lost | Refused, step: Callable[[], None]) -> None:
+    def _again(self, outcome: Lost | Rejected, step: Callable[[], None]) -> None:
         """Try a step again, or give up if etcd has refused it, or all members have a problem with certificates."""
         self.error = f"etcd at {self._client.endpoint}: {outcome.reason}"
         self._tls_problems = self._tls_problems + 1 if outcome.reason.startswith(TLS_PROBLEM) else 0
-        if isinstance(outcome, Refused) or self._tls_problems == self._client.size:
+        if isinstance(outcome, Rejected) or self._tls_problems == self._client.size:
             self.done.set()
         else:
             self._client.later(AGAIN_MS, step)
 
-    def _logged_in(self, outcome: Lost | Refused | None) -> None:
+    def _logged_in(self, outcome: Lost | Rejected | None) -> None:
         if outcome is None:
             self._client.status(self._known)
         else:
             self._again(outcome, self.begin)
 
-    def _known(self, outcome: Status | Lost | Refused) -> None:
+    def _known(self, outcome: Status | Lost | Rejected) -> None:
         if not isinstance(outcome, Status):
             self._again(outcome, self.begin)
             return
@@ -100,7 +100,7 @@ class Opening:
         txn = Txn([Compare(key, Target.CREATE_REVISION, 0)], [written, Get(key)], [Get(key)])
         self._client.txn(txn, self._meta_known)
 
-    def _meta_known(self, outcome: TxnResult | Lost | Refused) -> None:
+    def _meta_known(self, outcome: TxnResult | Lost | Rejected) -> None:
         if not isinstance(outcome, TxnResult):
             self._again(outcome, self._write_meta)
             return

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.log.etcd.keys import prefix_end
-from coordinator.log.etcd.port import Compacted, Event, KeyValue, Lost, Page, Port, Refused
+from coordinator.log.etcd.port import Compacted, Event, KeyValue, Lost, Page, Port, Rejected
 
 POLL_MS = 1_000
 KEYS_MAX = 100_000
@@ -59,7 +59,7 @@ class Follower:
             self._port.later(POLL_MS, self._poll)
             self.read()
 
-    def _read(self, page: Page | Compacted | Lost | Refused) -> None:
+    def _read(self, page: Page | Compacted | Lost | Rejected) -> None:
         if self._ended or not isinstance(page, Page):
             return
         if page.revision > self.revision:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.log.etcd.port import Get, Lost, Port, Refused, Status, Txn, TxnResult
+from coordinator.log.etcd.port import Get, Lost, Port, Rejected, Status, Txn, TxnResult
 
 TICK_MS = 30_000
 KEPT_MS = 60_000
@@ -78,7 +78,7 @@ class Housekeeping:
         """Look no more."""
         self._ended = True
 
-    def _revision_known(self, outcome: TxnResult | Lost | Refused) -> None:
+    def _revision_known(self, outcome: TxnResult | Lost | Rejected) -> None:
         if not isinstance(outcome, TxnResult) or self._ended:
             return
         now_ms = self._port.now_ms()
@@ -89,10 +89,10 @@ class Housekeeping:
         if old and self._is_keeper():
             self._port.compact(old, self._compacted)
 
-    def _compacted(self, outcome: Lost | Refused | None) -> None:
+    def _compacted(self, outcome: Lost | Rejected | None) -> None:
         self.compactions += outcome is None
 
-    def _status_known(self, status: Status | Lost | Refused) -> None:
+    def _status_known(self, status: Status | Lost | Rejected) -> None:
         if not isinstance(status, Status) or self._ended:
             return
         self.used, self.size = status.db_in_use, status.db_size

@@ -45,7 +45,7 @@ from coordinator.log.etcd.port import (
     Lost,
     Page,
     Put,
-    Refused,
+    Rejected,
     Target,
     Txn,
     TxnResult,
@@ -342,10 +342,10 @@ class Mover:
                     revision,
                 )
             )
-            if isinstance(page, Refused) and limit > 1:  # a page that is too large for gRPC
+            if isinstance(page, Rejected) and limit > 1:  # a page that is too large for gRPC
                 limit = max(limit // 8, 1)
                 continue
-            if isinstance(page, Refused):
+            if isinstance(page, Rejected):
                 raise NotMoved(f"etcd refuses: {page.reason}")
             if isinstance(page, Compacted):
                 raise NotMoved("etcd has compacted the history that this read needs: try again")
@@ -359,7 +359,7 @@ class Mover:
     def _ask(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
         """Make a call until it has an answer, which is no refusal."""
         outcome = self._outcome(call)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise NotMoved(f"etcd refuses: {outcome.reason}")
         return outcome
 
@@ -415,5 +415,5 @@ def _raised_state(tag: str, kv: KeyValue) -> bytes:
 
 def _unless_gone(outcome: Any) -> Any:
     """True in place of the answer that a lease is gone."""
-    is_gone = isinstance(outcome, Refused) and outcome.code == NOT_FOUND
+    is_gone = isinstance(outcome, Rejected) and outcome.code == NOT_FOUND
     return True if outcome is None or is_gone else outcome

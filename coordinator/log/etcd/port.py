@@ -112,7 +112,7 @@ class Lost(NamedTuple):
     reason: str
 
 
-class Refused(NamedTuple):
+class Rejected(NamedTuple):
     """etcd reports an error. code: of gRPC. reason: etcd's words.
 
     Mostly it hasn't carried the call out. But it has if its space ran out with this very call, or if its answer was too
@@ -124,7 +124,7 @@ class Refused(NamedTuple):
 
 
 NOT_FOUND = 5
-"""The code of `Refused` if there is no such lease."""
+"""The code of `Rejected` if there is no such lease."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Compacted:
 
 
 Result = TypeVar("Result")
-Done = Callable[[Result | Lost | Refused], None]
+Done = Callable[[Result | Lost | Rejected], None]
 OnEvents = Callable[[list[Event], int], None]
 """Called with changes, oldest first, and the revision that the watch has reached; a revision is never split."""
 OnEnd = Callable[[Lost | Compacted], None]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.log.etcd.port import NOT_FOUND, Lost, Port, Refused
+from coordinator.log.etcd.port import NOT_FOUND, Lost, Port, Rejected
 
 ASKS_PER_LIFE = 4
 MARGIN = 10
@@ -55,7 +55,7 @@ class Session:
             return
         asked_ms = self._port.now_ms()
 
-        def told(outcome: int | Lost | Refused) -> None:
+        def told(outcome: int | Lost | Rejected) -> None:
             if not isinstance(outcome, int):
                 self._port.later(PAUSE_MS, self.start)
                 return
@@ -92,12 +92,12 @@ class Session:
             return
         lease, asked_ms = self.lease, self._port.now_ms()
 
-        def told(outcome: int | Lost | Refused) -> None:
+        def told(outcome: int | Lost | Rejected) -> None:
             if self._ended:
                 return
-            if isinstance(outcome, Lost) or (isinstance(outcome, Refused) and not _is_gone(outcome)):
+            if isinstance(outcome, Lost) or (isinstance(outcome, Rejected) and not _is_gone(outcome)):
                 self._port.later(PAUSE_MS, self._ask)
-            elif isinstance(outcome, Refused) or not outcome:
+            elif isinstance(outcome, Rejected) or not outcome:
                 self.lease = self.deadline_ms = 0
                 self._on_lost()
                 self.start()
@@ -107,6 +107,6 @@ class Session:
         self._port.keep_alive(lease, told)
 
 
-def _is_gone(refused: Refused) -> bool:
+def _is_gone(refused: Rejected) -> bool:
     """Whether etcd says that there is no such lease (NOT_FOUND)."""
     return refused.code == NOT_FOUND

@@ -45,7 +45,7 @@ from coordinator.log.etcd.port import (
     Page,
     Port,
     Put,
-    Refused,
+    Rejected,
     Target,
     Txn,
     TxnResult,
@@ -248,13 +248,13 @@ class Shared:
         self._port.txn(txn, partial(self._told, txn, head, part, is_last=is_last))
 
     def _told(
-        self, txn: Txn, head: StateHead, part: Writes, outcome: TxnResult | Lost | Refused, *, is_last: bool
+        self, txn: Txn, head: StateHead, part: Writes, outcome: TxnResult | Lost | Rejected, *, is_last: bool
     ) -> None:
         if not isinstance(outcome, Lost):
             self._answered_ms = self._heard_ms = self._port.now_ms()
         if not self._changes:
             self._is_writing = False
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, Rejected):
             self._over(Unavailable(f"etcd refuses to write: {outcome.reason}"))
         elif isinstance(outcome, Lost):
             self._changes[0].why = outcome.reason
@@ -309,7 +309,7 @@ class Shared:
             return
         self._port.later(POLL_MS, self._poll)
 
-        def told(outcome: TxnResult | Lost | Refused) -> None:
+        def told(outcome: TxnResult | Lost | Rejected) -> None:
             if isinstance(outcome, TxnResult):
                 self._heard_ms = self._port.now_ms()
                 (head,) = outcome.gets
@@ -326,12 +326,12 @@ class Shared:
             self._read_page([], self._prefix, 0, PAGE_KEYS)
 
     def _read_page(self, found: list[KeyValue], start: bytes, revision: int, limit: int) -> None:
-        def told(outcome: Page | Compacted | Lost | Refused) -> None:
+        def told(outcome: Page | Compacted | Lost | Rejected) -> None:
             if self._ended:
                 return
             if not isinstance(outcome, Page):
                 # A refusal: the page was too large for gRPC.
-                smaller = max(limit // 4, 1) if isinstance(outcome, Refused) else limit
+                smaller = max(limit // 4, 1) if isinstance(outcome, Rejected) else limit
                 self._port.later(AGAIN_MS, partial(self._read_page, [], self._prefix, 0, smaller))
                 return
             kvs = [*found, *outcome.kvs]

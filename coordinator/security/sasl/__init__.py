@@ -1,10 +1,10 @@
 """SASL: a state machine for each mechanism. Bytes in; bytes out, and in the end the user, or a failure.
 
     exchange = mechanism.begin()
-    step = exchange.step(token)      # until step.user is not None; raises Refused
+    step = exchange.step(token)      # until step.user is not None; raises AuthenticationFailed
 
-House rule: the text of `Refused` is for the server's log and holds no secret. A client sees `told` alone, which says
-the same whether the user exists or not.
+House rule: the text of `AuthenticationFailed` is for the server's log and holds no secret. A client sees `told` alone,
+which says the same whether the user exists or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ANOTHER_NAME = "Authentication failed: Client requested an authorization id that
 """The message to a client that authenticates and asks to be somebody else."""
 
 
-class Refused(Exception):
+class AuthenticationFailed(Exception):
     """The client doesn't authenticate; the text says why.
 
     told: what the client gets to know, in Kafka's words; "" for the general words, which name the mechanism only.
@@ -42,7 +42,7 @@ class Exchange(Protocol):
     """One authentication of one client."""
 
     def step(self, token: bytes) -> Step:
-        """Take the client's next token. Raises Refused; then the exchange is over."""
+        """Take the client's next token. Raises AuthenticationFailed; then the exchange is over."""
 
 
 class Mechanism(Protocol):

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import AuthenticationFailed, Step
 from coordinator.security.sasl.keys import WrongSignature, payload
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ class BearerExchange:
     def step(self, token: bytes) -> Step:
         """See Exchange."""
         if self._reason:
-            raise Refused(self._reason, CHALLENGE if token == CONTROL_A else "")
+            raise AuthenticationFailed(self._reason, CHALLENGE if token == CONTROL_A else "")
         wanted, text = _read(token)
         try:
             user, ends_at_ms = self._user(text)
-        except Refused as refused:
+        except AuthenticationFailed as refused:
             self._reason = str(refused)
             return Step(CHALLENGE.encode())
         if wanted not in {"", user}:
@@ -93,62 +93,62 @@ class BearerExchange:
                 f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
                 f"token's principal name ({user})"
             )
-            raise Refused("the client asks for another user's name", told)
+            raise AuthenticationFailed("the client asks for another user's name", told)
         return Step(b"", user, ends_at_ms)
 
     def _user(self, token: str) -> tuple[str, int]:
-        """The user of a token, and its end. Raises Refused."""
+        """The user of a token, and its end. Raises AuthenticationFailed."""
         bearer = self._bearer
         try:
             said = json.loads(payload(token, bearer.keys.keys))
         except WrongSignature as error:
             if error.is_unknown:
                 bearer.keys.missed()
-            raise Refused(str(error)) from None
+            raise AuthenticationFailed(str(error)) from None
         except (ValueError, RecursionError):
-            raise Refused("the token says nothing in JSON") from None
+            raise AuthenticationFailed("the token says nothing in JSON") from None
         if not isinstance(said, dict):
-            raise Refused("the token says no claims")
+            raise AuthenticationFailed("the token says no claims")
         return _checked(said, bearer.rules, bearer.wall_ms())
 
 
 def _read(message: bytes) -> tuple[str, str]:
-    """The name that the client asks for, and its token. Raises Refused."""
+    """The name that the client asks for, and its token. Raises AuthenticationFailed."""
     found = FIRST.fullmatch(message.decode(errors="replace"))
     if found is None:
-        raise Refused("the first message is not as RFC 7628 has it")
+        raise AuthenticationFailed("the first message is not as RFC 7628 has it")
     pairs = dict(pair.split("=", 1) for pair in found[2].split("\x01") if pair)
     auth = AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth[1].lower() != "bearer":
-        raise Refused("the first message has no token")
+        raise AuthenticationFailed("the first message has no token")
     return found[1] or "", auth[2]
 
 
 def _checked(said: dict[str, Any], rules: Rules, now_ms: int) -> tuple[str, int]:
-    """User and end of a token with these claims. Raises Refused."""
+    """User and end of a token with these claims. Raises AuthenticationFailed."""
     ends_at_ms, _ = _time_ms(said, "exp"), _time_ms(said, "iat")
     if now_ms - rules.skew_ms >= ends_at_ms:
-        raise Refused("the token has expired")
+        raise AuthenticationFailed("the token has expired")
     if "nbf" in said and now_ms + rules.skew_ms < _time_ms(said, "nbf"):
-        raise Refused("the token isn't valid yet")
+        raise AuthenticationFailed("the token isn't valid yet")
     if rules.issuer and said.get("iss") != rules.issuer:
-        raise Refused("the token is of another issuer")
+        raise AuthenticationFailed("the token is of another issuer")
     audience = said.get("aud", [])
     audiences = audience if isinstance(audience, list) else [audience]
     if (rules.audiences or audiences) and not any(
         each in rules.audiences for each in audiences if isinstance(each, str)
     ):
-        raise Refused("the token is for another audience")
+        raise AuthenticationFailed("the token is for another audience")
     user = said.get(rules.user_claim)
     user = user.strip() if isinstance(user, str) else ""
     if not 0 < len(user) <= USER_MAX:
-        raise Refused("the token names no user")
+        raise AuthenticationFailed("the token names no user")
     return user, ends_at_ms
 
 
 def _time_ms(said: dict[str, Any], claim: str) -> int:
-    """A time that a token says. Raises Refused."""
+    """A time that a token says. Raises AuthenticationFailed."""
     seconds = said.get(claim)
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < TIME_MAX_S:
-        raise Refused(f"the token has no {claim} that is a time")
+        raise AuthenticationFailed(f"the token has no {claim} that is a time")
     return int(seconds * 1_000)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
 
-from coordinator.security.sasl import ANOTHER_NAME, Refused, Step
+from coordinator.security.sasl import ANOTHER_NAME, AuthenticationFailed, Step
 
 NAME = "PLAIN"
 
@@ -36,16 +36,16 @@ class Plain:
         if len(parts) != 3:
             count = min(len(parts), PARTS_COUNTED_MAX)
             told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}"
-            raise Refused("the token has not three parts", told)
+            raise AuthenticationFailed("the token has not three parts", told)
         wanted, name, password = parts
         for what, value in (("username", name), ("password", password)):
             if not value:
-                raise Refused(f"an empty {what}", f"Authentication failed: {what} not specified")
+                raise AuthenticationFailed(f"an empty {what}", f"Authentication failed: {what} not specified")
         # Digests have one length, so the comparison tells nothing of the password's.
         digest = sha256(password.encode()).digest()
         is_right = compare_digest(self._digests.get(name, bytes(len(digest))), digest)
         if not is_right or text.encode() != token:
-            raise Refused("wrong name or password", "Authentication failed: Invalid username or password")
+            raise AuthenticationFailed("wrong name or password", "Authentication failed: Invalid username or password")
         if wanted not in {"", name}:
-            raise Refused("the client asks for another user's name", ANOTHER_NAME)
+            raise AuthenticationFailed("the client asks for another user's name", ANOTHER_NAME)
         return Step(b"", name)

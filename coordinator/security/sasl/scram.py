@@ -20,7 +20,7 @@ from enum import Enum
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple
 
-from coordinator.security.sasl import ANOTHER_NAME, Refused, Step
+from coordinator.security.sasl import ANOTHER_NAME, AuthenticationFailed, Step
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
@@ -123,25 +123,25 @@ class ScramExchange:
         """See Exchange."""
         state, self._state = self._state, State.OVER
         if len(token) > TOKEN_MAX:
-            raise Refused(f"the message is longer than {TOKEN_MAX} bytes")
+            raise AuthenticationFailed(f"the message is longer than {TOKEN_MAX} bytes")
         try:
             text = token.decode()
         except UnicodeDecodeError:
-            raise Refused("the message is not UTF-8") from None
+            raise AuthenticationFailed("the message is not UTF-8") from None
         if state is State.FIRST:
             return self._take_first(text)
         if state is State.FINAL:
             return self._take_final(text)
-        raise Refused("the exchange is over")
+        raise AuthenticationFailed("the exchange is over")
 
     def _take_first(self, text: str) -> Step:
         found = FIRST.fullmatch(text)
         if found is None:
-            raise Refused(_problem(text))
+            raise AuthenticationFailed(_problem(text))
         flag, wanted, name, nonce, _ = found.groups()
         self._user = _user_of(name)
         if wanted and _user_of(wanted) != self._user:
-            raise Refused("the client asks for another user's name", ANOTHER_NAME)
+            raise AuthenticationFailed("the client asks for another user's name", ANOTHER_NAME)
         self._header = f"{flag},{'' if wanted is None else f'a={wanted}'},".encode()
         self._credential, self._is_known = self._mechanism.find(self._user)
         self._nonce = self._mechanism.nonce()
@@ -154,43 +154,43 @@ class ScramExchange:
     def _take_final(self, text: str) -> Step:
         found = FINAL.fullmatch(text)
         if found is None:
-            raise Refused("the last message is not as RFC 5802 has it")
+            raise AuthenticationFailed("the last message is not as RFC 5802 has it")
         binding, nonce, extensions, proof = found.groups()
         if ",m=" in extensions:
-            raise Refused("the client demands an extension")
+            raise AuthenticationFailed("the client demands an extension")
         # Only the server's own part is compared, as in Kafka: librdkafka 2.0 sends the client's part twice.
         if not nonce.endswith(self._nonce):
-            raise Refused("another nonce than the server's")
+            raise AuthenticationFailed("another nonce than the server's")
         if _from_base64(binding) != self._header:
-            raise Refused("another channel binding than in the first message")
+            raise AuthenticationFailed("another channel binding than in the first message")
         digest, known = self._mechanism.digest, self._credential
         said = f"{self._first},{text[: text.rindex(',p=')]}".encode()
         signature = hmac.digest(known.stored_key, said, digest)
         given = _from_base64(proof)
         if len(given) != len(signature):
-            raise Refused("a proof of another length")
+            raise AuthenticationFailed("a proof of another length")
         client_key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
         is_right = hmac.compare_digest(new(digest, client_key).digest(), known.stored_key)
         if not (is_right and self._is_known):
-            raise Refused("wrong name or password")
+            raise AuthenticationFailed("wrong name or password")
         return Step(b"v=" + b64encode(hmac.digest(known.server_key, said, digest)), self._user)
 
 
 def _user_of(name: str) -> str:
     """The user of a name in a message: `=2C` is a comma, `=3D` an equals sign."""
     if re.search("=(?!2C|3D)", name):
-        raise Refused("an equals sign in the name is not escaped")
+        raise AuthenticationFailed("an equals sign in the name is not escaped")
     try:
         return prepared(name.replace("=2C", ",").replace("=3D", "="))
     except ValueError as error:
-        raise Refused(f"the name: {error}") from None
+        raise AuthenticationFailed(f"the name: {error}") from None
 
 
 def _from_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except binascii.Error:
-        raise Refused("broken base64") from None
+        raise AuthenticationFailed("broken base64") from None
 
 
 def _problem(first: str) -> str:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
+from coordinator.server.http.newest import Bounds, Newest
 from coordinator.server.http.turns import Turns
-from coordinator.server.http.window import Bounds, Window
 from coordinator.story.events import event_json
 from protocol.errors import ProtocolError
 
@@ -135,7 +135,7 @@ class News(Protocol):
         """Take the reason why no events come for now."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where events come from."""
 
     def follow(self, news: News, stopping: threading.Event) -> None:
@@ -149,7 +149,7 @@ class TopicSource:
         self._ask = ask
 
     def follow(self, news: News, stopping: threading.Event) -> None:
-        """As Source."""
+        """As EventSource."""
         with self._ask() as client:
             while not stopping.is_set():
                 try:
@@ -177,9 +177,9 @@ class Feed:
     before the start.
     """
 
-    def __init__(self, source: Source, bounds: Bounds | None = None, turns: Turns | None = None) -> None:
+    def __init__(self, source: EventSource, bounds: Bounds | None = None, turns: Turns | None = None) -> None:
         self._source = source
-        self._events: Window[FeedEvent] = Window(bounds or Bounds(EVENTS_KEPT))
+        self._events: Newest[FeedEvent] = Newest(bounds or Bounds(EVENTS_KEPT))
         self._topic = ""
         self._first: dict[int, int] = {}
         """The offset in each partition from which on all events are in memory."""

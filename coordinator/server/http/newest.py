@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     age_ms: int | None = None
 
 
-class Window(Generic[Item]):
+class Newest(Generic[Item]):
     """Items in the order in which they came, within `bounds`.
 
     wall_ms: Unix time. An item from the future counts as of this moment, so that it makes no other one old.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import known_lines, lag_json
+from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
 from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 
-CLASSIC = "classic"
-"""The type of a group whose events name none."""
-
-DELETED, UNKNOWN = "deleted", "unknown"
+DELETED, MISSING = "deleted", "unknown"
 """The states of a group that doesn't exist: its newest event is its deletion, or nothing says why it is missing."""
 
 
@@ -101,7 +99,7 @@ def gone(listed: Iterable[ListedGroup], events: Iterable[RebalanceEvent]) -> lis
             name,
             types.get(name, CLASSIC),
             protocol_types[name],
-            DELETED if isinstance(newest[name], GroupDeleted) else UNKNOWN,
+            DELETED if isinstance(newest[name], GroupDeleted) else MISSING,
         )
         for name in sorted(newest.keys() - {group.group_id for group in listed})
     ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from schemas.errors import ErrorCode
 
 
-class Host(Protocol):
+class CoordinatorHost(Protocol):
     """The attributes of the runtime that a new coordinator gets."""
 
     config: Config
@@ -67,7 +67,7 @@ class LogKind(Protocol):
     def partition_count(self, config: Config) -> int:
         """The number of its partitions."""
 
-    def coordinator(self, index: int, host: Host) -> Any:
+    def coordinator(self, index: int, host: CoordinatorHost) -> Any:
         """A coordinator of a partition, without groups."""
 
     def reader(self) -> Reader:
@@ -88,7 +88,7 @@ class Groups:
         """See LogKind."""
         return config.offsets_topic_num_partitions
 
-    def coordinator(self, index: int, host: Host) -> Coordinator:
+    def coordinator(self, index: int, host: CoordinatorHost) -> Coordinator:
         """See LogKind."""
         made = Coordinator(index, host.config.group)
         made.topics = host.topics
@@ -122,7 +122,7 @@ class TransactionalIds:
         """See LogKind."""
         return config.transaction_state_log_num_partitions
 
-    def coordinator(self, index: int, host: Host) -> TransactionCoordinator:
+    def coordinator(self, index: int, host: CoordinatorHost) -> TransactionCoordinator:
         """See LogKind."""
         config = host.config
         settings = Settings(

@@ -49,7 +49,7 @@ class Loaded(Protocol):
         """The partition can't be served."""
 
 
-class Host(Protocol):
+class LoadHost(Protocol):
     """The methods of the runtime that a load calls."""
 
     engine: Engine
@@ -64,7 +64,7 @@ class Loading:
     """A load under way. write_failed, before: as in the event `Load`."""
 
     def __init__(
-        self, partition: Loaded, host: Host, *, write_failed: bool = False, before: Collection[str] = ()
+        self, partition: Loaded, host: LoadHost, *, write_failed: bool = False, before: Collection[str] = ()
     ) -> None:
         self._partition = partition
         self._host = host

@@ -121,7 +121,7 @@ class Chore(Enum):
     REMOVE_EXPIRED = "remove_expired"
 
 
-class Host(loading.Host, kinds.Host, Protocol):
+class PartitionHost(loading.LoadHost, kinds.CoordinatorHost, Protocol):
     """The methods of the runtime that a partition calls. is_ending: the server stops; nothing new begins."""
 
     clock: Clock
@@ -164,7 +164,7 @@ class Partition:
     alarm: Alarm[TimerKey | Chore]
     coordinator: Any
 
-    def __init__(self, index: int, host: Host) -> None:
+    def __init__(self, index: int, host: PartitionHost) -> None:
         self.index = index
         self.name = f"{host.kind.log}-{index}"
         self.standing = Standing.LOADING

@@ -30,7 +30,7 @@ from coordinator.transaction.state import Status
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
-    from coordinator.group.causes import Source
+    from coordinator.group.causes import Origin
     from coordinator.group.coordinator import Coordinator
     from coordinator.group.course import Outcome
     from coordinator.group.turn import Watched
@@ -141,7 +141,7 @@ class Measures:
     def __init__(self, groups_max: int = GROUPS_MAX) -> None:
         self._groups_max = groups_max
         self.happened: Counter[type[notes.Note]] = Counter()
-        self.rebalances: Counter[tuple[CauseKind, Source]] = Counter()
+        self.rebalances: Counter[tuple[CauseKind, Origin]] = Counter()
         self.ended: Counter[Outcome] = Counter()
         self.epochs = 0
         self.phases = {name: Histogram(SECONDS) for name in (*PHASES, *CONSUMER_PHASES)}

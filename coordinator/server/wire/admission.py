@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.config import INT32_MAX
 from coordinator.security.quotas import CONNECTIONS, DEFAULT, quotas_of
-from coordinator.security.quotas_rates import Rate, Sensors, Window
+from coordinator.security.quotas_rates import Rate, Sampling, Sensors
 from coordinator.server.clock import Alarm
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ SLOWED_MAX = 1_000
 class _Line:
     """The connections that wait for their listener. is_counted: whether the first one has its place in time."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Sampling) -> None:
         self.rate = Rate(window)
         self.held: deque[Connection] = deque()
         self.is_counted = False
@@ -68,7 +68,7 @@ class Admission:
         self._counted = counted
         self._shed = shed
         self._limits: dict[str, tuple[int, int]] = {}
-        self._window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        self._window = Sampling(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._rate = Rate(self._window)
         self._lines: dict[str, _Line] = {}
         self._inside: dict[Connection, None] = {}

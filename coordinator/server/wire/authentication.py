@@ -26,7 +26,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.security.sasl import Refused
+from coordinator.security.sasl import AuthenticationFailed
 from coordinator.server.clock import Alarm
 from coordinator.server.telemetry.measures import Login
 from protocol.connection import SIZE_BYTES
@@ -272,7 +272,7 @@ class Authentication:
         request = decode(SaslAuthenticateRequest, frame, header.api_version, header.body_offset)
         try:
             step = self._step(request.auth_bytes)
-        except Refused as refused:
+        except AuthenticationFailed as refused:
             told = refused.told or self._general_words()
             body = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told)
             raise _Ending(str(refused), _encoded(header, body)) from None
@@ -284,20 +284,20 @@ class Authentication:
         """A token of its own, whose answer has no header either."""
         try:
             step = self._step(frame)
-        except Refused as refused:
+        except AuthenticationFailed as refused:
             raise _Ending(str(refused)) from None
         if step.user is not None:
             self._authenticated(step.user, step.ends_at_ms)
         return len(step.answer).to_bytes(SIZE_BYTES) + step.answer
 
     def _step(self, token: bytes) -> Step:
-        """Hand a token to the mechanism. Raises Refused."""
+        """Hand a token to the mechanism. Raises AuthenticationFailed."""
         assert self._exchange is not None
         step = self._exchange.step(token)
         if step.user is not None and self._principal not in {"", f"User:{step.user}"}:
             before, after = self._principal.replace(":", ".", 1), f"User.{step.user}"
             told = f"Cannot change principals during re-authentication from {before}: {after}"
-            raise Refused("it authenticates again as another user", told)
+            raise AuthenticationFailed("it authenticates again as another user", told)
         return step
 
     def _general_words(self) -> str:

@@ -83,7 +83,7 @@ class Guard(Protocol):
         """The connection is gone."""
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """The methods of `Connections` that a connection calls.
 
     dispatch: as of `api.Api`. soon: has the loop call back in its next turn. frame_size_max: in bytes.
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
 
     heartbeats: Heartbeats
 
-    def __init__(self, connections: Host, listener: str, guard: Guard | None = None) -> None:
+    def __init__(self, connections: ConnectionHost, listener: str, guard: Guard | None = None) -> None:
         self._connections = connections
         self._pace = connections.pace
         self.guard = guard
@@ -399,12 +399,12 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def pause_intake(self) -> None:
-        """See intake.Source."""
+        """See intake.Sender."""
         self._waits_for_room = True
         self._read_on()
 
     def resume_intake(self) -> None:
-        """See intake.Source."""
+        """See intake.Sender."""
         self._waits_for_room = False
         if self._transport is not None:
             self._read_on()

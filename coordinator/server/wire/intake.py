@@ -33,7 +33,7 @@ READ_BYTES = 256 * 1024
 """Bytes that a connection brings in one read at most."""
 
 
-class Source(Protocol):
+class Sender(Protocol):
     """A connection."""
 
     def __hash__(self) -> int:
@@ -46,29 +46,29 @@ class Source(Protocol):
         """Read on."""
 
 
-SourceT = TypeVar("SourceT", bound=Source)
+SenderT = TypeVar("SenderT", bound=Sender)
 
 
-class Intake(Generic[SourceT]):
+class Intake(Generic[SenderT]):
     """The large requests of all connections. give_up: closes a connection for a reason.
 
     counted_bytes: of all of them.
     """
 
-    def __init__(self, config: Config, clock: Clock, give_up: Callable[[SourceT, str], None]) -> None:
+    def __init__(self, config: Config, clock: Clock, give_up: Callable[[SenderT, str], None]) -> None:
         max_bytes = config.queued_max_request_bytes
         self._max_bytes = max(max_bytes, config.socket_request_max_bytes) if max_bytes > 0 else None
         self._give_up = give_up
         self._clock = clock
         self.counted_bytes = 0
-        self._sizes: dict[SourceT, int] = {}
+        self._sizes: dict[SenderT, int] = {}
         # Both in the order of their first pieces.
-        self._coming: dict[SourceT, None] = {}
-        self._paused: dict[SourceT, None] = {}
-        self._stalled: Alarm[SourceT] = Alarm(clock, self._stalls)
-        self._whole: Alarm[SourceT] = Alarm(clock, self.release)
+        self._coming: dict[SenderT, None] = {}
+        self._paused: dict[SenderT, None] = {}
+        self._stalled: Alarm[SenderT] = Alarm(clock, self._stalls)
+        self._whole: Alarm[SenderT] = Alarm(clock, self.release)
 
-    def take(self, source: SourceT, size: int) -> None:
+    def take(self, source: SenderT, size: int) -> None:
         """So many bytes of a request have come so far."""
         if self._max_bytes is None:
             return
@@ -80,7 +80,7 @@ class Intake(Generic[SourceT]):
             source.pause_intake()
         self._go_on()
 
-    def is_whole(self, source: SourceT) -> None:
+    def is_whole(self, source: SenderT) -> None:
         """The request has come. It counts until `release`, but not for ever."""
         self._coming.pop(source, None)
         self._stalled.cancel(source)
@@ -88,7 +88,7 @@ class Intake(Generic[SourceT]):
             self._whole.arm(source, self._clock.ms() + COUNTED_MAX_MS)
             self._go_on()
 
-    def release(self, source: SourceT) -> None:
+    def release(self, source: SenderT) -> None:
         """The request is answered, or its connection is gone."""
         if source not in self._sizes:
             return
@@ -117,7 +117,7 @@ class Intake(Generic[SourceT]):
         elif first not in self._stalled:
             self._stalled.arm(first, self._clock.ms() + STALLED_MAX_MS)
 
-    def _stalls(self, source: SourceT) -> None:
+    def _stalls(self, source: SenderT) -> None:
         waits = STALLED_MAX_MS // 1000
         self._give_up(source, f"its request is not whole after {waits} s, and queued.max.request.bytes is used up")
 

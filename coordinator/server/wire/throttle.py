@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.security.quotas import FETCHED, KEYS, MUTATIONS, PRODUCED, TIME, Limit, Limits, quotas_of
-from coordinator.security.quotas_rates import Rate, Sensors, Tokens, Window
+from coordinator.security.quotas_rates import Rate, Sampling, Sensors, Tokens
 from protocol.messages import API_KEYS, FetchResponse
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Throttle:
         self.ms = ms
         self.busy_ns = busy_ns
         self.measures = measures
-        self.window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
-        mutations = Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+        self.window = Sampling(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        mutations = Sampling(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
         rate = partial(Rate, self.window)
         self.rates: dict[str, Sensors[Rate]] = {key: Sensors(rate) for key in (PRODUCED, FETCHED, TIME)}
         self.tokens: Sensors[Tokens] = Sensors(partial(Tokens, mutations))

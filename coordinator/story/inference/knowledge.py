@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from coordinator.group.causes import CauseKind, Source
+from coordinator.group.causes import CauseKind, Origin
 from coordinator.story.causes import GONE
 from coordinator.story.events import Cause
 from coordinator.story.inference.told import cause_of
@@ -61,7 +61,7 @@ class Told(NamedTuple):
         return replace(
             same,
             kind=kinds[0],
-            source=(Source.CLIENT if self.reason else Source.INFERRED).value,
+            source=(Origin.CLIENT if self.reason else Origin.INFERRED).value,
             reason=self.reason,
             meaning=None,
             possible=UNSET,

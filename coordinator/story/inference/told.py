@@ -12,7 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from coordinator.group import notes
-from coordinator.group.causes import TOPICS_MAX, Source
+from coordinator.group.causes import TOPICS_MAX, Origin
 from coordinator.group.course import CAUSES_MAX, Outcome, Snapshot
 from coordinator.story.events import Cause, GroupEvent, RebalanceEnded, TopicChange
 from coordinator.story.making import ended_of, event_of
@@ -33,7 +33,7 @@ def cause_of(
         group_instance_id=None if member is None else member.group_instance_id,
         client_id="" if member is None else member.client_id,
         client_host="" if member is None else member.client_host,
-        source=Source.INFERRED.value,
+        source=Origin.INFERRED.value,
         reason="",
         meaning=None,
         join_reason=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import Cause, CauseKind, Source
+from coordinator.group.causes import Cause, CauseKind, Origin
 from coordinator.group.notes import RebalanceCause, RebalanceStarted
 from tests.group.harness import SESSION_MS, Bench, Peer, subscription
 
@@ -30,7 +30,7 @@ def test_a_new_member() -> None:
     bench.static("c").enter()
     cause = only_cause(bench)
     assert (cause.kind, cause.group_instance_id, cause.client_id) == (CauseKind.MEMBER_JOINED, "c", "c")
-    assert (cause.client_host, cause.api_version, cause.source) == ("/127.0.0.1", 5, Source.INFERRED)
+    assert (cause.client_host, cause.api_version, cause.source) == ("/127.0.0.1", 5, Origin.INFERRED)
 
 
 def test_a_leader_that_rejoins() -> None:
@@ -108,7 +108,7 @@ def test_a_member_that_leaves_says_why() -> None:
     follower.leave(reason="going home")
     cause = only_cause(bench)
     assert (cause.kind, cause.member_ids, cause.reason) == (CauseKind.MEMBER_LEFT, (member_id,), "going home")
-    assert (cause.source, cause.api_version) == (Source.CLIENT, 5)
+    assert (cause.source, cause.api_version) == (Origin.CLIENT, 5)
 
 
 def test_a_member_that_falls_silent() -> None:
@@ -134,9 +134,9 @@ def test_a_second_cause_in_one_rebalance() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "join_reason", "source"),
-    [(None, -1, Source.INFERRED), ("rolling", -1, Source.CLIENT), (None, 0, Source.CLIENT)],
+    [(None, -1, Origin.INFERRED), ("rolling", -1, Origin.CLIENT), (None, 0, Origin.CLIENT)],
 )
-def test_who_says_so(reason: str | None, join_reason: int, source: Source) -> None:
+def test_who_says_so(reason: str | None, join_reason: int, source: Origin) -> None:
     """With a text (KIP-800) or a number (KIP-423) the source is the client, without both the coordinator."""
     bench, _, _ = settled(version=9)
     bench.static("c", version=9).join(reason=reason, join_reason=join_reason)

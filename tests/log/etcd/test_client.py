@@ -29,7 +29,7 @@ from coordinator.log.etcd.port import (
     Lost,
     Page,
     Put,
-    Refused,
+    Rejected,
     Status,
     Target,
     Txn,
@@ -162,7 +162,7 @@ def test_a_lease_that_is_gone_is_no_error_of_the_way(caller: Caller) -> None:
     assert caller.txn(Get(caller.prefix + b"k")).gets == [None]
     assert caller.ask(caller.client.keep_alive, lease) == 0
     refused = caller.txn(Put(caller.prefix + b"k", b"1", lease))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Rejected)
     assert refused.code == NOT_FOUND
 
 

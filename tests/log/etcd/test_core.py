@@ -7,7 +7,7 @@ import pytest
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.etcd.core import GIVE_UP_MS
 from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.port import Delete, Refused, Txn
+from coordinator.log.etcd.port import Delete, Rejected, Txn
 from protocol.records.batch import Record
 from tests.log.calls import record
 from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
@@ -107,7 +107,7 @@ def test_a_release_that_etcd_refused_is_made_later(monkeypatch: pytest.MonkeyPat
     own = world.own(1)
     core = world.cores[1]
     with monkeypatch.context() as patched:
-        patched.setattr(core._port, "txn", lambda _txn, done: done(Refused("too many requests", 8)))
+        patched.setattr(core._port, "txn", lambda _txn, done: done(Rejected("too many requests", 8)))
         assert world.ask(core.release, own) == "done"
     world.time.run(3_000)
     assert world.etcd.store.get(KEYS.own(0)) is None
@@ -120,7 +120,7 @@ def test_a_load_that_etcd_refuses_has_its_reason(monkeypatch: pytest.MonkeyPatch
     core = world.cores[1]
     own = world.ask(core.acquire, 0)
     monkeypatch.setattr(
-        core._port, "range", lambda _start, _end, done, **_options: done(Refused("permission denied", 7))
+        core._port, "range", lambda _start, _end, done, **_options: done(Rejected("permission denied", 7))
     )
     assert "permission denied" in str(world.ask(core.load, own, lambda _page: None))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.log.etcd.follower import POLL_MS, Follower
-from coordinator.log.etcd.port import Delete, Event, KeyValue, Lost, Put, Refused, Txn, TxnResult
+from coordinator.log.etcd.port import Delete, Event, KeyValue, Lost, Put, Rejected, Txn, TxnResult
 from tests.support.etcd_model import EtcdModel, ModelPort, Watch
 from tests.support.virtual_time import Timeline
 
@@ -32,7 +32,7 @@ class World:
 
     def write(self, *success: Put | Delete) -> None:
         """Let the other client write, until etcd says that it has."""
-        came: list[TxnResult | Lost | Refused] = []
+        came: list[TxnResult | Lost | Rejected] = []
         while not any(isinstance(outcome, TxnResult) for outcome in came):
             self.other.txn(Txn([], success), came.append)
             self.time.run(1_500)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from coordinator.log.etcd.housekeeping import KEPT_MS, TICK_MS, Housekeeping
-from coordinator.log.etcd.port import Compacted, Lost, Page, Put, Refused, Status, Txn
+from coordinator.log.etcd.port import Compacted, Lost, Page, Put, Rejected, Status, Txn
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 
@@ -31,9 +31,9 @@ class World:
             self.port.txn(Txn([], [Put(b"k", b"%0*d" % (size, number))]), lambda _outcome: None)
             self.time.run(100)
 
-    def read_at(self, revision: int) -> Page | Compacted | Lost | Refused:
+    def read_at(self, revision: int) -> Page | Compacted | Lost | Rejected:
         """Read the key as it was at a revision."""
-        came: list[Page | Compacted | Lost | Refused] = []
+        came: list[Page | Compacted | Lost | Rejected] = []
         self.port.range(b"k", b"l", came.append, limit=1, revision=revision)
         self.time.run(1_000)
         return came[0]

@@ -17,7 +17,7 @@ from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import Access, Client
 from coordinator.log.etcd.keys import Head, Keys
 from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import Compare, Get, Lost, Put, Refused, Target, Txn, TxnResult
+from coordinator.log.etcd.port import Compare, Get, Lost, Put, Rejected, Target, Txn, TxnResult
 from coordinator.log.etcd.writer import Owned, Writer
 from protocol.records.batch import Record
 from tests.support.etcd import Etcd
@@ -40,7 +40,7 @@ class Session:
 
 def ask(loop: Loop, client: Client, txn: Txn) -> TxnResult:
     """Have a client carry out a transaction, and return the outcome."""
-    told: SimpleQueue[TxnResult | Lost | Refused] = SimpleQueue()
+    told: SimpleQueue[TxnResult | Lost | Rejected] = SimpleQueue()
     loop.call(partial(client.txn, txn, told.put))
     outcome = told.get(timeout=WITHIN_S)
     assert isinstance(outcome, TxnResult)
@@ -86,7 +86,7 @@ def test_a_late_transaction_does_not_bring_the_old_value_back(has_chain: bool, m
 
         old = made(writer, own, b"old")
         etcd.members[frozen].freeze()
-        late: SimpleQueue[TxnResult | Lost | Refused] = SimpleQueue()
+        late: SimpleQueue[TxnResult | Lost | Rejected] = SimpleQueue()
         sent = old if has_chain else without_chain(old)
         loop.call(partial(first.txn, sent, late.put))
         for value in (b"old", b"new"):

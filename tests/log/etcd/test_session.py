@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.log.etcd.port import Refused
+from coordinator.log.etcd.port import Rejected
 from coordinator.log.etcd.session import Session
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
@@ -91,7 +91,7 @@ def test_the_lease_of_etcd_is_no_shorter_than_what_the_node_relies_on(
 def test_the_age_of_a_lease_goes_on_while_etcd_grants_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """An etcd without space doesn't: the age says for how long this node has had no lease in time."""
     world = World()
-    monkeypatch.setattr(world.session._port, "grant", lambda _ttl_s, done: done(Refused("no space", 8)))
+    monkeypatch.setattr(world.session._port, "grant", lambda _ttl_s, done: done(Rejected("no space", 8)))
     world.process.freeze()
     world.time.run(10_000)
     world.process.thaw()

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.port import Delete, Lost, Put, Refused, Txn, TxnResult
+from coordinator.log.etcd.port import Delete, Lost, Put, Rejected, Txn, TxnResult
 from coordinator.log.etcd.shared import BYTES_MAX, GIVE_UP_MS, GIVE_UP_SOON_MS, OPERATIONS_MAX, POLL_MS, Shared, Writes
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
@@ -232,7 +232,7 @@ def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypa
     world.calm()
     assert one.outcomes[1:] == [None]
     assert one.shared.entries["counter"] in {b"1", b"2"}
-    monkeypatch.setattr(one.port, "txn", lambda _txn, done: done(Refused("no space", 8)))
+    monkeypatch.setattr(one.port, "txn", lambda _txn, done: done(Rejected("no space", 8)))
     error = world.ask(one, _write({"a": b"1"}))
     assert "no space" in str(error)
 

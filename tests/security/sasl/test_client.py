@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from coordinator.security.sasl import Exchange, Refused
+from coordinator.security.sasl import AuthenticationFailed, Exchange
 from coordinator.security.sasl.client import ITERATIONS_ACCEPTED_MAX, Dialogue, Untrusted, oauthbearer, plain, scram
 from coordinator.security.sasl.plain import Plain
 from coordinator.security.sasl.scram import DIGESTS, Scram, credential, salted
@@ -38,7 +38,7 @@ def test_scram_with_the_servers_side(mechanism: str, user: str) -> None:
     """The right password logs in, also a name with a comma and an equals sign; a wrong one doesn't."""
     users = server(mechanism, user, "pencil")
     assert talk(scram(mechanism, user, "pencil", RFC_5802_NONCE), users.begin()) == user
-    with pytest.raises(Refused, match="wrong name or password"):
+    with pytest.raises(AuthenticationFailed, match="wrong name or password"):
         talk(scram(mechanism, user, "pen", RFC_5802_NONCE), users.begin())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import AuthenticationFailed, Step
 from coordinator.security.sasl.keys import Key, keys_of
 from coordinator.security.sasl.oauthbearer import CHALLENGE, CONTROL_A, USER_MAX, Bearer, Rules
 from tests.support.tokens import first_message, jwk, jwks, token
@@ -36,7 +36,7 @@ def refused(text: str, rules: Rules = RULES) -> str:
     """Why a token is refused, after both steps."""
     exchange = bearer(rules).begin()
     assert exchange.step(first_message(text)) == Step(CHALLENGE.encode())
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         exchange.step(CONTROL_A)
     assert raised.value.told == CHALLENGE
     return str(raised.value)
@@ -79,14 +79,14 @@ def test_forms_of_the_first_message(message: bytes) -> None:
 )
 def test_other_first_messages_are_refused_at_once(message: bytes) -> None:
     """Without a challenge, in general words."""
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         bearer().begin().step(message)
     assert raised.value.told == ""
 
 
 def test_nobody_gets_another_users_name() -> None:
     """Kafka's words name both."""
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         bearer().begin().step(first_message(token(), "n,a=bob,"))
     assert raised.value.told.endswith("id (bob) that is different from the token's principal name (alice)")
 
@@ -156,6 +156,6 @@ def test_the_second_step_of_a_refusal_is_the_last() -> None:
     """Whatever comes in it: another token, even a good one, doesn't count."""
     exchange = bearer().begin()
     exchange.step(first_message("x.y.z"))
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         exchange.step(first_message(token()))
     assert raised.value.told == ""

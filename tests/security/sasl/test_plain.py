@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import AuthenticationFailed, Step
 from coordinator.security.sasl.plain import Plain
 
 USERS = Plain({"alice": "secret", "ren\u00e9": "\u00fc", "nobody": ""})
@@ -20,7 +20,7 @@ def test_unknown_user_and_wrong_password_fail_alike() -> None:
     """The words are the same."""
     texts = set()
     for token in (b"\0alice\0wrong", b"\0mallory\0secret", b"\0nobody\0x"):
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(AuthenticationFailed) as raised:
             USERS.begin().step(token)
         texts.add(str(raised.value))
     assert len(texts) == 1
@@ -42,7 +42,7 @@ def test_unknown_user_and_wrong_password_fail_alike() -> None:
 )
 def test_what_is_refused(token: bytes) -> None:
     """Empty parts, other counts of parts, another user's name, broken UTF-8; no text has the password."""
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         USERS.begin().step(token)
     assert "secret" not in str(raised.value)
 
@@ -51,5 +51,5 @@ def test_dialogue_cut_at_each_byte_is_refused() -> None:
     """No shorter token lets anybody in."""
     token = b"\0alice\0secret"
     for size in range(len(token)):
-        with pytest.raises(Refused):
+        with pytest.raises(AuthenticationFailed):
             USERS.begin().step(token[:size])

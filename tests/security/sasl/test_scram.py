@@ -8,7 +8,7 @@ from hashlib import new
 
 import pytest
 
-from coordinator.security.sasl import Refused, Step
+from coordinator.security.sasl import AuthenticationFailed, Step
 from coordinator.security.sasl.scram import DIGESTS, Credential, Scram, credential, decoy, prepared, salted
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -44,7 +44,7 @@ def test_vector_of_rfc_7677() -> None:
     assert exchange.step(FIRST.encode()) == Step(f"r={THEIRS}{OURS},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
     last = f"c=biws,r={THEIRS}{OURS},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert exchange.step(last.encode()) == Step(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationFailed):
         exchange.step(last.encode())
 
 
@@ -66,7 +66,7 @@ def last_of(user: str, password: str, middle: str = f"c=biws,r={THEIRS}{OURS}") 
     exchange = mechanism().begin()
     bare = f"n={user},r={THEIRS}"
     answer = exchange.step(f"n,,{bare}".encode()).answer.decode()
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationFailed) as raised:
         exchange.step(client_final("SCRAM-SHA-256", bare, answer, middle, password))
     return str(raised.value)
 
@@ -113,9 +113,9 @@ def test_last_message_with_a_right_proof_is_refused(middle: str) -> None:
 def test_first_message_that_is_refused(first: str) -> None:
     """Channel binding, extensions, another user's name, broken names, long messages; then the exchange is over."""
     exchange = mechanism().begin()
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationFailed):
         exchange.step(first.encode("utf-8", "surrogatepass"))
-    with pytest.raises(Refused, match="over"):
+    with pytest.raises(AuthenticationFailed, match="over"):
         exchange.step(FIRST.encode())
 
 
@@ -136,7 +136,7 @@ def test_dialogue_cut_at_each_byte_is_refused() -> None:
     for size in range(len(last)):
         exchange = mechanism().begin()
         exchange.step(FIRST.encode())
-        with pytest.raises(Refused):
+        with pytest.raises(AuthenticationFailed):
             exchange.step(last[:size])
 
 

@@ -15,8 +15,8 @@ from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.server.http import feed as feeds
 from coordinator.server.http.feed import FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
+from coordinator.server.http.newest import Bounds, Newest
 from coordinator.server.http.turns import Turns
-from coordinator.server.http.window import Bounds, Window
 from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
@@ -87,7 +87,7 @@ async def test_listeners_that_come_together_share_out_their_work(monkeypatch: py
             self.advance(TURN_MAX_MS)
             return super().ms()
 
-    def look(self: Window[FeedEvent]) -> Iterator[FeedEvent]:
+    def look(self: Newest[FeedEvent]) -> Iterator[FeedEvent]:
         looked[0] += 1
         return original(self)
 
@@ -96,8 +96,8 @@ async def test_listeners_that_come_together_share_out_their_work(monkeypatch: py
         subscribed[-1] += 1
         assert len(await subscriber.next(0.0)) == (3 if after else 0)
 
-    original = Window.__iter__
-    monkeypatch.setattr(Window, "__iter__", look)
+    original = Newest.__iter__
+    monkeypatch.setattr(Newest, "__iter__", look)
     feed = Fed(Turns(Pace(Slow(), asyncio.get_running_loop().call_soon)))
     feed.is_read.clear()
     waiting = [asyncio.create_task(subscribe()) for _ in range(30)]

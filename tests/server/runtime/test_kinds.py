@@ -10,7 +10,7 @@ from coordinator.group.client import NOBODY, Now
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import ListGroups, Load, Unload
 from coordinator.log.memory import MemoryEngine
-from coordinator.server.runtime.kinds import GROUPS, Host
+from coordinator.server.runtime.kinds import GROUPS, CoordinatorHost
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
@@ -77,7 +77,7 @@ class Numbers:
     def partition_count(self, _config: object) -> int:
         return 2
 
-    def coordinator(self, index: int, _host: Host) -> Counting:
+    def coordinator(self, index: int, _host: CoordinatorHost) -> Counting:
         return Counting(index)
 
     def reader(self) -> Keys:

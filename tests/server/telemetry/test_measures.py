@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind, Source
+from coordinator.group.causes import CauseKind, Origin
 from coordinator.group.course import Outcome
 from coordinator.group.group import Group
 from coordinator.group.state import State
@@ -50,8 +50,8 @@ def test_rebalances_add_up_by_cause_and_by_group() -> None:
     measures.take([started(f"g-{number % 3}") for number in range(30)])
     measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
     assert measures.rebalances.total() == measures.by_group.total() == measures.happened[notes.RebalanceStarted] == 50
-    assert measures.rebalances[CauseKind.MEMBER_JOINED, Source.CLIENT] == 30
-    assert measures.rebalances[CauseKind.MEMBER_LEFT, Source.INFERRED] == 20
+    assert measures.rebalances[CauseKind.MEMBER_JOINED, Origin.CLIENT] == 30
+    assert measures.rebalances[CauseKind.MEMBER_LEFT, Origin.INFERRED] == 20
     assert measures.by_group["g-0"] == 30
 
 

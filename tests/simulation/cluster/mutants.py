@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.log.etcd.keys import Keys, parse_head
-from coordinator.log.etcd.port import Compare, Delete, Done, Get, Lost, Put, Refused, Target, Txn, TxnResult
+from coordinator.log.etcd.port import Compare, Delete, Done, Get, Lost, Put, Rejected, Target, Txn, TxnResult
 from tests.simulation.cluster.world import CLUSTER
 from tests.support.etcd_model import ModelPort
 
@@ -58,7 +58,7 @@ class LostIsDone(ModelPort):
         """See Port."""
         is_append = any(each.target is Target.VALUE for each in txn.compares)
 
-        def told(outcome: TxnResult | Lost | Refused) -> None:
+        def told(outcome: TxnResult | Lost | Rejected) -> None:
             done(TxnResult(True, 0, []) if isinstance(outcome, Lost) and is_append else outcome)
 
         super().txn(txn, told)
