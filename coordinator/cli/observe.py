@@ -27,10 +27,12 @@ from coordinator.cli.cluster import (
     read_command_config,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import seconds
 from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
 from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
 from coordinator.observe.published import TOPIC
+from coordinator.observe.watching import LOOK_S
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 OWN_SETTINGS = ("tenure.http", "tenure.log.format", "tenure.metrics.groups.max")
@@ -61,6 +63,15 @@ def command(
             help="A broker's server.log, whose lines name the causes of the groups that it coordinates; repeatable.",
         ),
     ] = None,
+    look_every: Annotated[
+        float,
+        typer.Option(
+            "--look-every",
+            metavar="SECONDS",
+            parser=seconds,
+            help="The time between two looks at how far a group is, at least.",
+        ),
+    ] = LOOK_S,
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +94,7 @@ def command(
         parse_addresses(bootstrap_server)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
-    seconds = timeout or (security and security.timeout_s) or TIMEOUT
+    timeout_s = timeout or (security and security.timeout_s) or TIMEOUT
     where = Cluster(bootstrap_server, security)
     try:
         config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
@@ -97,7 +108,7 @@ def command(
         if not wait:
             with cluster(bootstrap_server, timeout, security=security) as client:
                 client.nodes()
-        options = Options(where, seconds, config, events, tuple(broker_log or ()))
+        options = Options(where, timeout_s, config, events, tuple(broker_log or ()), look_every)
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
     except ConfigError as error:
         name, _, problem = str(error).partition(": ")

@@ -6,7 +6,6 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from coordinator.client.client import Client
+    from coordinator.client.topics import Leaders
     from coordinator.story.described import OffsetLine
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress
@@ -85,17 +85,25 @@ def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refuse
 
 
 def look(
-    client: Client, groups: Iterable[Group], counts: Mapping[str, int], progress: Progress, now_ms: int
+    client: Client,
+    groups: Iterable[Group],
+    counts: Mapping[str, int],
+    progress: Progress,
+    now_ms: int,
+    leaders: Leaders | None = None,
 ) -> dict[str, GroupProgress]:
-    """Look how far these groups are. counts: partitions by topic."""
+    """Look how far these groups are. counts: partitions by topic. leaders: of topic partitions, as far as known."""
     seen: dict[str, GroupProgress] = {}
     wanted = list(groups)
     for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
         some = wanted[begin : begin + DESCRIBED_AT_ONCE]
         lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
         begun = progress.looks
-        with suppress(Refused, Unreachable):  # a node is away, or Kafka before 3.0
-            lines = known_lines(client, some, starts=True)
+        try:
+            lines = known_lines(client, some, starts=True, leaders=leaders)
+        except (Refused, Unreachable):  # a node is away, or Kafka before 3.0
+            if leaders is not None:
+                leaders.forget()
         for group in some:
             own = lines.get(group.group_id)
             with LOOKING:

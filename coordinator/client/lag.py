@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
 from coordinator.client.groups import committed_offsets
-from coordinator.client.topics import EARLIEST, log_end_offsets
+from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
 from coordinator.story.described import OffsetLine
 
 if TYPE_CHECKING:
@@ -32,21 +32,24 @@ def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[Offs
 
 
 def known_lines(
-    client: Client, groups: Sequence[Group], *, starts: bool = False
+    client: Client, groups: Sequence[Group], *, starts: bool = False, leaders: Leaders | None = None
 ) -> dict[str, list[OffsetLine] | Refused]:
     """Lines by group: assigned topic partitions, others with committed offsets, then members that have none.
 
-    starts: whether to ask for the first offset of logs with records that the group has not read.
+    starts: whether to ask for the first offset of logs with records that the group has not read. leaders: of topic
+    partitions, as far as known.
     """
+    leaders = leaders or Leaders()
     committed = committed_offsets(client, [group.group_id for group in groups])
     owners = {
         group.group_id: {pair: member for member in group.members for pair in member.topic_partitions}
         for group in groups
     }
     offsets = {name: answer for name, answer in committed.items() if not isinstance(answer, Refused)}
-    ends = log_end_offsets(client, [pair for name, each in offsets.items() for pair in (*each, *owners[name])])
+    placed = [pair for name, each in offsets.items() for pair in (*each, *owners[name])]
+    ends = log_end_offsets(client, placed, leaders=leaders)
     behind = [pair for each in offsets.values() for pair, offset in each.items() if (offset or 0) < ends.get(pair, 0)]
-    firsts = log_end_offsets(client, behind, EARLIEST) if starts else {}
+    firsts = log_end_offsets(client, behind, EARLIEST, leaders) if starts else {}
 
     def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
         owned = owners[group.group_id]

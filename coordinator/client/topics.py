@@ -5,7 +5,10 @@ House rule: as in groups, this module hides the differences between servers and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.client import Client, Node
@@ -25,6 +28,8 @@ LATEST = -1
 """ListOffsets' timestamp for the end of the log."""
 EARLIEST = -2
 """ListOffsets' timestamp for the first record of the log."""
+LEADERS_S = 60.0
+"""How long an answer about leaders counts; clients look for new partitions every 5 minutes by default."""
 CONSUMER_REPLICA = -1
 """ListOffsets' replica id for a consumer, which is no replica."""
 
@@ -46,33 +51,34 @@ def user_topics(client: Client) -> dict[str, int]:
 
 
 def log_end_offsets(
-    client: Client, topic_partitions: Iterable[TopicPartition], which: int = LATEST
+    client: Client, topic_partitions: Iterable[TopicPartition], which: int = LATEST, leaders: Leaders | None = None
 ) -> dict[TopicPartition, int]:
     """The offset behind the last record, of each topic partition that has a leader and answers.
 
-    which: EARLIEST for the offset of the first record.
+    which: EARLIEST for the offset of the first record. leaders: as far as known.
     """
+    leaders = leaders or Leaders()
     wanted = set(topic_partitions)
     if not wanted:
         return {}
     ends: dict[TopicPartition, int] = {}
-    for node, led in leaders_of(client, wanted).items():
+    for node, led in leaders.of(client, wanted).items():
         topics = [
             ListOffsetsRequest.ListOffsetsTopic(
                 name=topic,
                 partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=which)
-                    for name, index in led
-                    if name == topic
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=which) for _, index in some
                 ],
             )
-            for topic in dict.fromkeys(name for name, _index in led)
+            for topic, some in groupby(sorted(led), itemgetter(0))
         ]
         request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
         response: ListOffsetsResponse = client.request(request, node, at_least=1)
         for topic in response.topics:
             for partition in topic.partitions:
-                if not partition.error_code:
+                if partition.error_code:
+                    leaders.forget(topic.name)
+                else:
                     ends[topic.name, partition.partition_index] = partition.offset
     return ends
 
@@ -145,24 +151,61 @@ def owners_json(owners: Owners) -> dict[str, Any]:
 
 def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:
     """The number of partitions by topic; unknown topics are left out."""
-    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(set(names))]
-    if not asked:
-        return {}
-    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-    response: MetadataResponse = client.request(request, at_least=4)
-    return {topic.name or "": len(topic.partitions) for topic in response.topics if not topic.error_code}
+    return Leaders().counts(client, names)
+
+
+class Leaders:
+    """The nodes that lead topic partitions, for a caller that asks often. clock: in seconds.
+
+    An answer counts for LEADERS_S, or until a node says that it doesn't lead.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._topics: dict[str, tuple[float, list[Node | None]]] = {}
+        """By topic, when it was asked for, and the leader of each topic partition."""
+
+    def counts(self, client: Client, names: Iterable[str]) -> dict[str, int]:
+        """As `partition_counts`."""
+        asked = set(names)
+        self._ask(client, asked)
+        return {name: len(self._topics[name][1]) for name in asked if name in self._topics}
+
+    def of(self, client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+        """Topic partitions by the node that leads them."""
+        self._ask(client, {name for name, _index in wanted})
+        led: dict[Node, list[TopicPartition]] = {}
+        for topic, index in wanted:
+            _, nodes = self._topics.get(topic, (0, []))
+            node = nodes[index] if index < len(nodes) else None
+            if node is not None:
+                led.setdefault(node, []).append((topic, index))
+        return led
+
+    def forget(self, topic: str | None = None) -> None:
+        """Ask for the topic, or for all, again when somebody wants it."""
+        if topic is None:
+            self._topics.clear()
+        else:
+            self._topics.pop(topic, None)
+
+    def _ask(self, client: Client, names: set[str]) -> None:
+        now = self._clock()
+        old = {name for name in names if name not in self._topics or now - self._topics[name][0] >= LEADERS_S}
+        if not old:
+            return
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(old)]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        response: MetadataResponse = client.request(request, at_least=4)
+        by_id = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+        for topic in response.topics:
+            self.forget(topic.name or "")
+            if not topic.error_code:
+                leaders = {each.partition_index: by_id.get(each.leader_id) for each in topic.partitions}
+                nodes = [leaders.get(index) for index in range(len(leaders))]
+                self._topics[topic.name or ""] = now - LEADERS_S * (None in nodes), nodes
 
 
 def leaders_of(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
     """Topic partitions by the node that leads them."""
-    names = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted({name for name, _index in wanted})]
-    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-    response: MetadataResponse = client.request(request, at_least=4)
-    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
-    led: dict[Node, list[TopicPartition]] = {}
-    for topic in response.topics:
-        for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
-            if key in wanted and partition.leader_id in nodes:
-                led.setdefault(nodes[partition.leader_id], []).append(key)
-    return led
+    return Leaders().of(client, wanted)

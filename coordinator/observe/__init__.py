@@ -2,6 +2,7 @@
 
     asking      clients of the cluster that share connections, answers, and a budget of requests
     live        asks for the state of groups, those in a rebalance first
+    watching    looks at how far groups come
     follower    follows `__consumer_offsets`, and makes events of its records
     broker_log  follows a broker's log file
     published   writes the events to a file or a topic

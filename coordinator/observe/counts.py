@@ -22,6 +22,7 @@ from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnde
 
 if TYPE_CHECKING:
     from coordinator.observe.live import Live
+    from coordinator.observe.watching import Watching
     from coordinator.story.events import RebalanceEvent
 
 
@@ -124,13 +125,32 @@ def live_families(live: Live, series: Iterable[str]) -> Iterator[Metric]:
         Counter({state: count for (kind, state), count in states.items() if kind != CONSUMER}),
         Counter({state: count for (kind, state), count in states.items() if kind == CONSUMER}),
     )
-    known = live.members
-    yield _gauge("tenure_members", "Members of all groups, as described last.", sum(list(known.values())))
+    known = live.groups
+    count = sum(len(group.members) for group in known.values())
+    yield _gauge("tenure_members", "Members of all groups, as described last.", count)
     members = GaugeMetricFamily("tenure_group_members", "Members of these groups.", labels=["group"])
     for group in sorted(series):
         if group in known:
-            members.add_metric([group], known[group])
+            members.add_metric([group], len(known[group].members))
     yield members
+
+
+def finding_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
+    """The metrics of findings about progress. A kind that had a finding keeps its series."""
+    counted = watching.counts()
+    totals = Counter(dict.fromkeys(watching.kinds.copy(), 0))
+    for (_, kind), count in counted.items():
+        totals[kind] += count
+    of_all = GaugeMetricFamily("tenure_findings", "Findings about the progress of groups.", labels=["kind"])
+    for kind, count in sorted(totals.items()):
+        of_all.add_metric([kind], count)
+    yield of_all
+    of_groups = GaugeMetricFamily("tenure_group_findings", "The same, of some groups.", labels=["group", "kind"])
+    with_series = sorted({group for group, _ in counted})[:groups_max]
+    for group, kind in sorted(key for key in counted if key[0] in with_series):
+        of_groups.add_metric([group, kind], counted[group, kind])
+    yield of_groups
+    yield _gauge("tenure_observer_look_seconds", "The time between the last two looks at a group.", watching.round_s)
 
 
 def progress_families(progress: Progress) -> Iterator[Metric]:
@@ -146,9 +166,13 @@ def progress_families(progress: Progress) -> Iterator[Metric]:
 class ObserverMetrics:
     """All metrics; see coordinator.server.http.site.Measured."""
 
-    def __init__(self, counts: Counts, live: Live, progress: Callable[[], Progress]) -> None:
+    def __init__(
+        self, counts: Counts, live: Live, watching: Watching, progress: Callable[[], Progress], groups_max: int
+    ) -> None:
         self._counts = counts
         self._live = live
+        self._watching = watching
+        self._groups_max = groups_max
         self._progress = progress
 
     async def now(self) -> list[Metric]:
@@ -157,6 +181,7 @@ class ObserverMetrics:
         return [
             *self._counts.families(),
             *live_families(self._live, series),
+            *finding_families(self._watching, self._groups_max),
             *progress_families(self._progress()),
         ]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,8 +76,8 @@ class Live:
         self._filters = True
         self._said = ""
         self.listed: dict[str, ListedGroup] = {}
-        self.members: dict[str, int] = {}
-        """By group, how many members it had when it was described last."""
+        self.groups: Mapping[str, Group] = {}
+        """The groups as they were described last. A look makes another mapping."""
 
     @property
     def states(self) -> Counter[tuple[str, str]]:
@@ -117,7 +117,7 @@ class Live:
         described = {name for name, group in self.listed.items() if group.group_type.lower() in DESCRIBED}
         self._turn = deque(each for each in self._turn if each in described)
         self._turn.extend(described - set(self._turn))
-        self.members = {group_id: count for group_id, count in self.members.items() if group_id in self.listed}
+        self.groups = {name: group for name, group in self.groups.items() if name in self.listed}
 
     def _rebalancing(self, client: Client) -> list[str]:
         """The groups in a rebalance. A cluster before Kafka 2.6 names them in the list of all groups only."""
@@ -157,8 +157,8 @@ class Live:
             if isinstance(answer, Refused) and answer.error_code in COORDINATOR_MOVED
         )
         groups = [group for group in found.values() if isinstance(group, Group)]
+        self.groups = {**self.groups, **{group.group_id: group for group in groups}}
         for group in groups:
-            self.members[group.group_id] = len(group.members)
             kind = "classic" if group.consumer is None else "consumer"
             self.listed[group.group_id] = ListedGroup(group.group_id, kind, group.protocol_type, group.state)
         self._take([Look(sent_s, at_ms, group) for group in groups])

@@ -2,8 +2,8 @@
 
     observe(Options(...), ready)        # until SIGTERM or SIGINT
 
-Threads: the follower's (the feed's thread), that of live state, that of published events, and up to four for requests
-of the page. The event loop serves HTTP and nothing else.
+Threads: the follower's (the feed's thread), those of live state, of looks at progress and of published events, and up
+to four for requests of the page. The event loop serves HTTP and nothing else.
 
 The observer starts although the cluster is away, or has no groups yet. A user or password that the cluster refuses
 doesn't end it either: an administrator may correct it.
@@ -30,6 +30,7 @@ from coordinator.observe.counts import Counts, ObserverMetrics, Progress
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
+from coordinator.observe.watching import LOOK_S, Watching
 from coordinator.server import cycles, heap
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
@@ -63,7 +64,8 @@ class Options(NamedTuple):
     """The cluster to observe, and the places that show it.
 
     where: the cluster. timeout: seconds that a call to it may take. config: settings of HTTP and of log lines. events:
-    where events are written, "" for nowhere (see published.target_of). broker_logs: files of the brokers' logs.
+    where events are written, "" for nowhere (see published.target_of). broker_logs: files of the brokers' logs. look_s:
+    the time between two looks at how far a group is.
     """
 
     where: Cluster
@@ -71,6 +73,7 @@ class Options(NamedTuple):
     config: Config
     events: str = ""
     broker_logs: tuple[Path, ...] = ()
+    look_s: float = LOOK_S
 
 
 class CannotListen(Exception):
@@ -121,6 +124,7 @@ class Observer:
         if options.events:
             target = target_of(options.events, self._asking.own, options.timeout)
             self._published = Published(target, lines)
+        told = [] if self._published is None else [self._published.put]
         counts = Counts(config.metrics_groups_max)
         loop = asyncio.get_running_loop()
         self.reached = asyncio.Event()
@@ -130,30 +134,44 @@ class Observer:
             options.timeout,
             lines,
             hearing=[Heard(path, BrokerLines().told, lines) for path in options.broker_logs],
-            takers=[] if self._published is None else [self._published.put],
+            takers=[lambda events: self.watching.put(events), *told],  # noqa: PLW0108 - it comes below
             newcomers=[counts.take],
             changed=self.live.changed,
             on_caught_up=on_caught_up,
             reached=lambda: loop.call_soon_threadsafe(self.reached.set),
         )
+        self.watching = Watching(self._asking, self.live, told, self.follower.is_caught_up, options.look_s)
         self._stopping = threading.Event()
-        self._looking = threading.Thread(target=self.live.run, args=(self._stopping,), name="live", daemon=True)
+        self._looking = [
+            threading.Thread(target=run, args=(self._stopping,), name=name, daemon=True)
+            for name, run in (("live", self.live.run), ("watching", self.watching.run))
+        ]
         pace = Pace(clock, loop.call_soon)
         self._feed = Feed(self.follower, BOUNDS, Turns(pace))
         self._lines = lines
         self._site: Site | None = None
         self.address: Address | None = None
         if config.http:
-            metrics = ObserverMetrics(counts, self.live, self._progress)
-            feed, spare = self._feed, self._has_spare
-            self._site = Site(config, self, self._asking.open, metrics, lines, clock, feed=feed, spare=spare, pace=pace)
+            groups_max = config.metrics_groups_max
+            self._site = Site(
+                config,
+                self,
+                self._asking.open,
+                ObserverMetrics(counts, self.live, self.watching, self._progress, groups_max),
+                lines,
+                clock,
+                feed=self._feed,
+                spare=self._has_spare,
+                pace=pace,
+                progress=self.watching.progress,
+            )
 
     @property
     def trouble(self) -> str:
         """As Health: a thread that has ended doesn't come back."""
         if self._stopping.is_set():
             return ""
-        threads = [self._looking, self._feed.thread, None if self._published is None else self._published.thread]
+        threads = [*self._looking, self._feed.thread, None if self._published is None else self._published.thread]
         ended = [each.name for each in threads if each is not None and each.ident and not each.is_alive()]
         return f"ended by a fault: {', '.join(ended)}" if ended else ""
 
@@ -169,7 +187,8 @@ class Observer:
         if self._published is not None:
             self._published.start()
         self._feed.start()
-        self._looking.start()
+        for thread in self._looking:
+            thread.start()
         if self._site is not None and listening is not None:
             await self._site.start(listening)
             self.address = Address(*listening.getsockname()[:2])
@@ -185,7 +204,8 @@ class Observer:
             await self._feed.stop()
         if self._published is not None:
             await asyncio.to_thread(self._published.stop, STOP_WITHIN_S)
-        await asyncio.to_thread(self._looking.join, STOP_WITHIN_S)
+        for thread in self._looking:
+            await asyncio.to_thread(thread.join, STOP_WITHIN_S)
         self._asking.close()
 
     def _has_spare(self) -> bool:

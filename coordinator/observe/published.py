@@ -104,7 +104,7 @@ class Target(Protocol):
 
 def identity(event: RebalanceEvent) -> tuple[Any, ...]:
     """The fields that are equal in two events about the same."""
-    return tuple(getattr(event, name, None) for name in ("type", "at_ms", "group", "generation", "member_id"))
+    return tuple(getattr(event, name, None) for name in ("type", "at_ms", "group", "generation", "member_id", "kind"))
 
 
 class FileTarget:

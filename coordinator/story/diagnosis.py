@@ -19,7 +19,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from coordinator import pages
 from coordinator.story.described import Caller, DescribedGroup, FailingLog, Member, client_text
@@ -159,7 +159,7 @@ class Finding(Struct, frozen=True):
     """Something about a group: what, and what to do.
 
     group_id: None for a finding about a server or its cluster. last_at_ms: when it happened last; None if it is so now.
-    times: how often it happened.
+    times: how often it happened. since_ms: since when looks show it. member_id: of the member that it is about.
     """
 
     severity: Severity
@@ -169,6 +169,8 @@ class Finding(Struct, frozen=True):
     advice: str
     last_at_ms: UnixMs | None = None
     times: int | None = None
+    since_ms: UnixMs | UnsetType = UNSET
+    member_id: str | UnsetType = UNSET
 
 
 def findings(

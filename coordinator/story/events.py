@@ -427,6 +427,30 @@ class LeaderElected(GroupEvent, frozen=True, kw_only=True):
     leader: str
 
 
+class FindingBegan(GroupEvent, frozen=True, kw_only=True):
+    """A finding about progress began, or got worse (coordinator.story.diagnosis). Only an observer makes it.
+
+    member_id: of the member that it is about; None if it isn't about one. generation: -1 if no record has it.
+    """
+
+    type: Literal["finding_began"] = "finding_began"
+    kind: str
+    severity: str
+    found: str
+    advice: str
+    since_ms: Annotated[int | None, says("Unix time in ms of the first look that showed it")]
+    member_id: str | None
+
+
+class FindingEnded(GroupEvent, frozen=True, kw_only=True):
+    """The cause of a finding about progress is gone. Only an observer makes it. began_ms: `at_ms` of its begin."""
+
+    type: Literal["finding_ended"] = "finding_ended"
+    kind: str
+    member_id: str | None
+    began_ms: UnixMs
+
+
 RebalanceEvent = GroupEvent | EventsDropped
 
 _CLASSES: list[type[RebalanceEvent]] = [*GroupEvent.__subclasses__(), EventsDropped]

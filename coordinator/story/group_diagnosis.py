@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.story.consumer_diagnosis import consumer_findings
-from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, WRITES_FAILED, findings
+from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, OVER_MS, WRITES_FAILED, findings
 from coordinator.story.events import EventsDropped, GroupDeleted
 from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
@@ -50,6 +50,23 @@ def group_findings(
     if group is not None and progress is not None:
         found += progress_findings(group_id, entries, group, progress, now_ms)
     return [finding for finding in found if not _is_past(finding, group, now_ms)]
+
+
+def progress_findings_now(
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup,
+    partition_counts: Mapping[str, int],
+    now_ms: int,
+    progress: GroupProgress,
+) -> list[Finding]:
+    """The findings about a group's progress, without those about something that is over. As of `group_findings`."""
+    entries = since_deleted(entries)
+    found = [
+        *loop_findings(group_id, entries, group, partition_counts, now_ms),
+        *progress_findings(group_id, entries, group, progress, now_ms),
+    ]
+    return [each for each in found if each.last_at_ms is None or now_ms - each.last_at_ms < OVER_MS]
 
 
 def since_deleted(entries: Sequence[Entry]) -> list[Entry]:

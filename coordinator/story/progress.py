@@ -116,6 +116,11 @@ class GroupProgress(NamedTuple):
         """Whether a later look may show more than this one."""
         return self.rebalancing_ms is not None or any(_is_open(track, now_ms) for track in self.tracks.values())
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a partition may be about to stand still, or a rebalance takes its time."""
+        return self.rebalancing_ms is not None or any(each.waits_ms is not None for each in self.tracks.values())
+
     def is_seen(self, pair: TopicPartition) -> bool:
         """Whether the newest look shows how far the group is there."""
         track = self.tracks.get(pair)

@@ -166,6 +166,7 @@ def _rebalancing(group: DescribedGroup, progress: GroupProgress, now_ms: int) ->
         f"{len(group.members)}){whom or '; its server does not say whom it waits for'}",
         "a member takes part when it polls: see what keeps it from that. The longest max.poll.interval.ms of the "
         "group's members is how long the others wait",
+        since_ms=progress.rebalancing_ms,
     )
 
 
@@ -199,6 +200,8 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
             f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "
             f"{_places([track.line for track in stuck])}: {lag:,} records wait; {others}",
             _stuck_advice(is_whole=not moves, never=never),
+            since_ms=since_ms,
+            member_id=member.member_id,
         )
 
 
@@ -231,6 +234,7 @@ def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[
         "others of the topic",
         "clients find new partitions of a topic within metadata.max.age.ms (5 minutes). After that, let the group "
         "rebalance once, as by a member that joins or leaves (KAFKA-21584)",
+        since_ms=since_ms,
     )
 
 
@@ -238,14 +242,15 @@ def _idle(group: DescribedGroup, progress: GroupProgress) -> Iterator[Finding]:
     """Members that have nothing to read."""
     idle = [member for member in group.members if member.member_id in progress.idle]
     if idle:
+        since_ms = min(progress.idle[member.member_id] for member in idle)
         yield Finding(
             Severity.NOTICE,
             "member_ready_but_idle",
             group.group_id,
-            f"alive, but without a topic partition: {members_text(idle)}, since "
-            f"{time_text(min(progress.idle[member.member_id] for member in idle))} or longer",
+            f"alive, but without a topic partition: {members_text(idle)}, since {time_text(since_ms)} or longer",
             "nothing needs to be done if they are spare. Else stop them, or give their topics more partitions: a "
             "partition has one member at most",
+            since_ms=since_ms,
         )
 
 
@@ -311,4 +316,5 @@ def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProg
         f"records wait: {_places(behind)}; the last members: {went}",
         "start its programs; `tenure explain` has the reason why the last ones went. A group that nobody needs ends "
         "with `tenure groups delete`",
+        since_ms=last.ended.at_ms,
     )

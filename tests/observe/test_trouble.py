@@ -24,7 +24,8 @@ def test_a_thread_that_ended_is_trouble(written: Written, monkeypatch: pytest.Mo
         observer = Observer(options, written.lines, LoopClock(asyncio.get_running_loop()))
         before = observer.trouble
         await observer.start(None)
-        observer._looking.join()
+        live, _ = observer._looking
+        live.join()
         after = observer.trouble
         await observer.stop()
         return before, after

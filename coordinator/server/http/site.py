@@ -132,7 +132,7 @@ class Site:
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
     Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop;
-    without one, nothing waits.
+    without one, nothing waits. progress: earlier looks at how far groups are.
     """
 
     def __init__(
@@ -147,6 +147,7 @@ class Site:
         feed: Feed | None = None,
         spare: Callable[[], bool] = lambda: True,
         pace: Pace | None = None,
+        progress: Progress | None = None,
     ) -> None:
         limits, turns = (config.http_max_connections, config.http_idle_timeout_ms), Turns(pace)
         self._guard = Guard(clock, lines, *limits, turns, secure)
@@ -164,7 +165,7 @@ class Site:
         self._feed = feed or Feed(TopicSource(ask), turns=turns)
         self._clock = clock
         self._kept = Kept(clock)
-        self._progress = Progress()
+        self._progress = Progress() if progress is None else progress
         self._limiter = CapacityLimiter(THREADS_MAX)
         self._sums = Sums(self._question, clock, spare)
         self._ending = asyncio.Event()

@@ -1,0 +1,213 @@
+"""Looks at progress in the background: findings begin and end as events, within 30 s, at a bounded cost."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from coordinator.client.client import Cluster, Node
+from coordinator.client.connection import Address
+from coordinator.client.errors import Unreachable
+from coordinator.client.groups import Group
+from coordinator.observe import watching as module
+from coordinator.observe.asking import Asking, Budget
+from coordinator.observe.counts import finding_families
+from coordinator.observe.live import Live
+from coordinator.observe.watching import CPU_SHARE, LOOK_S, Watching
+from coordinator.story.described import Member
+from coordinator.story.progress_diagnosis import LONG_MS
+from protocol.messages import ListOffsetsResponse, MetadataResponse, OffsetFetchResponse
+from schemas.errors import ErrorCode
+from tests.client.scripted import HANG_UP, Clock, Scripted
+from tests.observe.conftest import Written
+from tests.support.patience import WITHIN_S
+from tests.support.told import told
+
+
+class Cloud:
+    """A scripted cluster with a topic of one partition, in which each of some groups has a member.
+
+    offset, end: committed by each group, and of the log. at_s: the time.
+    """
+
+    def __init__(self, written: Written, count: int = 1) -> None:
+        self.offset, self.end, self.at_s = 5, 9, 1_000.0
+        self.server = Scripted(
+            {"Metadata": [self._metadata], "OffsetFetch": [self._committed], "ListOffsets": [self._ends]}
+        )
+        clock = Clock()
+        self.budget = Budget(1, 10_000, clock=clock, pause=clock.pause)
+        self.asking = Asking(Cluster(self.server.bootstrap), self.budget, WITHIN_S)
+        self.events: list[Any] = []
+        ready = threading.Event()
+        ready.set()
+        self.live = Live(self.asking, written.lines, lambda _: None)
+        node = Node(7, Address("127.0.0.1", self.server.port))
+        member = Member("m-1", None, "worker", "/h", {"t": [0]}, frozenset({"t"}))
+        names = [f"g{number:03}" for number in range(count)]
+        self.live.groups = {name: Group(name, "Stable", "consumer", "range", node, [member]) for name in names}
+        self.watching = Watching(
+            self.asking,
+            self.live,
+            [self.events.extend],
+            ready,
+            clock=lambda: self.at_s,
+            wall_ms=lambda: int(self.at_s * 1_000),
+        )
+
+    def __enter__(self) -> Self:
+        self.server.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.asking.close()
+        self.server.__exit__(kind, error, trace)
+
+    def look(self, *, passed_s: float = LOOK_S) -> bool:
+        """Look at the next groups, that much later."""
+        self.at_s += passed_s
+        with self.asking.open(anew=True) as client:
+            return self.watching.look(client)
+
+    def until(self, count: int, *, grows: int = 1) -> float:
+        """Look until there are so many events, while records come; returns how long that took."""
+        began_s = self.at_s
+        while len(self.events) < count:
+            assert self.at_s - began_s < 2 * LONG_MS / 1_000
+            self.end += grows
+            self.look()
+        return self.at_s - began_s
+
+    def _metadata(self, request: Any) -> MetadataResponse:
+        broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.server.port)
+        partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
+        topics = [
+            MetadataResponse.MetadataResponseTopic(name=each.name, partitions=[partition])
+            for each in request.topics or ()
+        ]
+        return MetadataResponse(brokers=[broker], topics=topics)
+
+    def _committed(self, request: Any) -> OffsetFetchResponse:
+        partition = OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=0, committed_offset=self.offset)
+        topics = [OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=[partition])]
+        groups = [
+            OffsetFetchResponse.OffsetFetchResponseGroup(group_id=each.group_id, topics=topics)
+            for each in request.groups
+        ]
+        return OffsetFetchResponse(groups=groups)
+
+    def _ends(self, request: Any) -> ListOffsetsResponse:
+        is_end = request.topics[0].partitions[0].timestamp == -1
+        partition = ListOffsetsResponse.ListOffsetsPartitionResponse(
+            partition_index=0, offset=self.end if is_end else 0
+        )
+        return ListOffsetsResponse(
+            topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[partition])]
+        )
+
+
+def test_a_stall_is_named_within_30_s_gets_worse_and_ends(written: Written) -> None:
+    """From its last commit on, so also if a client commits every 5 s; then a warning, and the end with its begin."""
+    with Cloud(written) as cloud:
+        for _ in range(3):
+            cloud.offset, cloud.end = cloud.offset + 3, cloud.end + 3
+            cloud.look()
+        assert cloud.until(1) <= 25
+        (began,) = cloud.events
+        said = began.type, began.group, began.kind, began.severity, began.member_id
+        assert said == ("finding_began", "g000", "partition_stuck", "notice", "m-1")
+        assert began.since_ms is not None
+        assert began.since_ms < began.at_ms
+        assert dict(cloud.watching.counts()) == {("g000", "partition_stuck"): 1}
+        cloud.until(2)
+        assert (cloud.events[1].severity, cloud.events[1].since_ms) == ("warning", began.since_ms)
+        cloud.offset = cloud.end
+        cloud.until(3, grows=0)
+        assert cloud.events[2].type == "finding_ended"
+        assert cloud.events[2].began_ms == cloud.events[1].at_ms
+        text = [str(each) for each in finding_families(cloud.watching, 10)]
+        assert "'kind': 'partition_stuck'}, value=0" in text[0]
+        assert cloud.watching.found == {}
+
+
+def _refused(request: Any) -> OffsetFetchResponse:
+    told = OffsetFetchResponse.OffsetFetchResponseGroup
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return OffsetFetchResponse(groups=[told(group_id=each.group_id, error_code=code) for each in request.groups])
+
+
+def test_a_cluster_that_is_away_ends_no_finding(written: Written) -> None:
+    """The memory stays, whether a coordinator refuses or hangs up."""
+    with Cloud(written) as cloud:
+        cloud.until(1)
+        cloud.server.answers("OffsetFetch", HANG_UP, _refused, cloud._committed)
+        for _ in range(3):
+            cloud.look()
+        assert len(cloud.events) == 1
+        assert cloud.watching.found.keys() == {"g000"}
+
+
+def test_a_group_that_is_gone_has_no_findings(written: Written) -> None:
+    """They end with the group, and its events go."""
+    with Cloud(written) as cloud:
+        cloud.watching.put([told("group_loaded", group="g000", generation=4)])
+        cloud.until(1)
+        assert cloud.events[0].generation == 4
+        cloud.live.groups = {}
+        cloud.look()
+        assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
+
+
+def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few for each look, and the leaders now and then. Suspects come out of turn; half of the budget stays."""
+    monkeypatch.setattr(module, "AT_ONCE", 4)
+    with Cloud(written, 10) as cloud:
+        cloud.offset = cloud.end
+        assert [cloud.look() for _ in range(3)] == [False, False, True]
+        names = [name for name, _, _ in cloud.server.requests if name != "ApiVersions"]
+        assert names == ["Metadata", *["FindCoordinator", "OffsetFetch", "ListOffsets"] * 3]
+        cloud.end += 1
+        for _ in range(3):
+            cloud.look()
+        cloud.server.requests.clear()
+        cloud.end += 1
+        cloud.look()
+        (asked,) = cloud.server.asked("OffsetFetch")
+        assert [each.group_id for each in asked.groups] == ["g000", "g001", "g008", "g009"]
+        cloud.budget.take(WITHIN_S)
+        for _ in range(5_000):
+            cloud.budget.charge()
+        cloud.server.requests.clear()
+        assert not cloud.look()
+        assert cloud.server.requests == []
+
+
+def test_looks_take_a_small_share_of_a_core(written: Written) -> None:
+    """A look that took 1 s of CPU is followed by a pause; a cluster that fails gets one too."""
+    with Cloud(written) as cloud:
+        pauses: list[float] = []
+
+        class Stopping(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                pauses.append(timeout or 0)
+                if len(pauses) == 2:
+                    self.set()
+                return True
+
+        times = iter((0.0, 1.0, 1.0, 1.0))
+        cloud.watching._cpu = lambda: next(times)
+        looked = cloud.watching.look
+
+        def fail_later(client: Any) -> bool:
+            if pauses:
+                raise Unreachable("away")
+            return looked(client)
+
+        cloud.watching.look = fail_later  # type: ignore[method-assign]
+        cloud.watching.run(Stopping())
+        assert pauses == [1 / CPU_SHARE, LOOK_S]
