@@ -30,7 +30,7 @@ from tests.oracle.test_configs import DIFFERENT
 from tests.support.apache import ApacheKafka
 from tests.support.tenure import Tenure, wait_until
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.together]
 
 COUNT = 5_000
 SEATS = ("seat-0", "seat-1")

@@ -34,7 +34,7 @@ from tests.support.raw import Connection
 from tests.support.requests import commit_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.together]
 
 TOPIC, REGEX_TOPIC = "orders", "prices"
 RECORDS = 5

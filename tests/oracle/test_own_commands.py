@@ -25,6 +25,7 @@ from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 from tests.support.tokens import jwk, jwks, token
 
+pytestmark = pytest.mark.together
 LISTENERS = {
     "OPEN": "PLAINTEXT",
     "SASL": "SASL_PLAINTEXT",

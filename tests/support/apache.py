@@ -200,8 +200,8 @@ def _write_archive(version: str) -> None:
     with (BUILD / "archive.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
-            with ApacheKafka(jvm_flags=(*NODE_FLAGS, f"-XX:ArchiveClassesAtExit={written}"), version=version):
-                pass
+            with ApacheKafka(jvm_flags=(*NODE_FLAGS, f"-XX:ArchiveClassesAtExit={written}"), version=version) as node:
+                node.stop()
             written.touch()
             written.rename(archive)
 
@@ -217,7 +217,7 @@ class ApacheKafka:
     listeners, properties: see the module.
     loggers: log levels other than INFO, by class; `INFO` of the rest has all that Kafka says of groups by default.
 
-    `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, stops it and removes its data. After
+    `with ApacheKafka(settings={"group.max.size": "3"}) as kafka:` starts it, kills it and removes its data. After
     `stop` or `kill`, `start` runs it again on the same data and ports.
     """
 
@@ -332,8 +332,8 @@ class ApacheKafka:
         self._await_end()
 
     def close(self) -> None:
-        """Stop the node if it runs, remove its data and give up its ports."""
-        self.stop()
+        """Kill the node if it runs, remove its data and give up its ports: an orderly end takes 0.3 s of CPU."""
+        self.kill()
         for held in self._ports.values():
             held.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -3,7 +3,8 @@
 The first process collects all tests and forks, which needs 10 s of CPU; pytest-xdist needs 30 s, for each of its
 processes collects them. Each fork runs tests and sends its reports to the first process, which counts and prints them.
 A fork begins with a share of the tests, in their order, so that the tests of a module share their fixtures; a fork
-without tests takes half of the largest share that is left.
+without tests takes half of the largest share that is left. A module with the marker `together` stays whole: its tests
+share what takes seconds to make.
 
 House rule: a fork ends its fixtures, and shares with the others nothing but the list of tests.
 """
@@ -15,6 +16,8 @@ import multiprocessing
 import os
 import signal
 import traceback
+from bisect import bisect_left
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn
 
@@ -36,11 +39,20 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-class Shares:
-    """For each process, the range of the tests that it still has to run."""
+def edges_of(items: Sequence[pytest.Item]) -> list[int]:
+    """The places, from 0 to the number of tests, at which a share may begin or end."""
+    wholes = [item.path if item.get_closest_marker("together") else None for item in items]
+    inner = (place for place in range(1, len(items)) if wholes[place] is None or wholes[place] != wholes[place - 1])
+    return [0, *inner, len(items)]
 
-    def __init__(self, tests: int, processes: int) -> None:
-        edges = [tests * number // processes for number in range(processes + 1)]
+
+class Shares:
+    """For each process, the range of the tests that it still has to run. edges: see edges_of."""
+
+    def __init__(self, edges: Sequence[int], processes: int) -> None:
+        self._edges = edges
+        tests = edges[-1]
+        edges = [edges[bisect_left(edges, tests * number // processes)] for number in range(processes + 1)]
         context = multiprocessing.get_context("fork")
         self._lock = context.Lock()
         self._begins = context.RawArray("l", edges[:-1])
@@ -51,9 +63,13 @@ class Shares:
         begins, ends = self._begins, self._ends
         with self._lock:
             if begins[number] == ends[number]:
-                other = max(range(len(begins)), key=lambda one: ends[one] - begins[one])
-                middle = (begins[other] + ends[other]) // 2
-                begins[number], ends[number], ends[other] = middle, ends[other], middle
+                for other in sorted(range(len(begins)), key=lambda one: begins[one] - ends[one]):
+                    middle = (begins[other] + ends[other]) // 2
+                    edges = [edge for edge in self._edges if begins[other] <= edge < ends[other]]
+                    if edges:
+                        edge = min(edges, key=lambda one: abs(one - middle))
+                        begins[number], ends[number], ends[other] = edge, ends[other], edge
+                        break
             if begins[number] == ends[number]:
                 return None
             taken: int = begins[number]
@@ -90,7 +106,7 @@ class Sender:
 def run_at_once(session: pytest.Session, processes: int) -> None:
     """Run the tests of a session in `processes` forks."""
     session.config.pluginmanager.getplugin("terminalreporter").showfspath = False  # forks report of many files in turn
-    shares = Shares(len(session.items), processes)
+    shares = Shares(edges_of(session.items), processes)
     forks = {}
     for number in range(processes):
         received, sent = Pipe(duplex=False)

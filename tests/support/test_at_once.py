@@ -46,10 +46,24 @@ def played(tmp_path: Path, tests: str, *options: str) -> tuple[int, str, list[st
 @pytest.mark.parametrize(("tests", "processes"), [(0, 1), (1, 3), (10, 3), (100, 4)])
 def test_each_test_is_taken_once(tests: int, processes: int) -> None:
     """By one process or by all in turn."""
-    alone, shared = Shares(tests, processes), Shares(tests, processes)
+    edges = list(range(tests + 1))
+    alone, shared = Shares(edges, processes), Shares(edges, processes)
     assert sorted(iter(lambda: alone.take(0), None)) == list(range(tests))
     turns = cycle(range(processes))
     assert sorted(iter(lambda: shared.take(next(turns)), None)) == list(range(tests))
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_a_module_that_stays_together_is_one_processs(first: int) -> None:
+    """One process takes its tests, in their order, also if another one has none left."""
+    together = list(range(3, 60))
+    shares = Shares([edge for edge in range(71) if edge not in together[1:]], 4)
+    taken = [(number, test) for number in range(4) for _ in range(2) if (test := shares.take(number)) is not None]
+    for number in (first, *range(4)):
+        taken += [(number, test) for test in iter(lambda: shares.take(number), None)]  # noqa: B023 - called at once
+    assert sorted(test for _, test in taken) == list(range(70))
+    assert len({number for number, test in taken if test in together}) == 1
+    assert [test for _, test in taken if test in together] == together
 
 
 @pytest.mark.long

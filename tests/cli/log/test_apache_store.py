@@ -44,7 +44,7 @@ from tests.support.raw import Connection
 from tests.support.tenure import tenure_command
 from tests.support.tenure_cluster import ClusterNode
 
-pytestmark = [pytest.mark.oracle, pytest.mark.etcd]
+pytestmark = [pytest.mark.oracle, pytest.mark.etcd, pytest.mark.together]
 
 GROUPS = (STATIC, SIMPLE, AIO)
 EPOCH = 3
