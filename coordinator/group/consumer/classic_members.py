@@ -57,7 +57,7 @@ def join(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> None:
 
 
 def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResponse:
-    """A member joins, perhaps again, with Kafka's order of checks. Raises RefusedRequest before it changes the group."""
+    """A member joins, perhaps again; checks are in Kafka's order. Raises RefusedRequest before it changes a group."""
     body = event.body
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
