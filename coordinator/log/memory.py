@@ -26,7 +26,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from coordinator.log.cluster import Share
+from coordinator.log.cluster import NodeShare
 from coordinator.log.engine import NOBODY, Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.transactions import Transactions, marker_type
 from protocol.records.batch import CONTROL, Batch, Record
@@ -68,11 +68,11 @@ class MemoryCluster:
         own = self._log.owned.get(partition)
         return None if own is None else own.node_id
 
-    def share(self) -> Share:
+    def share(self) -> NodeShare:
         """See Cluster. Each lapse of the engine ends a registration."""
         node_id = self._engine.node_id
         missing = (index for index, owner in enumerate(self._log.owners) if owner == node_id != self.owner(index))
-        return Share((node_id in self._log.nodes) * (1 + self._engine.lapses), frozenset(missing))
+        return NodeShare((node_id in self._log.nodes) * (1 + self._engine.lapses), frozenset(missing))
 
     def valid(self) -> bool:
         """See Cluster."""

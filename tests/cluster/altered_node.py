@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.cli.main import main as tenure
+from coordinator.log.cluster import loop as engine_clock
+from coordinator.log.cluster.core import Core
+from coordinator.log.cluster.port import Compare, Lost, Target, Txn
+from coordinator.log.cluster.writer import Writer
 from coordinator.log.etcd import client as clients
-from coordinator.log.etcd import loop as engine_clock
-from coordinator.log.etcd.core import Core
-from coordinator.log.etcd.port import Compare, Lost, Target, Txn
-from coordinator.log.etcd.writer import Writer
 from coordinator.server import clock
 from coordinator.server.runtime.runtime import Runtime
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.etcd.keys import parse_head
+from coordinator.log.cluster.keys import parse_head
 from tests.cluster.random_faults import play
 from tests.cluster.stage import IS_LONG, Stage
 from tests.support.cluster_history import SANDWICH_S

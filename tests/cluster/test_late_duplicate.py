@@ -19,7 +19,7 @@ from itertools import count
 import pytest
 
 from coordinator.group.partition import partition_for
-from coordinator.log.etcd.keys import best_node
+from coordinator.log.cluster.keys import best_node
 from tests.cluster.stage import PARTITIONS, REAL, SETTINGS, RealGroup, installed
 from tests.interop.fleet import Fleet
 from tests.support.cluster_probe import TOPIC

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.store import app
-from coordinator.log.etcd.keys import parse_head
+from coordinator.log.cluster.keys import parse_head
 from coordinator.log.etcd.moving import EPOCHS
 from tests.cli.conftest import run_app
 from tests.cluster.stage import Stage

@@ -14,12 +14,12 @@ from uuid import uuid4
 import pytest
 
 from coordinator.log.cluster import NodeAddresses
+from coordinator.log.cluster.port import Lost, Rejected, Txn, TxnResult
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.engine import EtcdEngine, open_engine
-from coordinator.log.etcd.port import Lost, Rejected, Txn, TxnResult
 from coordinator.log.memory import MemoryEngine
 from protocol.records.batch import Record
 from tests.log.calls import append, append_batch, begin_append, load, opened, owned, record, release

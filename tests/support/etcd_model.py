@@ -2,7 +2,7 @@
 
     time = Timeline(seed=1)
     etcd = EtcdModel(time, members=3)
-    port = etcd.port(time.process("node 0"))         # coordinator.log.etcd.port.Port
+    port = etcd.port(time.process("node 0"))         # coordinator.log.cluster.port.Port
     port.txn(...); time.run(100)
 
 What it takes from etcd. One store for all (`etcd_store`), which changes only while a majority of members runs and has
@@ -29,7 +29,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.port import (
     Compacted,
     Done,
     Lost,
@@ -435,7 +435,9 @@ class _Try:
 
 
 class ModelPort:
-    """A process's way to the cluster: `coordinator.log.etcd.port.Port`. offset_ms: of its clock from the timeline."""
+    """A process's way to the cluster: `log.cluster.port.Port`. offset_ms: of its clock from the timeline."""
+
+    store = "etcd"
 
     def __init__(self, etcd: EtcdModel, process: Process) -> None:
         self.etcd = etcd

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,

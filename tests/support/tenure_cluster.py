@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from coordinator.log.etcd.keys import best_node
+from coordinator.log.cluster.keys import best_node
 from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.cluster_history import Asked, stood_still
 from tests.support.etcd import Etcd, stands_still

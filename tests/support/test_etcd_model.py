@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.etcd.port import Compacted, Compare, Event, Lost, Page, Put, Rejected, Target, Txn, TxnResult
+from coordinator.log.cluster.port import Compacted, Compare, Event, Lost, Page, Put, Rejected, Target, Txn, TxnResult
 from tests.support.etcd_model import TRY_MS, EtcdModel, ModelPort
 from tests.support.virtual_time import Process, Timeline
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,

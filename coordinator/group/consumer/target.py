@@ -233,7 +233,7 @@ def make_target(
 def is_large(turn: Turn, made: Made) -> bool:
     """Whether a target is written alone, because the store may have no room for it beside the sender's records.
 
-    Written alone it may be divided: see log.etcd.writer.
+    Written alone it may be divided: see log.cluster.writer.
     """
     limit = turn.config.stored_max_bytes
     return 0 < limit < 2 * sum(OVERHEAD + len(key) + len(value) for key, value in made.written.values())

@@ -1,4 +1,4 @@
-"""The engine of the log on etcd: nodes share one log, and a partition moves to another node when its owner dies."""
+"""etcd as the store that the nodes of a cluster share: its client, and what only etcd needs. See `log.cluster`."""
 
 import os
 

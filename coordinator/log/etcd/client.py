@@ -29,18 +29,9 @@ from typing import Any, NamedTuple
 import grpc
 from grpc import _channel as grpc_channel
 
-from coordinator.log.etcd.keys import prefix_end
-from coordinator.log.etcd.loop import Loop, now_ms
-from coordinator.log.etcd.messages import (
-    CREATE_REVISION,
-    DELETED,
-    MESSAGES,
-    MOD_REVISION,
-    PACKAGE,
-    VALUE,
-    message,
-)
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.keys import prefix_end
+from coordinator.log.cluster.loop import Loop, now_ms
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,
@@ -58,6 +49,15 @@ from coordinator.log.etcd.port import (
     Target,
     Txn,
     TxnResult,
+)
+from coordinator.log.etcd.messages import (
+    CREATE_REVISION,
+    DELETED,
+    MESSAGES,
+    MOD_REVISION,
+    PACKAGE,
+    VALUE,
+    message,
 )
 from coordinator.log.etcd.recent import Recent
 from coordinator.log.segments.counts import Histogram
@@ -195,6 +195,8 @@ class Calls:
 
 class Client:
     """See the module, and `port.Port`. Belongs to the thread of `loop`. calls: counts, for any thread."""
+
+    store = "etcd"
 
     def __init__(self, access: Access, loop: Loop) -> None:
         # Before the first channel: a server that forks workers has none, and gRPC must not guard against it.

@@ -17,16 +17,16 @@ from threading import Event
 from time import monotonic
 from typing import NamedTuple
 
-from coordinator.log.cluster import NodeAddresses, Share, StoreNumbers
+from coordinator.log.cluster import NodeAddresses, NodeShare, StoreNumbers
+from coordinator.log.cluster.claims import SETTLE_MS, wait_for
+from coordinator.log.cluster.core import Core, Log
+from coordinator.log.cluster.keys import Keys
+from coordinator.log.cluster.loop import Loop
+from coordinator.log.cluster.port import Compare, Get, Lost, Put, Rejected, Status, Target, Txn, TxnResult
+from coordinator.log.cluster.shared import Decide, OnChange, Shared
 from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
-from coordinator.log.etcd.claims import SETTLE_MS, wait_for
 from coordinator.log.etcd.client import TLS_PROBLEM, Access, Client
-from coordinator.log.etcd.core import Core, Log
 from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
-from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import Compare, Get, Lost, Put, Rejected, Status, Target, Txn, TxnResult
-from coordinator.log.etcd.shared import Decide, OnChange, Shared
 from protocol.records.batch import Record
 
 FORMAT = 1
@@ -219,7 +219,7 @@ class EtcdEngine:
         """See Cluster."""
         return self.core.members.now.owners[partition]
 
-    def share(self) -> Share:
+    def share(self) -> NodeShare:
         """See Cluster."""
         return self.core.share
 

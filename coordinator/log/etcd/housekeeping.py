@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.log.etcd.port import Get, Lost, Port, Rejected, Status, Txn, TxnResult
+from coordinator.log.cluster.port import Get, Lost, Port, Rejected, Status, Txn, TxnResult
 
 TICK_MS = 30_000
 KEPT_MS = 60_000

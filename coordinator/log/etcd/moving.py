@@ -30,12 +30,9 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from coordinator.log.engine import NOBODY, EngineError
-from coordinator.log.etcd.client import Access, Client
-from coordinator.log.etcd.engine import FORMAT
-from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, parse_head, prefix_end
-from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.keys import NO_HEAD, Head, Keys, parse_head, prefix_end
+from coordinator.log.cluster.loop import Loop
+from coordinator.log.cluster.port import (
     NOT_FOUND,
     Compacted,
     Compare,
@@ -50,7 +47,10 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
-from coordinator.log.etcd.shared import Shared, StateHead, entry_name, parse_state_head
+from coordinator.log.cluster.shared import Shared, StateHead, entry_name, parse_state_head
+from coordinator.log.engine import NOBODY, EngineError
+from coordinator.log.etcd.client import Access, Client
+from coordinator.log.etcd.engine import FORMAT
 from coordinator.log.segments.partition import EPOCH_MAX
 from protocol.records.packing import packed, unpacked
 

@@ -31,7 +31,7 @@ Decide = Callable[[Mapping[str, bytes]], Writes]
 
 
 class SharedEntries(Protocol):
-    """Entries that all nodes share (log/etcd/shared.py); any thread may call, and the callbacks come on another one."""
+    """Entries that all nodes share (log/cluster/shared.py). Any thread may call; the callbacks come on another one."""
 
     def follow(self, on_change: Callable[[Writes], object]) -> Mapping[str, bytes]:
         """The entries now; `on_change` gets all later changes, oldest first."""

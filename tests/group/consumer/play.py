@@ -39,7 +39,7 @@ from coordinator.group.records import group_value
 from coordinator.group.replay import Replay
 from coordinator.group.state import Kind, State
 from coordinator.group.topics import TopicImage, TopicTable
-from coordinator.log.etcd.writer import DIVISIBLE
+from coordinator.log.cluster.writer import DIVISIBLE
 from protocol.consumer import decode_assignment
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,

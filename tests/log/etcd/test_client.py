@@ -16,11 +16,9 @@ from uuid import uuid4
 
 import pytest
 
-from coordinator.log.etcd import client as clients
-from coordinator.log.etcd.client import TRY_S, Access, Client
-from coordinator.log.etcd.keys import prefix_end
-from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.keys import prefix_end
+from coordinator.log.cluster.loop import Loop
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,
@@ -35,6 +33,8 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
+from coordinator.log.etcd import client as clients
+from coordinator.log.etcd.client import TRY_S, Access, Client
 from tests.support.certificates import Authority, Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 
 from coordinator.log.cluster import NodeAddresses
+from coordinator.log.cluster.keys import Keys
+from coordinator.log.cluster.port import Lost
 from coordinator.log.engine import EngineError, Fenced, Ownership
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import TLS_PROBLEM, Access
 from coordinator.log.etcd.engine import EtcdEngine, Opening, open_engine, version_problem, version_warning
-from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.port import Lost
 from protocol.records.batch import Record
 from tests.log.calls import append, load, record
 from tests.support.etcd import Etcd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from coordinator.log.cluster.port import Compacted, Lost, Page, Put, Rejected, Status, Txn
 from coordinator.log.etcd.housekeeping import KEPT_MS, TICK_MS, Housekeeping
-from coordinator.log.etcd.port import Compacted, Lost, Page, Put, Rejected, Status, Txn
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 

@@ -12,13 +12,13 @@ from queue import SimpleQueue
 
 import pytest
 
+from coordinator.log.cluster.keys import Head, Keys
+from coordinator.log.cluster.loop import Loop
+from coordinator.log.cluster.port import Compare, Get, Lost, Put, Rejected, Target, Txn, TxnResult
+from coordinator.log.cluster.writer import Owned, Writer
 from coordinator.log.engine import EngineError
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import Access, Client
-from coordinator.log.etcd.keys import Head, Keys
-from coordinator.log.etcd.loop import Loop
-from coordinator.log.etcd.port import Compare, Get, Lost, Put, Rejected, Target, Txn, TxnResult
-from coordinator.log.etcd.writer import Owned, Writer
 from protocol.records.batch import Record
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator.log.cluster.port import Txn, TxnResult
+from coordinator.log.cluster.shared import parse_state_head
 from coordinator.log.engine import EngineError
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd import moving
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.moving import EPOCHS, Mover, NotMoved, Stored
-from coordinator.log.etcd.port import Txn, TxnResult
-from coordinator.log.etcd.shared import parse_state_head
 from tests.log.calls import append, record
 from tests.log.etcd.test_engine import PARTITIONS, Node
 from tests.support.etcd import Etcd, program

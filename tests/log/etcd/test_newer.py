@@ -9,15 +9,15 @@ from __future__ import annotations
 import pytest
 
 from coordinator.log.cluster import NodeAddresses
+from coordinator.log.cluster.core import Core
+from coordinator.log.cluster.keys import Keys, best_node
+from coordinator.log.cluster.shared import Shared
 from coordinator.log.engine import EngineError, Fenced
-from coordinator.log.etcd.core import Core
 from coordinator.log.etcd.engine import parse_node
-from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.shared import Shared
 from protocol.records.batch import Record
 from protocol.records.packing import PACKED
 from tests.log.calls import record
-from tests.log.etcd.worlds import PARTITIONS, Etcd, World
+from tests.log.cluster.worlds import PARTITIONS, Etcd, World
 
 KEYS = Keys("c")
 NEWER = b"v2;{epoch: 7}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import count
 from uuid import UUID
 
-from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.shared import Shared
+from coordinator.log.cluster.keys import Keys
+from coordinator.log.cluster.shared import Shared
 from coordinator.log.topics.entries import topic_entry, topic_value
 from coordinator.log.topics.list import ACLS, GROUPS, Topic
 from coordinator.server.hop import Arguments

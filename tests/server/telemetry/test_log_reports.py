@@ -61,7 +61,7 @@ def test_the_page_of_a_cluster_has_its_lines() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     engine, server = (
         "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "coordinator" / folder).rglob("*.py")))
-        for folder in ("log/etcd", "server")
+        for folder in ("log", "server")
     )
     told = set(re.findall(r'log\("(\w+)"', engine))
     told |= {"store_fine", "store_full", "store_has_no_users", "store_old", "store_warned"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.log.etcd.keys import Keys, parse_head
-from coordinator.log.etcd.port import Compare, Delete, Done, Get, Lost, Put, Rejected, Target, Txn, TxnResult
+from coordinator.log.cluster.keys import Keys, parse_head
+from coordinator.log.cluster.port import Compare, Delete, Done, Get, Lost, Put, Rejected, Target, Txn, TxnResult
 from tests.simulation.cluster.world import CLUSTER
 from tests.support.etcd_model import ModelPort
 

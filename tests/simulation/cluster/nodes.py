@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group.events import CommitOffsets, ConsumerHeartbeat, Heartbeat
 from coordinator.group.group import Group
 from coordinator.group.offsets import commit_answer, template_of
-from coordinator.log.etcd.claims import wait_for
-from coordinator.log.etcd.core import Core
+from coordinator.log.cluster.claims import wait_for
+from coordinator.log.cluster.core import Core
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.replies import RepeatedCommit, Reply
 from coordinator.server.runtime.runtime import Runtime
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from coordinator.group.events import RequestEvent
     from coordinator.group.offsets import CommitTemplate
     from coordinator.group.topics import Topics
+    from coordinator.log.cluster.keys import Keys
     from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page
-    from coordinator.log.etcd.keys import Keys
     from coordinator.server.clock import Handle
     from protocol.records.batch import Record
     from tests.support.etcd_model import ModelPort

@@ -29,8 +29,8 @@ from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.partition import partition_for
 from coordinator.group.replay import Replay
 from coordinator.group.topics import TopicTable
-from coordinator.log.etcd.claims import ORPHAN_KEPT_MS
-from coordinator.log.etcd.keys import Keys, best_node, parse_head
+from coordinator.log.cluster.claims import ORPHAN_KEPT_MS
+from coordinator.log.cluster.keys import Keys, best_node, parse_head
 from protocol.records.batch import Record
 from tests.cluster.linearizable import violations
 from tests.server.harness import config_of

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.log.cluster.core import Core
+from coordinator.log.cluster.keys import Keys
+from coordinator.log.cluster.port import Get, KeyValue, Put, Txn, TxnResult
 from coordinator.log.engine import EngineError, Ownership
-from coordinator.log.etcd.core import Core
-from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
 from protocol.records.batch import Record
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline

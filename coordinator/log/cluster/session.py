@@ -1,7 +1,7 @@
 """The lease of a node: it keeps the node's keys alive, and says until when the node may answer clients.
 
 The node asks for a longer life every quarter of the lease's time. Each answer counts from the moment at which the node
-asked, less a tenth: so the node stops answering before etcd lets another node take its place, however long its process
+asked, less a tenth: so the node stops answering before another node may take its place, however long its process
 or its machine stood still.
 
 A lease that is gone takes the node's keys with it. The session says so, and gets a new lease.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.log.etcd.port import NOT_FOUND, Lost, Port, Rejected
+from coordinator.log.cluster.port import NOT_FOUND, Lost, Port, Rejected
 
 ASKS_PER_LIFE = 4
 MARGIN = 10
 """The local deadline is one part in so many before the lease's end."""
 PAUSE_MS = 50
-"""Between two tries, when etcd doesn't answer."""
+"""Between two tries, when the store doesn't answer."""
 
 
 class Session:
@@ -46,7 +46,7 @@ class Session:
 
     @property
     def age_ms(self) -> int:
-        """How long ago etcd was asked to keep the lease, and did; or since the start, if it never did."""
+        """How long ago the store was asked to keep the lease, and did; or since the start, if it never did."""
         return self._port.now_ms() - self._kept_ms
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class Session:
         self._port.grant(-(-self._ttl_ms // 1000), told)
 
     def end(self, done: Callable[[], None]) -> None:
-        """Give the lease back, if etcd answers."""
+        """Give the lease back, if the store answers."""
         self._ended = True
         self.deadline_ms = 0
         lease, self.lease = self.lease, 0
@@ -108,5 +108,5 @@ class Session:
 
 
 def _is_gone(refused: Rejected) -> bool:
-    """Whether etcd says that there is no such lease (NOT_FOUND)."""
+    """Whether the store says that there is no such lease (NOT_FOUND)."""
     return refused.code == NOT_FOUND

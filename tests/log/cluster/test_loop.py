@@ -6,7 +6,7 @@ from functools import partial
 from queue import SimpleQueue
 from threading import get_ident
 
-from coordinator.log.etcd.loop import Loop
+from coordinator.log.cluster.loop import Loop
 from tests.support.patience import WITHIN_S
 
 

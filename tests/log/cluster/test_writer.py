@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
+from coordinator.log.cluster.keys import Head, Keys, parse_head
+from coordinator.log.cluster.port import Get, KeyValue, Put, Txn, TxnResult
+from coordinator.log.cluster.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer
 from coordinator.log.engine import EngineError, Fenced, Unavailable
-from coordinator.log.etcd.keys import Head, Keys, parse_head
-from coordinator.log.etcd.port import Get, KeyValue, Put, Txn, TxnResult
-from coordinator.log.etcd.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer
 from protocol.records.batch import Record
 from protocol.records.packing import packed, unpacked
 from tests.log.calls import record

@@ -14,7 +14,7 @@ was at the number before. A claim sets a higher epoch. So a transaction that com
 sender's clock or lease says. CLAIM is the create revision of the claimer's own/ppp, so each claim differs from all
 others.
 
-House rule: pure; nothing here talks to etcd.
+House rule: pure; nothing here talks to the store.
 """
 
 from __future__ import annotations

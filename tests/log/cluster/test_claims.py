@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.log.cluster import Share
+from coordinator.log.cluster import NodeShare
+from coordinator.log.cluster.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
+from coordinator.log.cluster.keys import Keys, best_node
+from coordinator.log.cluster.port import Delete, Put, Txn
 from coordinator.log.engine import NOBODY, Fenced
-from coordinator.log.etcd.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
-from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.port import Delete, Put, Txn
 from tests.log.calls import record
-from tests.log.etcd.worlds import PARTITIONS, TTL_MS, Etcd, World
+from tests.log.cluster.worlds import PARTITIONS, TTL_MS, Etcd, World
 
 KEYS = Keys("c")
 
@@ -188,7 +188,7 @@ def test_a_share_says_since_when_it_counts() -> None:
     for node_id, share in shares.items():
         for partition in share.missing:
             world.own(node_id, partition)
-        assert world.cores[node_id].share == Share(share.registration, frozenset())
+        assert world.cores[node_id].share == NodeShare(share.registration, frozenset())
     dead = max(shares, key=lambda node_id: len(shares[node_id].missing))
     world.processes[dead].kill()
     world.time.run(2 * TTL_MS)
@@ -200,7 +200,7 @@ def test_a_share_says_since_when_it_counts() -> None:
     world.time.run(TTL_MS)
     assert world.cores[living[0]].share.registration > shares[living[0]].registration
     world.cores[living[0]].leave()
-    assert world.cores[living[0]].share == Share(0, frozenset())
+    assert world.cores[living[0]].share == NodeShare(0, frozenset())
 
 
 @pytest.mark.parametrize("named", [77, 1, 2])

@@ -1,8 +1,8 @@
 """A copy of all keys with a prefix, which follows their changes.
 
-It reads them, then watches. Every POLL_MS it reads them again: a watch at a member of etcd that stands still says
+It reads them, then watches. Every POLL_MS it reads them again: a watch at a member of the store that stands still says
 nothing, and gives no sign of it. The state with the higher revision counts. So the copy is at most about POLL_MS old,
-as long as etcd answers.
+as long as the store answers.
 
 House rule: for few keys; all are read at each poll.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.log.etcd.keys import prefix_end
-from coordinator.log.etcd.port import Compacted, Event, KeyValue, Lost, Page, Port, Rejected
+from coordinator.log.cluster.keys import prefix_end
+from coordinator.log.cluster.port import Compacted, Event, KeyValue, Lost, Page, Port, Rejected
 
 POLL_MS = 1_000
 KEYS_MAX = 100_000

@@ -8,10 +8,18 @@ from itertools import count
 
 import pytest
 
+from coordinator.log.cluster.keys import Keys
+from coordinator.log.cluster.port import Delete, Lost, Put, Rejected, Txn, TxnResult
+from coordinator.log.cluster.shared import (
+    BYTES_MAX,
+    GIVE_UP_MS,
+    GIVE_UP_SOON_MS,
+    OPERATIONS_MAX,
+    POLL_MS,
+    Shared,
+    Writes,
+)
 from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.etcd.keys import Keys
-from coordinator.log.etcd.port import Delete, Lost, Put, Rejected, Txn, TxnResult
-from coordinator.log.etcd.shared import BYTES_MAX, GIVE_UP_MS, GIVE_UP_SOON_MS, OPERATIONS_MAX, POLL_MS, Shared, Writes
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 

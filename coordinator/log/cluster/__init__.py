@@ -33,7 +33,7 @@ class RecentCalls(NamedTuple):
     longest_ms: int = 0
 
 
-class Share(NamedTuple):
+class NodeShare(NamedTuple):
     """The partitions that a node should have, as it stands.
 
     registration: a number of its present registration, another one after each lost lease; 0 while it isn't registered.
@@ -74,7 +74,7 @@ class Cluster(Protocol):
     def owner(self, partition: int) -> int | None:
         """The id of the node that owns a partition; None while no node does."""
 
-    def share(self) -> Share:
+    def share(self) -> NodeShare:
         """The partitions that this node should have."""
 
     def valid(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.log.etcd.port import Rejected
-from coordinator.log.etcd.session import Session
+from coordinator.log.cluster.port import Rejected
+from coordinator.log.cluster.session import Session
 from tests.support.etcd_model import EtcdModel
 from tests.support.virtual_time import Timeline
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.log.etcd.keys import Head, Keys, best_node, parse_head, prefix_end
+from coordinator.log.cluster.keys import Head, Keys, best_node, parse_head, prefix_end
 
 KEYS = Keys("c")
 

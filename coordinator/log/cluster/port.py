@@ -1,12 +1,12 @@
-"""The interface to one etcd cluster that everything in this package uses.
+"""The interface to the store that the nodes of a cluster share: keys with values, transactions, leases, watches.
 
 A call returns at once; its `done` comes later, once, on the engine's thread. A call is one try of limited length, and
-nothing here tries again by itself. So the caller has to know what a lost answer (`Lost`) means: etcd may have carried
-the call out, may do so later, or never.
+nothing here tries again by itself. So the caller has to know what a lost answer (`Lost`) means: the store may have
+carried the call out, may do so later, or never.
 
-`client` talks to real servers; tests and the simulation have a model of etcd behind the same interface.
+`log.etcd.client` talks to etcd; tests and the simulation have a model of etcd behind the same interface.
 
-House rule: what etcd can do beyond this, the engine doesn't need. Keys and values are bytes.
+House rule: what a store can do beyond this, the engine doesn't need. Keys and values are bytes.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ class Status(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """No answer came. etcd may have carried the call out, may do so later, or never."""
+    """No answer came. The store may have carried the call out, may do so later, or never."""
 
     reason: str
 
 
 class Rejected(NamedTuple):
-    """etcd reports an error. code: of gRPC. reason: etcd's words.
+    """The store reports an error. code: of gRPC. reason: the store's words.
 
     Mostly it hasn't carried the call out. But it has if its space ran out with this very call, or if its answer was too
     large. The keys decide (writer.py).
@@ -140,7 +140,9 @@ OnEnd = Callable[[Lost | Compacted], None]
 
 
 class Port(Protocol):
-    """See the module. All methods belong to the engine's thread, and so do all callbacks."""
+    """See the module. All methods belong to the engine's thread, and so do all callbacks. store: the store's name."""
+
+    store: str
 
     def now_ms(self) -> int:
         """Milliseconds of a clock that never goes back, and that counts while the machine sleeps."""

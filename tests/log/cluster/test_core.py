@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.log.cluster.core import GIVE_UP_MS
+from coordinator.log.cluster.keys import Keys, best_node
+from coordinator.log.cluster.port import Delete, Rejected, Txn
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
-from coordinator.log.etcd.core import GIVE_UP_MS
-from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.port import Delete, Rejected, Txn
 from protocol.records.batch import Record
 from tests.log.calls import record
-from tests.log.etcd.worlds import PARTITIONS, TTL_MS, World
+from tests.log.cluster.worlds import PARTITIONS, TTL_MS, World
 
 KEYS = Keys("c")
 

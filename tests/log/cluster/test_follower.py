@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.log.etcd.follower import POLL_MS, Follower
-from coordinator.log.etcd.port import Delete, Event, KeyValue, Lost, Put, Rejected, Txn, TxnResult
+from coordinator.log.cluster.follower import POLL_MS, Follower
+from coordinator.log.cluster.port import Delete, Event, KeyValue, Lost, Put, Rejected, Txn, TxnResult
 from tests.support.etcd_model import EtcdModel, ModelPort, Watch
 from tests.support.virtual_time import Timeline
 

@@ -4,7 +4,7 @@ One transaction is under way at a time. Appends that come meanwhile wait and go 
 together. So a node that is idle writes at once, and a busy one writes much with each transaction.
 
 For each partition a transaction compares the head with its last known value and moves it on by one (keys.py). **If the
-answer is lost, the same transaction is sent again**, until etcd tells what became of it:
+answer is lost, the same transaction is sent again**, until the store tells what became of it:
 
     succeeded                    durable
     the head has moved as meant  an earlier try was carried out: durable
@@ -14,7 +14,7 @@ answer is lost, the same transaction is sent again**, until etcd tells what beca
 All heads are compared together, so a transaction that failed has written nothing. A head never returns to a former
 value, so a try that arrives late, after another one or after another transaction, changes nothing.
 
-etcd may report an error about a transaction that it has carried out (the one with which its space ran out). So after a
+The store may report an error about a transaction that it has carried out (etcd, if its space runs out). So after a
 refusal the heads are read, and decide.
 
 `give_up` ends the wait for an answer. Then nobody knows whether the transaction will still be carried out; the
@@ -30,10 +30,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
+from coordinator.log.cluster.keys import NO_HEAD, Head, Keys, any_head
+from coordinator.log.cluster.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
+from coordinator.log.cluster.session import Session
 from coordinator.log.engine import Appended, Fenced, Unavailable
-from coordinator.log.etcd.keys import NO_HEAD, Head, Keys, any_head
-from coordinator.log.etcd.port import Compare, Delete, Get, Put, Target, Txn, TxnResult
-from coordinator.log.etcd.session import Session
 from protocol.records.batch import Record
 from protocol.records.packing import packed, plain_bytes, stored_bytes
 
@@ -210,7 +210,7 @@ class Writer:
         return Txn([], [Get(self._keys.head(part.own.partition)) for part in self._parts])
 
     def was_refused(self, heads: TxnResult, error: Unavailable, *, was_lost: bool) -> None:
-        """etcd has refused the transaction; its heads were read after that. Appends that it hasn't carried out fail.
+        """The store refused the transaction; its heads were read after that. Appends that it hasn't carried out fail.
 
         was_lost: an earlier try had no answer, so it may still come.
         """
@@ -307,10 +307,10 @@ def _fitted(batch: list[Record]) -> Iterator[tuple[list[Record], bool]]:
 
 
 def _check_whole(batch: list[Record]) -> None:
-    """Raises Unavailable if a transaction of etcd has no room for all of these records."""
+    """Raises Unavailable if a transaction has no room for all of these records."""
     small = stored_bytes(batch)
     if len(batch) > ATOMIC_RECORDS_MAX or small > ATOMIC_BYTES_MAX:
-        raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction of etcd takes")
+        raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction takes")
 
 
 def _refusal(own: Owned) -> Fenced | Unavailable | None:

@@ -25,14 +25,26 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.log.cluster import Share
+from coordinator.log.cluster import NodeShare
+from coordinator.log.cluster.follower import Follower
+from coordinator.log.cluster.keys import Keys, best_node
+from coordinator.log.cluster.members import Members, Picture
+from coordinator.log.cluster.port import (
+    Compare,
+    Delete,
+    Get,
+    KeyValue,
+    Lost,
+    Port,
+    Put,
+    Rejected,
+    Target,
+    Txn,
+    TxnResult,
+)
+from coordinator.log.cluster.session import Session
+from coordinator.log.cluster.writer import Owned
 from coordinator.log.engine import NOBODY, OnOwnership
-from coordinator.log.etcd.follower import Follower
-from coordinator.log.etcd.keys import Keys, best_node
-from coordinator.log.etcd.members import Members, Picture
-from coordinator.log.etcd.port import Compare, Delete, Get, KeyValue, Lost, Port, Put, Rejected, Target, Txn, TxnResult
-from coordinator.log.etcd.session import Session
-from coordinator.log.etcd.writer import Owned
 
 SETTLE_MS = 1_500
 """The nodes of a cluster start within so long, if one command starts them."""
@@ -48,7 +60,7 @@ AGAIN_MS = 200
 """Pause before a registration, or a look at what to claim, is tried again."""
 
 
-NO_SHARE = Share(0, frozenset())
+NO_SHARE = NodeShare(0, frozenset())
 """Of a node that isn't registered."""
 
 
@@ -230,7 +242,7 @@ class Claims:
         self._owners.forget(self._keys.own(own.partition))
 
     def not_released(self, own: Owned) -> None:
-        """etcd has refused to delete own/ppp: from now on, `_clear` tries it."""
+        """The store has refused to delete own/ppp: from now on, `_clear` tries it."""
         self._releasing.pop(own.partition, None)
 
     def not_acquired(self, partition: int) -> None:
@@ -297,11 +309,11 @@ class Claims:
                 missing.discard(partition)
         is_whole = not partitions or self.share.registration
         if is_whole and not self._is_leaving and self._registered == self._registration(self._node_id) != 0:
-            self.share = Share(self._registered, frozenset(missing))
+            self.share = NodeShare(self._registered, frozenset(missing))
 
     def _decide_about(self, partition: int, owner: int | None, best: int | None, now_ms: int) -> None:
         own, epoch = self._held.get(partition), self._epochs[partition]
-        # The time in which this node couldn't claim doesn't count: perhaps no node reached etcd, the best one neither.
+        # The time in which this node couldn't claim doesn't count: perhaps no node reached the store.
         if owner is not None or own is not None or not self.may_claim:
             self._free_since.pop(partition, None)
         if own is not None:
@@ -371,7 +383,7 @@ class Claims:
     def _clear(self, partition: int) -> bool:
         """Remove own/ppp, which no owner has, if it has no lease or this node's; False if there is no such key.
 
-        A claim of this node came late, or etcd has refused to delete the key; or see the module.
+        A claim of this node came late, or the store has refused to delete the key; or see the module.
         """
         kv: KeyValue | None = self._owners.keys.get(self._keys.own(partition))
         if kv is not None and kv.lease in {0, self._session.lease}:

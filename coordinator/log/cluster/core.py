@@ -1,4 +1,4 @@
-"""The engine on etcd, as it runs on its thread: claims, loads, appends, releases.
+"""The engine on a store that nodes share, as it runs on its thread: claims, loads, appends, releases.
 
 It has the methods of `engine.Engine`, all for the engine's thread: `engine.py` adds the thread, and the simulation
 drives this module without one. Keys: keys.py. Appends: writer.py. Which partitions: claims.py. The lease: session.py.
@@ -8,8 +8,8 @@ a higher epoch, under the condition that own/ppp is still the same and the head 
 there on no append of the former owner can succeed. The partition is read only after that, so nothing is appended behind
 the reader.
 
-**A call without an answer** is sent again, unchanged, until etcd answers: each of these transactions has a condition
-that its own success ends. The other branch then shows whether etcd carried an earlier try out.
+**A call without an answer** is sent again, unchanged, until the store answers: each of these transactions has a
+condition that its own success ends. The other branch then shows whether the store carried an earlier try out.
 
 House rule: nothing here waits, and no key is written without a condition.
 """
@@ -20,22 +20,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.log.cluster import Share
-from coordinator.log.engine import (
-    Acquired,
-    Appended,
-    Done,
-    EngineError,
-    Fenced,
-    OnOwnership,
-    Ownership,
-    Unavailable,
-)
-from coordinator.log.engine import Page as OnPage
-from coordinator.log.etcd.claims import SETTLE_MS, Claims
-from coordinator.log.etcd.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
-from coordinator.log.etcd.members import Members
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster import NodeShare
+from coordinator.log.cluster.claims import SETTLE_MS, Claims
+from coordinator.log.cluster.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
+from coordinator.log.cluster.members import Members
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,
@@ -50,8 +39,19 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
-from coordinator.log.etcd.session import Session
-from coordinator.log.etcd.writer import Owned, Writer
+from coordinator.log.cluster.session import Session
+from coordinator.log.cluster.writer import Owned, Writer
+from coordinator.log.engine import (
+    Acquired,
+    Appended,
+    Done,
+    EngineError,
+    Fenced,
+    OnOwnership,
+    Ownership,
+    Unavailable,
+)
+from coordinator.log.engine import Page as OnPage
 from protocol.errors import ProtocolError
 from protocol.records.batch import Record
 from protocol.records.packing import unpacked
@@ -129,7 +129,7 @@ class Core:
         return self._claims.may_claim
 
     @property
-    def share(self) -> Share:
+    def share(self) -> NodeShare:
         """The partitions that this node should have; for any thread."""
         return self._claims.share
 
@@ -325,7 +325,7 @@ class Core:
             elif isinstance(outcome, Rejected) and limit > 1:  # a page that is too large for gRPC
                 self._load_page(own, page, done, start, revision, max(limit // 8, 1))
             elif isinstance(outcome, Rejected):
-                done(Unavailable(f"etcd refuses to read: {outcome.reason}"))
+                done(Unavailable(f"{self._port.store} refuses to read: {outcome.reason}"))
             elif isinstance(outcome, Compacted):
                 done(Unavailable("the history that the load needs was compacted"))
             else:
@@ -349,9 +349,9 @@ class Core:
         self._port.range(start, prefix_end(prefix), told, limit=limit, revision=revision)
 
     def ask_whether_newest(self, own: Ownership, done: Done) -> None:
-        """Ask etcd whether an ownership is the newest of its partition, so that what the node remembers may be told.
+        """Ask whether an ownership is the newest of its partition, so that what the node remembers may be told.
 
-        done: None; Fenced; or Unavailable if etcd doesn't answer this one try. A read answers all who asked before it.
+        done: None; Fenced; or Unavailable if no answer comes to this one try. A read answers all who asked before it.
         """
         assert isinstance(own, Owned)
         self._asking.setdefault(own, []).append(done)
@@ -376,7 +376,7 @@ class Core:
             if own.is_over:
                 error = Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
             elif not isinstance(outcome, TxnResult):
-                error = Unavailable(f"etcd doesn't answer: {outcome.reason}")
+                error = Unavailable(f"{self._port.store} doesn't answer: {outcome.reason}")
             for done in dones:
                 done(error)
         if not self._asked:
@@ -412,7 +412,7 @@ class Core:
                 return
             self._was_lost = False
         elif isinstance(outcome, Rejected):
-            error = Unavailable(f"etcd refuses to write: {outcome.reason}")
+            error = Unavailable(f"{self._port.store} refuses to write: {outcome.reason}")
             self._port.txn(self.writer.heads(), partial(self._refused, number, error))
             return
         elif self._port.now_ms() < self._sent_ms + GIVE_UP_MS:
@@ -420,7 +420,7 @@ class Core:
             self._port.later(AGAIN_MS, partial(self._resend, number, txn))
             return
         else:
-            self.writer.give_up(Unavailable(f"etcd doesn't answer: {outcome.reason}"))
+            self.writer.give_up(Unavailable(f"{self._port.store} doesn't answer: {outcome.reason}"))
         self._look_at_waiting()
         self._pump()
 
@@ -470,7 +470,7 @@ class Core:
                 self._claims.released(own)
             done(None)
 
-        # If the lease ends first, etcd deletes the key by itself.
+        # If the lease ends first, the store deletes the key by itself.
         txn = Txn([Compare(key, Target.CREATE_REVISION, own.claim)], [Delete(key)])
         self._sure(txn, told, lambda: self.session.lease == lease)
 
@@ -488,7 +488,7 @@ class Core:
     def _sure(
         self, txn: Txn, done: Callable[[TxnResult | Rejected], None], wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Send a transaction until etcd answers, or nobody wants the answer any more."""
+        """Send a transaction until the store answers, or nobody wants the answer any more."""
 
         def told(outcome: TxnResult | Lost | Rejected) -> None:
             if not isinstance(outcome, Lost):

@@ -10,14 +10,14 @@ All keys begin with /CLUSTER/state/.
 is still the one that the function's entries belong to. So the nodes make their changes one after the other, and each
 knows all the changes before it. If another node was first, the function is asked anew with the newer entries.
 
-If the answer is lost, the same transaction is sent again, until etcd tells what became of it: either by/ID has this
+If the answer is lost, the same transaction is sent again, until the store tells its outcome: either by/ID has this
 change's tag, or the head is another one. A head never returns to a former value, so a try that comes late changes
 nothing.
 
 **Each node has a copy** of all entries, follows the changes in their order, and tells them on (`follow`). A node
-answers its own change when its own copy has it. Every POLL_MS it compares its copy with the head in etcd: a watch at a
-member of etcd that stands still says nothing, and gives no sign of it. If its copy is behind, or its watch wants
-history that was compacted, the node reads all entries anew. The difference is what has changed.
+answers its own change when its own copy has it. Every POLL_MS it compares its copy with the head in the store: a
+watch at a member of the store that stands still says nothing, and gives no sign of it. If its copy is behind, or its
+watch wants history that was compacted, the node reads all entries anew. The difference is what has changed.
 
 A change that is too large for one transaction is made in several; another node may see it in parts.
 
@@ -32,9 +32,8 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from coordinator.log.engine import EngineError, Unavailable
-from coordinator.log.etcd.keys import Keys, prefix_end
-from coordinator.log.etcd.port import (
+from coordinator.log.cluster.keys import Keys, prefix_end
+from coordinator.log.cluster.port import (
     Compacted,
     Compare,
     Delete,
@@ -50,14 +49,15 @@ from coordinator.log.etcd.port import (
     Txn,
     TxnResult,
 )
+from coordinator.log.engine import EngineError, Unavailable
 
 POLL_MS = 1_000
 AGAIN_MS = 50
 """Pause before a call without an answer is made again."""
 GIVE_UP_MS = 4_000
-"""How long a change waits for an answer of etcd: longer than an election takes."""
+"""How long a change waits for an answer of the store: longer than an election takes."""
 SILENT_MS, GIVE_UP_SOON_MS = 3_000, 500
-"""If etcd has answered nothing for the first of these times when a change is asked for, the change waits for the second
+"""If no answer came for the first of these times when a change is asked for, the change waits for the second
 only. It may have waited behind another change already.
 """
 PAGE_KEYS = 1_000
@@ -106,7 +106,7 @@ def _any_head(value: bytes) -> StateHead:
 class _Change:
     """A change that waits, or is under way.
 
-    asked_ms: when it was asked for. waits_ms: how long it may wait for an answer of etcd. is_over: whether its caller
+    asked_ms: when it was asked for. waits_ms: how long it may wait for an answer. is_over: whether its caller
     has the outcome. why: why its last try failed.
     """
 
@@ -148,7 +148,7 @@ class Shared:
         self._fresh_tag = fresh_tag
         self._head = NO_CHANGE
         self._changes: deque[_Change] = deque()
-        # When etcd last answered a transaction of a change; and when it last answered one, or a poll.
+        # When the store last answered a transaction of a change; and when it last answered one, or a poll.
         self._answered_ms = 0
         self._heard_ms = port.now_ms()
         self._is_writing = False
@@ -191,10 +191,10 @@ class Shared:
         self._next()
 
     def _give_up(self, change: _Change) -> None:
-        """End a change once etcd has answered no change for so long; until then, look again later."""
+        """End a change once the store has answered no change for so long; until then, look again later."""
         silent_ms = self._port.now_ms() - max(change.asked_ms, self._answered_ms)
         if silent_ms >= change.waits_ms:
-            change.tell(Unavailable(f"etcd doesn't answer: {change.why}"))
+            change.tell(Unavailable(f"{self._port.store} doesn't answer: {change.why}"))
         elif not change.is_over:
             self._port.later(change.waits_ms - silent_ms, partial(self._give_up, change))
 
@@ -255,7 +255,7 @@ class Shared:
         if not self._changes:
             self._is_writing = False
         elif isinstance(outcome, Rejected):
-            self._over(Unavailable(f"etcd refuses to write: {outcome.reason}"))
+            self._over(Unavailable(f"{self._port.store} refuses to write: {outcome.reason}"))
         elif isinstance(outcome, Lost):
             self._changes[0].why = outcome.reason
             if self._changes[0].is_over:
