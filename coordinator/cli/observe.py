@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -33,6 +34,7 @@ from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
 from coordinator.observe.published import TOPIC
 from coordinator.observe.watching import LOOK_S
+from coordinator.observe.webhook import FORMS
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 OWN_SETTINGS = ("tenure.http", "tenure.log.format", "tenure.metrics.groups.max")
@@ -72,6 +74,21 @@ def command(
             help="The time between two looks at how far a group is, at least.",
         ),
     ] = LOOK_S,
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            metavar="URL",
+            help="Post findings about progress when they begin and end, and rebalances when they are over.",
+        ),
+    ] = "",
+    webhook_form: Annotated[
+        str, typer.Option("--webhook-form", metavar="json|slack", help="The form of a post: an event, or Slack's.")
+    ] = "json",
+    webhook_secret_file: Annotated[
+        Path | None,
+        typer.Option("--webhook-secret-file", metavar="FILE", help="A file with the secret that signs each post."),
+    ] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,16 +122,35 @@ def command(
             fail(ExitCode.USAGE, "tenure.http.ssl.*: an observer's HTTP has no TLS; put a proxy in front of it")
         if events not in {"", TOPIC} and not Path(events).absolute().parent.is_dir():
             fail(ExitCode.USAGE, f"--events: there is no folder {Path(events).parent}")
+        posts = webhook, webhook_form, _secret(webhook, webhook_form, webhook_secret_file)
         if not wait:
             with cluster(bootstrap_server, timeout, security=security) as client:
                 client.nodes()
-        options = Options(where, timeout_s, config, events, tuple(broker_log or ()), look_every)
+        options = Options(where, timeout_s, config, events, tuple(broker_log or ()), look_every, *posts)
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))
     except ConfigError as error:
         name, _, problem = str(error).partition(": ")
         fail(ExitCode.USAGE, f"--http: {problem}" if name == "tenure.http" else str(error))
     except CannotListen as error:
         fail(ExitCode.USAGE, f"--http: {error}")
+
+
+def _secret(url: str, form: str, file: Path | None) -> bytes:
+    """The webhook's secret; fails if one of its options is wrong."""
+    parts = urlsplit(url)
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
+        fail(ExitCode.USAGE, "--webhook: it is no URL of http or https")
+    if form not in FORMS:
+        fail(ExitCode.USAGE, f"--webhook-form: {form!r} is none of {', '.join(FORMS)}")
+    if file is None:
+        return b""
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as error:
+        fail(ExitCode.USAGE, f"--webhook-secret-file: {file}: {error.strerror}")
+    if not secret:
+        fail(ExitCode.USAGE, f"--webhook-secret-file: {file} is empty")
+    return secret
 
 
 def ready_line(bootstrap_server: str, observer: Observer) -> str:

@@ -6,6 +6,7 @@
     follower    follows `__consumer_offsets`, and makes events of its records
     broker_log  follows a broker's log file
     published   writes the events to a file or a topic
+    webhook     posts findings and rebalances to a URL
     counts      counts events, for metrics
     observer    puts all of it together, with the page of a server (coordinator.server.http)
 

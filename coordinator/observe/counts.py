@@ -9,7 +9,7 @@ House rule: the history that a start reads doesn't count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,16 +163,31 @@ def progress_families(progress: Progress) -> Iterator[Metric]:
     yield _gauge("tenure_observer_cluster_away", "1 while the cluster doesn't answer.", int(progress.is_away))
 
 
+def post_family(posts: Mapping[str, int]) -> Metric:
+    """The posts of the webhook."""
+    family = CounterMetricFamily("tenure_webhook_posts", "Posts of the webhook, by outcome.", labels=["outcome"])
+    for outcome, count in sorted(posts.items()):
+        family.add_metric([outcome], count)
+    return family
+
+
 class ObserverMetrics:
-    """All metrics; see coordinator.server.http.site.Measured."""
+    """All metrics, with those of the webhook's posts if there is one; see coordinator.server.http.site.Measured."""
 
     def __init__(
-        self, counts: Counts, live: Live, watching: Watching, progress: Callable[[], Progress], groups_max: int
+        self,
+        counts: Counts,
+        live: Live,
+        watching: Watching,
+        progress: Callable[[], Progress],
+        groups_max: int,
+        posts: Counter[str] | None = None,
     ) -> None:
         self._counts = counts
         self._live = live
         self._watching = watching
         self._groups_max = groups_max
+        self._posts = posts
         self._progress = progress
 
     async def now(self) -> list[Metric]:
@@ -183,6 +198,7 @@ class ObserverMetrics:
             *live_families(self._live, series),
             *finding_families(self._watching, self._groups_max),
             *progress_families(self._progress()),
+            *([] if self._posts is None else [post_family(self._posts)]),
         ]
 
 

@@ -31,6 +31,7 @@ from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
 from coordinator.observe.watching import LOOK_S, Watching
+from coordinator.observe.webhook import Webhook
 from coordinator.server import cycles, heap
 from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
@@ -65,7 +66,8 @@ class Options(NamedTuple):
 
     where: the cluster. timeout: seconds that a call to it may take. config: settings of HTTP and of log lines. events:
     where events are written, "" for nowhere (see published.target_of). broker_logs: files of the brokers' logs. look_s:
-    the time between two looks at how far a group is.
+    the time between two looks at how far a group is. webhook: the URL that gets posts, "" for none; form and secret as
+    of Webhook.
     """
 
     where: Cluster
@@ -74,6 +76,9 @@ class Options(NamedTuple):
     events: str = ""
     broker_logs: tuple[Path, ...] = ()
     look_s: float = LOOK_S
+    webhook: str = ""
+    webhook_form: str = "json"
+    webhook_secret: bytes = b""
 
 
 class CannotListen(Exception):
@@ -124,7 +129,11 @@ class Observer:
         if options.events:
             target = target_of(options.events, self._asking.own, options.timeout)
             self._published = Published(target, lines)
+        self._webhook = None
+        if options.webhook:
+            self._webhook = Webhook(options.webhook, lines, options.webhook_form, options.webhook_secret)
         told = [] if self._published is None else [self._published.put]
+        posted = [] if self._webhook is None else [self._webhook.put]
         counts = Counts(config.metrics_groups_max)
         loop = asyncio.get_running_loop()
         self.reached = asyncio.Event()
@@ -135,12 +144,12 @@ class Observer:
             lines,
             hearing=[Heard(path, BrokerLines().told, lines) for path in options.broker_logs],
             takers=[lambda events: self.watching.put(events), *told],  # noqa: PLW0108 - it comes below
-            newcomers=[counts.take],
+            newcomers=[counts.take, *posted],
             changed=self.live.changed,
             on_caught_up=on_caught_up,
             reached=lambda: loop.call_soon_threadsafe(self.reached.set),
         )
-        self.watching = Watching(self._asking, self.live, told, self.follower.is_caught_up, options.look_s)
+        self.watching = Watching(self._asking, self.live, [*told, *posted], self.follower.is_caught_up, options.look_s)
         self._stopping = threading.Event()
         self._looking = [
             threading.Thread(target=run, args=(self._stopping,), name=name, daemon=True)
@@ -157,7 +166,14 @@ class Observer:
                 config,
                 self,
                 self._asking.open,
-                ObserverMetrics(counts, self.live, self.watching, self._progress, groups_max),
+                ObserverMetrics(
+                    counts,
+                    self.live,
+                    self.watching,
+                    self._progress,
+                    groups_max,
+                    None if self._webhook is None else self._webhook.counted,
+                ),
                 lines,
                 clock,
                 feed=self._feed,
@@ -171,7 +187,8 @@ class Observer:
         """As Health: a thread that has ended doesn't come back."""
         if self._stopping.is_set():
             return ""
-        threads = [*self._looking, self._feed.thread, None if self._published is None else self._published.thread]
+        writing = [each.thread for each in (self._published, self._webhook) if each is not None]
+        threads = [*self._looking, self._feed.thread, *writing]
         ended = [each.name for each in threads if each is not None and each.ident and not each.is_alive()]
         return f"ended by a fault: {', '.join(ended)}" if ended else ""
 
@@ -184,8 +201,9 @@ class Observer:
 
     async def start(self, listening: socket.socket | None) -> None:
         """Begin to observe, and to serve at this socket."""
-        if self._published is not None:
-            self._published.start()
+        for each in (self._published, self._webhook):
+            if each is not None:
+                each.start()
         self._feed.start()
         for thread in self._looking:
             thread.start()
@@ -202,8 +220,9 @@ class Observer:
             await self._site.stop()
         else:
             await self._feed.stop()
-        if self._published is not None:
-            await asyncio.to_thread(self._published.stop, STOP_WITHIN_S)
+        for each in (self._published, self._webhook):
+            if each is not None:
+                await asyncio.to_thread(each.stop, STOP_WITHIN_S)
         for thread in self._looking:
             await asyncio.to_thread(thread.join, STOP_WITHIN_S)
         self._asking.close()
