@@ -8,6 +8,7 @@ House rule: the server knows the settings, and says what is wrong with a value.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated
 
@@ -43,9 +44,8 @@ def settings_command(
     """Show the settings that a group has of its own, after the changes of --set and --unset."""
     changes = _changes(given or [], unset or [])
     with cluster(bootstrap_server, timeout, command_config) as client:
-        if unset:
-            _check_names(unset, names_of(client, group_id))
         if changes:
+            _check_names(changes, names_of(client, group_id))
             change_settings(client, group_id, changes)
         found = settings_of(client, group_id)
     if output is Output.JSON:
@@ -56,13 +56,13 @@ def settings_command(
         warn(f"group {group_id} has no settings of its own")
 
 
-def _check_names(unset: list[str], known: list[str]) -> None:
-    """Refuse to remove what no group has: the server would do it without a word, as Kafka does."""
-    for name in unset:
+def _check_names(names: Iterable[str], known: list[str]) -> None:
+    """Refuse a name that no group has: the server would remove such a setting without a word, as Kafka does."""
+    for name in names:
         if name not in known:
             close = get_close_matches(name, known, n=1)
             hint = f", perhaps {close[0]}" if close else ""
-            fail(ExitCode.USAGE, f"--unset: a group has no setting {name!r}{hint}")
+            fail(ExitCode.USAGE, f"a group has no setting {name!r}{hint}")
 
 
 def _changes(given: list[str], unset: list[str]) -> dict[str, str | None]:

@@ -46,11 +46,12 @@ def test_the_server_says_what_is_wrong(server: Tenure) -> None:
     assert settings(server, "h", "--output", "json").json == {"group_id": "h", "settings": {}}
 
 
-@pytest.mark.parametrize(("name", "hint"), [("target.grup.size", ", perhaps target.group.size"), ("foo", ""), ("", "")])
-def test_what_no_group_has_can_not_be_removed(server: Tenure, name: str, hint: str) -> None:
-    """A mistyped name would stay in force. Exit code 2, and the command's other changes don't happen."""
-    ran = settings(server, "i", "--unset", name, "--set", "target.group.size=5")
-    assert ran == (2, "", f"tenure: --unset: a group has no setting {name!r}{hint}\n")
+@pytest.mark.parametrize(("name", "hint"), [("target.grup.size", ", perhaps target.group.size"), ("foo", "")])
+@pytest.mark.parametrize("change", ["--unset={}", "--set={}=5"])
+def test_a_name_that_no_group_has_is_refused(server: Tenure, change: str, name: str, hint: str) -> None:
+    """A setting whose removal is mistyped would stay in force. Exit code 2; the other changes don't happen either."""
+    ran = settings(server, "i", change.format(name), "--set", "target.group.size=5")
+    assert ran == (2, "", f"tenure: a group has no setting {name!r}{hint}\n")
     assert settings(server, "i", "--output", "json").json == {"group_id": "i", "settings": {}}
 
 
