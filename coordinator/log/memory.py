@@ -107,8 +107,9 @@ class MemoryLog:
     """The partitions that the engines of several nodes share. Only one thread uses them all.
 
     owners: the id of the node that each partition belongs to; `move` changes it. records: of each partition, oldest
-    first, without those of open and aborted transactions. transactions: the open ones. epochs: each partition's last
-    one. owned: the valid ownerships. engines: those that run, by node id. nodes: those that are registered.
+    first, without those of open and aborted transactions. transactions: the open ones. places: records of transactions
+    so far, of all partitions. epochs: each partition's last one. owned: the valid ownerships. engines: those that run,
+    by node id. nodes: those that are registered.
     """
 
     def __init__(self, owners: Sequence[int]) -> None:
@@ -116,6 +117,7 @@ class MemoryLog:
         self.records: dict[int, list[Record]] = {partition: [] for partition in range(len(owners))}
         self.epochs = dict.fromkeys(self.records, -1)
         self.transactions = {partition: Transactions() for partition in self.records}
+        self.places = 0
         self.owned: dict[int, _Owned] = {}
         self.engines: dict[int, MemoryEngine] = {}
         self.nodes: dict[int, NodeAddresses] = {}
@@ -124,10 +126,17 @@ class MemoryLog:
         """A new engine for a node."""
         return MemoryEngine(len(self.owners), node_id, log=self)
 
+    def is_used(self) -> bool:
+        """Whether it has records outside of open transactions."""
+        return any(self.records.values())
+
     def move(self, partition: int, node_id: int) -> None:
-        """Give a partition to another node, which runs. The former owner keeps it until the new one acquires it."""
+        """Give a partition to another node. The former owner keeps it until the new one acquires it.
+
+        A node whose engine doesn't run yet learns of it when that starts.
+        """
         self.owners[partition] = node_id
-        self.engines[node_id].on_ownership(partition, None, self.epochs[partition])
+        self.released(partition)
 
     def hand_over(self, partition: int, node_id: int) -> None:
         """Let the owner of a partition hand it over to another node, which runs."""
@@ -145,7 +154,7 @@ class MemoryLog:
         self.changed(partition, NOBODY)
 
     def released(self, partition: int) -> None:
-        """Let the node that a released partition belongs to acquire it."""
+        """Let the node that a partition belongs to acquire it, if its engine runs."""
         engine = self.engines.get(self.owners[partition])
         if engine is not None:
             engine.on_ownership(partition, None, self.epochs[partition])
@@ -176,8 +185,6 @@ class MemoryEngine:
         self.on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._held: deque[Callable[[], None]] = deque()
         self._failure: Unavailable | None = None
-        # Behind the last record of a transaction: its place, among those of all partitions.
-        self._offset = 0
         self._others: dict[str, MemoryEngine] = {}
 
     def other(self, log: str, partition_count: int) -> MemoryEngine:
@@ -288,8 +295,9 @@ class MemoryEngine:
             assert marker is not None
             self.records[partition] += transactions.end(records.producer_id, marker)
         else:
-            self._offset += len(records)
-            offsets = range(self._offset - len(records), self._offset)
+            first = self._log.places
+            self._log.places += len(records)
+            offsets = range(first, self._log.places)
             transactions.add(records.producer_id, offsets, records)
 
     def _refusal(self, own: _Owned) -> Fenced | Unavailable | None:

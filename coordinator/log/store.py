@@ -62,11 +62,12 @@ Owners = Callable[[int], int]
 class OtherLog(NamedTuple):
     """Another log of a store, beside the groups'. exists: whether it was ever used.
 
-    engine: makes the engine of that log, which has so many partitions.
+    engine: makes the engine of that log, which has so many partitions. owners: of these.
     """
 
     exists: Callable[[str], bool]
     engine: Callable[[str, int], Engine]
+    owners: Owners
 
 
 class Notice(NamedTuple):
@@ -236,7 +237,7 @@ def _other_in_folder(config: Config, owners: Owners, report: Report, counts: Cou
             log=log,
         )
 
-    return OtherLog(exists, engine)
+    return OtherLog(exists, engine, owners)
 
 
 def open_share(
@@ -376,11 +377,15 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
     declared, _ = declare({}, config.topic_list(), fresh_id)
     topics = {topic.name: topic for topic in declared}
     cluster_id = kafka_id(fresh_id())
-    other = OtherLog(engine.has, engine.other) if isinstance(engine, MemoryEngine) else None
+
+    def owners(_partition: int) -> int:
+        return config.node_id
+
+    other = OtherLog(engine.has, engine.other, owners) if isinstance(engine, MemoryEngine) else None
     return Store(
         engine,
         cluster_id,
-        lambda _: config.node_id,
+        owners,
         topics,
         _at_once,
         None,
@@ -393,6 +398,7 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
 
 def share_memory(
     log: MemoryLog,
+    ids: MemoryLog,
     cluster_id: str,
     folder: Path,
     config: Config,
@@ -400,13 +406,24 @@ def share_memory(
     _report: Report,
     _counts: Counts,
 ) -> Store:
-    """Use a log in memory for the node of `config`. The nodes have `folder` in common, for records of topics.
+    """Use logs in memory for the node of `config`. The nodes have `folder` in common, for records of topics.
 
-    The caller keeps the list of topics.
+    ids: the log of transactional ids. The caller keeps the list of topics.
     """
     engine = log.engine(config.node_id)
-    owners = log.owners.__getitem__
-    return Store(engine, cluster_id, owners, {}, _refuse_to_save, folder, [], lambda _: None, engine.close)
+    other = OtherLog(lambda _: ids.is_used(), lambda *_: ids.engine(config.node_id), ids.owners.__getitem__)
+    return Store(
+        engine,
+        cluster_id,
+        log.owners.__getitem__,
+        {},
+        _refuse_to_save,
+        folder,
+        [],
+        lambda _: None,
+        engine.close,
+        other=other,
+    )
 
 
 def _engine(

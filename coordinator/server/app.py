@@ -513,7 +513,15 @@ class Server:
         changing = ((), None, None) if share is None else (share.silent_nodes, share.present, share.leading)
         events = 0 if store.folder is None else partitions_of(store.folder, EVENTS_TOPIC)
         return Discovery(
-            config, store.cluster_id, self._topics, nodes, store.owners, events, *changing, cluster=store.cluster
+            config,
+            store.cluster_id,
+            self._topics,
+            nodes,
+            store.owners,
+            events,
+            *changing,
+            cluster=store.cluster,
+            owners_of_ids=None if store.other is None else store.other.owners,
         )
 
     def _left_out(self, entry: str) -> None:

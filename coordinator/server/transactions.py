@@ -8,15 +8,15 @@ of topics through the topics' logs, those of `__consumer_offsets` through the gr
 take its marker now is asked again later, for as long as it takes: only a deleted topic needs none. Kafka 4.3 gives up
 on partitions that it finds without a leader, and an acknowledged commit may stay invisible for ever.
 
-Workers share the log: each owns some of its partitions. For a transaction, a worker asks another one through `Peers`.
-A question is a list, and its first item is its kind:
+Nodes share the log (workers, or the nodes of a test): each owns some of its partitions. For a transaction, a node asks
+another one through `Peers`. A question is a list, and its first item is its kind:
 
-    "marker", and the fields of a `Marker`       has the worker write it; the answer is whether it is written
+    "marker", and the fields of a `Marker`       has the node write it; the answer is whether it is written
     "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition
     "open"                                       the answer has the producer ids of open transactions
 
-A marker that gets no answer is asked for again. A worker answers nothing before its logs are open. The nodes of a
-cluster have no such way, and refuse transactions.
+A marker that gets no answer is asked for again. A node answers nothing before its logs are open. The nodes of a cluster
+have no such way, and refuse transactions.
 
 House rule: no rule of transactions is decided here.
 """
@@ -63,7 +63,7 @@ RETRY_MS = 100
 """How long a marker waits before it is tried again."""
 
 NO_OTHER_LOG = (
-    "Transactions need one data folder: neither the nodes of a cluster (tenure.store) nor those of a test serve them "
+    "Transactions need a single server, with or without workers: a cluster on etcd (tenure.store) has none "
     f"({pages.TRANSACTIONS})."
 )
 
@@ -87,6 +87,7 @@ class Transactions:
     """See the module.
 
     make_runtime: makes the runtime of a log from its engine and its kind. peers: None if there is no other node.
+    runtime: of the log; None as long as it isn't open.
     refusal: why this server serves no transactions; "" if it does. ended: transactions since the start, by outcome; an
     abort that is found in the log counts as one by its producer.
     """
@@ -101,8 +102,8 @@ class Transactions:
         clock: Clock,
         peers: Peers | None = None,
     ) -> None:
-        self.refusal = NO_OTHER_LOG if store.other is None or store.cluster is not None else ""
-        self._other, self._owners = store.other, store.owners
+        self.refusal = NO_OTHER_LOG if store.other is None else ""
+        self._other = store.other
         self._make_runtime = make_runtime
         self._groups = groups
         self._data = data
@@ -111,29 +112,31 @@ class Transactions:
         self._peers = peers
         self._node_id = groups.config.node_id
         self._kind = TransactionalIds(self._write)
+        self._partition_count = self._kind.partition_count(groups.config)
         self._engine: Engine | None = None
-        self._runtime: Runtime | None = None
-        self._own: Sequence[Partition] = ()
+        self.runtime: Runtime | None = None
         self.ended: Counter[Outcome] = Counter()
 
     def start(self) -> None:
-        """Open the log if it was ever used: transactions may be open in it. Raises EngineError."""
-        if self._other is not None and self._other.exists(TRANSACTIONS_TOPIC):
-            self._opened()
+        """Open the log if it was ever used, and answer other nodes. Raises EngineError."""
+        self.open_if_used()
         if self._peers is not None:
             self._peers.on_asked = self._asked
 
+    def open_if_used(self) -> None:
+        """Open the log if it was ever used: transactions may be open in it. Raises EngineError."""
+        if self._other is not None and self._other.exists(TRANSACTIONS_TOPIC):
+            self._opened()
+
     def _opened(self) -> Runtime:
         """The runtime of the log. Raises EngineError."""
-        if self._runtime is None:
+        if self.runtime is None:
             assert self._other is not None
-            count = self._kind.partition_count(self._groups.config)
-            engine = self._other.engine(TRANSACTIONS_TOPIC, count)
+            engine = self._other.engine(TRANSACTIONS_TOPIC, self._partition_count)
             runtime = self._make_runtime(engine, self._kind)
             runtime.start()
-            self._engine, self._runtime = engine, runtime
-            self._own = [each for each in runtime.partitions if self._owners(each.index) == self._node_id]
-        return self._runtime
+            self._engine, self.runtime = engine, runtime
+        return self.runtime
 
     def abort_left(self) -> None:
         """Abort what no transactional id has open, once all ids and groups are loaded.
@@ -143,7 +146,8 @@ class Transactions:
         """
         if any(each.standing is not ACTIVE for each in self.partitions()):
             return
-        others = [each for each in self._discovery.node_ids if each != self._node_id]
+        owners = () if self._other is None else map(self._other.owners, range(self._partition_count))
+        others = sorted(set(owners) - {self._node_id})
         pending = [each.coordinator.pending_producers() for each in self._groups.served()]
         self._abort_unknown(set().union(*pending) - self._open_here(), others)
 
@@ -158,9 +162,11 @@ class Transactions:
         A transaction may end, and the next one of its producer begin, while nodes are asked. So only offsets count
         that are pending when the answer comes: the next transaction's come later.
         """
+        if self._groups.is_ending:
+            return
         pending = [(each, each.coordinator.pending_producers() & unknown) for each in self._groups.served()]
         unknown = set().union(*(some for _, some in pending))
-        if unknown and nodes and not self._groups.is_ending:
+        if unknown and nodes:
             self._ask(nodes[0], ["open"], partial(self._abort_others, unknown, nodes))
             return
         for partition, some in pending:
@@ -169,9 +175,9 @@ class Transactions:
                 partition.submit(None, event)
 
     def _abort_others(self, unknown: set[int], nodes: Sequence[int], answer: list[int] | None) -> None:
-        """As `_abort_unknown`, once the first node has answered."""
+        """As `_abort_unknown`, once the first node has answered. If it can't, its partitions may move: begin anew."""
         if answer is None:
-            self._clock.call_at(self._clock.ms() + RETRY_MS, partial(self._abort_unknown, unknown, nodes))
+            self._clock.call_at(self._clock.ms() + RETRY_MS, self.abort_left)
         else:
             self._abort_unknown(unknown - set(answer), nodes[1:])
 
@@ -183,7 +189,7 @@ class Transactions:
         if self._owner(transactional_id) != self._node_id:
             event.request.deliver(refuse(event, ErrorCode.NOT_COORDINATOR))
             return
-        if self._runtime is None and not isinstance(event, InitProducerId):
+        if self.runtime is None and not isinstance(event, InitProducerId):
             is_asked = isinstance(event, DescribeTransaction)
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_asked else ErrorCode.INVALID_PRODUCER_ID_MAPPING
             event.request.deliver(refuse(event, error))
@@ -219,7 +225,10 @@ class Transactions:
 
     def partitions(self) -> Sequence[Partition]:
         """The partitions of the log that this node owns; none if it was never used."""
-        return self._own
+        if self.runtime is None or self._other is None:
+            return ()
+        owners = self._other.owners
+        return [each for each in self.runtime.partitions if owners(each.index) == self._node_id]
 
     def wall_ms(self) -> int:
         """The clock's time, Unix time in ms."""
@@ -260,8 +269,8 @@ class Transactions:
 
     def _try_again(self, index: int, asked: Markers, partitions: Collection[TopicPartition]) -> None:
         """Write the markers that failed, unless a load has asked anew: a late one would settle the next transaction."""
-        assert self._runtime is not None
-        if self._runtime.partitions[index].coordinator.awaits(asked):
+        assert self.runtime is not None
+        if not self.runtime.is_ending and self.runtime.partitions[index].coordinator.awaits(asked):
             self._write_some(index, asked, partitions)
 
     def _write_some(self, index: int, asked: Markers, partitions: Collection[TopicPartition]) -> None:
@@ -281,8 +290,8 @@ class Transactions:
             self._write_one(index, asked, each, partial(done, each))
 
     def _write_one(self, index: int, asked: Markers, where: TopicPartition, done: Callable[[bool], None]) -> None:
-        assert self._runtime is not None
-        own = self._runtime.partitions[index].ownership
+        assert self.runtime is not None
+        own = self.runtime.partitions[index].ownership
         one = Marker(*where, asked.producer_id, asked.epoch, asked.is_commit, 0 if own is None else own.epoch)
         topic = self._topic(where)
         if topic is None:
@@ -322,7 +331,7 @@ class Transactions:
 
     def _written(self, index: int, asked: Markers, failed: list[TopicPartition]) -> None:
         """Some markers are written, and the others are tried again."""
-        runtime = self._runtime
+        runtime = self.runtime
         if runtime is None or runtime.is_ending:
             return
         partition = runtime.partitions[index]
@@ -336,17 +345,17 @@ class Transactions:
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back, perhaps at once, when no append is under way and no answer is deferred."""
-        if self._runtime is None:
+        if self.runtime is None:
             callback()
         else:
-            self._runtime.when_idle(callback)
+            self.runtime.when_idle(callback)
 
     def wind_down(self) -> None:
         """As the runtime's."""
         if self._peers is not None:
             self._peers.on_asked = unanswered
-        if self._runtime is not None:
-            self._runtime.wind_down()
+        if self.runtime is not None:
+            self.runtime.wind_down()
 
     def close(self) -> None:
         """Close the log. This waits for the disk."""

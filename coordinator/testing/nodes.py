@@ -3,9 +3,11 @@
 The nodes share, as workers do (docs/run/cluster.md):
 
     the groups' log      in memory (log.memory.MemoryLog): each partition has one owner, and FindCoordinator on every
-                         node answers with it
+                         node answers with it; the log of transactional ids is another one
     the list of topics   each node has a copy; `SharedTopics` brings a change to all of them
     records of topics    in one temporary folder; each topic partition has one leader
+
+For a transaction, one node asks another one through `Relay`, as workers do.
 
 `move` gives a partition of groups to another node, as Kafka does when the partition gets another leader. The new node
 acquires it in a higher epoch, which fences the former owner, and loads the groups. The former node answers all that
@@ -13,7 +15,7 @@ waits there with NOT_COORDINATOR. Members keep their ids, their generation and t
 
 A node that dies takes its connections with it. Its partitions go to the other nodes in turn. When it comes back, at
 the same port, it has none until one is moved to it; if no other node runs, it gets them all. Topic partitions do the
-same.
+same, and the partitions of transactional ids.
 
 House rule: everything here runs on the loop of the servers, and one change at a time.
 """
@@ -37,9 +39,10 @@ from coordinator.log.scratch import Scratch
 from coordinator.log.store import node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 from coordinator.server.app import Share, addresses_of, bind_all
-from coordinator.server.channel import APPLY, CHANGE_RESULT, change_from_fields
+from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT, change_from_fields
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Topics
+from coordinator.server.relay import Relay, unanswered
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.testing.control import Control
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from coordinator.log.store import OpenStore
     from coordinator.server.app import Bound
     from coordinator.server.nodes.topics import Change, ChangeDone
+    from coordinator.server.relay import OnAsked
+    from coordinator.server.runtime.partition import Partition
     from coordinator.server.telemetry.lines import Lines
 
     Make = Callable[[Config, OpenStore, Share], Control]
@@ -61,6 +66,41 @@ UNSETTLED = {Standing.AWAY, Standing.LOADING}
 """The standings of a partition on its way to a node."""
 
 
+class Link:
+    """The way of a run to the other nodes: see `Peers`.
+
+    changes, questions: what the run asked for and got no outcome of, by number. carry: takes a number and a question
+    for a node.
+    """
+
+    def __init__(self, carry: Callable[[Link, int, int, Any], None]) -> None:
+        self.on_asked: OnAsked = unanswered
+        self.changes: dict[int, ChangeDone] = {}
+        self.questions: dict[int, Callable[[Any], None]] = {}
+        self._carry = carry
+        self._asked = 0
+
+    def number(self) -> int:
+        """The number of the next question or change."""
+        self._asked += 1
+        return self._asked
+
+    def ask(self, node_id: int, question: Any, done: Callable[[Any], None]) -> None:
+        """See Peers."""
+        number = self.number()
+        self.questions[number] = done
+        self._carry(self, number, node_id, question)
+
+    def give_up(self) -> None:
+        """End the wait for outcomes."""
+        changes, self.changes = self.changes, {}
+        questions, self.questions = self.questions, {}
+        for changed in changes.values():
+            changed(Unavailable("the node ends"))
+        for answered in questions.values():
+            answered(None)
+
+
 class Node:
     """A node. control: of its run, None while it doesn't run. channel: one for each run (see shared_topics.Peer)."""
 
@@ -68,20 +108,13 @@ class Node:
         self.config = config
         self.make = make
         self.control: Control | None = None
-        self.channel: object | None = None
+        self.channel: Link | None = None
         self.topics: Topics
-        self.due: dict[int, ChangeDone] = {}
 
     @property
     def addresses(self) -> NodeAddresses:
         """Its id and its listeners."""
         return node_addresses(self.config, {each.name: (each.host, each.port) for each in self.config.listeners})
-
-    def give_up(self) -> None:
-        """End the wait for changes of the list of topics that it asked for."""
-        due, self.due = self.due, {}
-        for done in due.values():
-            done(Unavailable("the node ends"))
 
 
 class Nodes:
@@ -102,12 +135,14 @@ class Nodes:
         # The servers read both lists at each request.
         self._present: list[int] = []
         self._leading = list(self.ids)
-        count = config.offsets_topic_num_partitions
-        self._log = MemoryLog([node_in_turn(partition, self.ids) for partition in range(count)])
+        counts = config.offsets_topic_num_partitions, config.transaction_state_log_num_partitions
+        self._log, self._ids_log = (
+            MemoryLog([node_in_turn(partition, self.ids) for partition in range(count)]) for count in counts
+        )
         self._topics: SharedTopics[Node]
+        self._relay: Relay[Node] = Relay(self._send)
         self._cluster_id = kafka_id(uuid4())
         self._folder: Scratch | None = None
-        self._asked = 0
         self._change = asyncio.Lock()
 
     @property
@@ -174,7 +209,7 @@ class Nodes:
             if self._log.owners[partition] != node_id:
                 self.control(node_id).flush()  # the former owner handled everything up to here
                 self._log.move(partition, node_id)
-                await self._settled([partition])
+                await self._settled(self._log, [partition])
 
     async def end_node(self, node_id: int, how: End) -> None:
         """End a node as `how` does, then give its partitions to the others. Raises ValueError."""
@@ -186,10 +221,14 @@ class Nodes:
                 return
             others = cycle(self._present)
             self._leading[:] = [next(others) if each == node_id else each for each in self._leading]
-            moving = [index for index, owner in enumerate(self._log.owners) if owner == node_id]
-            for partition in moving:
-                self._log.move(partition, next(others))
-            await self._settled(moving)
+            for control in self.controls:
+                assert control.server.transactions is not None
+                control.server.transactions.open_if_used()
+            for log in (self._log, self._ids_log):
+                moving = [index for index, owner in enumerate(log.owners) if owner == node_id]
+                for partition in moving:
+                    log.move(partition, next(others))
+                await self._settled(log, moving)
 
     async def start_node(self, node_id: int) -> None:
         """Start a node that ended, at its port. Raises ValueError if it runs or there is none, StartFailed."""
@@ -199,7 +238,8 @@ class Nodes:
                 raise ValueError(f"node {node_id} runs")
             bound = self._bind(node)
             if not self._present:
-                self._log.owners[:] = [node_id] * len(self._log.owners)
+                for log in (self._log, self._ids_log):
+                    log.owners[:] = [node_id] * len(log.owners)
                 self._leading[:] = [node_id] * len(self._leading)
             self._present[:] = [each for each in self.ids if each in {node_id, *self._present}]
             await self._start(node, bound)
@@ -217,14 +257,17 @@ class Nodes:
         return bound
 
     async def _start(self, node: Node, bound: Bound) -> None:
+        link = Link(partial(self._ask, node))
         node.topics = Topics(
-            {topic.name: topic for topic in self._topics.list.kept()}, partial(self._ask, node), is_shared=True
+            {topic.name: topic for topic in self._topics.list.kept()},
+            partial(self._change_topics, node),
+            is_shared=True,
         )
-        node.channel = object()  # from here on the list gets each change
+        node.channel = link  # from here on the list gets each change
         addresses = [each.addresses for each in self._nodes.values()]
-        share = Share(bound, addresses, node.topics, (), self._present, self._leading)
+        share = Share(bound, addresses, node.topics, (), self._present, self._leading, link)
         assert self._folder is not None
-        opened = partial(share_memory, self._log, self._cluster_id, self._folder.path)
+        opened = partial(share_memory, self._log, self._ids_log, self._cluster_id, self._folder.path)
         control = node.make(node.config, opened, share)
         try:
             await control.start()
@@ -236,11 +279,13 @@ class Nodes:
     async def _end(self, node: Node, how: End) -> None:
         """End a node that runs. No change of the list of topics waits for it, and it waits for none."""
         assert node.control is not None
-        node.channel = None
+        assert node.channel is not None
+        link, node.channel = node.channel, None
         self._topics.forget(node)
         # Later: a node that is killed has closed its connections by then.
-        asyncio.get_running_loop().call_soon(node.give_up)
+        asyncio.get_running_loop().call_soon(link.give_up)
         await how(node.control)
+        self._relay.forget(node)
         node.control.flush()  # while its groups are still its own
         node.control = None
 
@@ -253,42 +298,70 @@ class Nodes:
         self._folder = None
         self._present.clear()
 
-    async def _settled(self, partitions: Iterable[int]) -> None:
-        """Wait until the owners serve these partitions, and no other node does."""
-        for partition in partitions:
-            owner = self.control(self._log.owners[partition])
-            others = [each.server.runtime.partitions[partition] for each in self.controls if each is not owner]
-            moved = owner.server.runtime.partitions[partition]
+    async def _settled(self, log: MemoryLog, indexes: Iterable[int]) -> None:
+        """Wait until the owners serve these partitions of a log, and no other node does."""
+        for index in indexes:
+            others = [_partition(each, index, of_ids=log is self._ids_log) for each in self.controls]
+            moved = _partition(self.control(log.owners[index]), index, of_ids=log is self._ids_log)
+            if moved is None:  # the log was never used
+                return
+            others.remove(moved)
             # No event reports this; each turn of the loop loads some groups.
-            while moved.standing in UNSETTLED or any(other.ownership for other in others):  # noqa: ASYNC110
+            while moved.standing in UNSETTLED or any(other is not None and other.ownership for other in others):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
-    # Topics.
+    # What nodes ask for.
 
-    def _ask(self, node: Node, change: Change, done: ChangeDone) -> None:
+    def _change_topics(self, node: Node, change: Change, done: ChangeDone) -> None:
         """A node asks for a change of the list of topics."""
-        self._asked += 1
-        node.due[self._asked] = done
+        link = node.channel
+        assert link is not None
+        number = link.number()
+        link.changes[number] = done
         peers = [each for each in self._nodes.values() if each.channel is not None]
-        self._topics.change(node, self._asked, change, peers)
+        self._topics.change(node, number, change, peers)
+
+    def _ask(self, node: Node, link: Link, number: int, node_id: int, question: Any) -> None:
+        """A node asks another one."""
+        if node.channel is link:
+            self._relay.ask(node, number, self._nodes[node_id], question)
+        else:
+            link.give_up()
 
     def _send(self, node: Node, kind: str, fields: Mapping[str, Any]) -> None:
         """Send a message to a node that runs: in a later turn, as over a channel."""
         asyncio.get_running_loop().call_soon(self._receive, node, node.channel, kind, fields)
 
-    def _receive(self, node: Node, channel: object, kind: str, fields: Mapping[str, Any]) -> None:
-        if node.channel is not channel:
+    def _receive(self, node: Node, link: Link | None, kind: str, fields: Mapping[str, Any]) -> None:
+        if link is None or node.channel is not link:
             return
+        number = fields["number"]
         if kind == APPLY:
-            node.topics.apply(change_from_fields(dict(fields)), partial(self._applied, node, channel, fields["number"]))
+            node.topics.apply(change_from_fields(dict(fields)), partial(self._applied, node, link, number))
+        elif kind == ASKED:
+            link.on_asked(fields["question"], partial(self._answered, node, link, number))
+        elif kind == ANSWERED:
+            link.questions.pop(number)(fields["answer"])
         else:
             assert kind == CHANGE_RESULT
-            done = node.due.pop(fields["number"])
+            done = link.changes.pop(number)
             done(Unavailable(fields["error"]) if fields["error"] else fields["taken"])
 
-    def _applied(self, node: Node, channel: object, number: int) -> None:
-        if node.channel is channel:
+    def _applied(self, node: Node, link: Link, number: int) -> None:
+        if node.channel is link:
             self._topics.applied(node, number)
+
+    def _answered(self, node: Node, link: Link, number: int, answer: Any) -> None:
+        if node.channel is link:
+            self._relay.answered(number, answer)
+
+
+def _partition(control: Control, index: int, *, of_ids: bool) -> Partition | None:
+    """A partition of the groups' log, or of the log of transactional ids, as a node has it; None if it has no log."""
+    server = control.server
+    assert server.transactions is not None
+    runtime = server.transactions.runtime if of_ids else server.runtime
+    return None if runtime is None else runtime.partitions[index]
 
 
 def _at_port(config: Config, port: int) -> Config:

@@ -9,8 +9,11 @@ House rule: all of it comes from requests that any client may send.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
 from coordinator.client.errors import Refused
 from coordinator.client.events import EARLIEST, NO_SESSION
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
@@ -21,12 +24,16 @@ from protocol.records.varint import unzigzag, varint_at
 from protocol.records.walk import DECOMPRESSED_SIZE_MAX, unpacked, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from coordinator.client.client import Client
     from coordinator.client.transactions import Transaction
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
     from protocol.records.batch import Header
+
+    Ask = Callable[..., Any]
+    """Client.request of a partition's leader."""
 
 READ_COMMITTED = 1
 FETCH_BYTES = 1024 * 1024
@@ -60,9 +67,10 @@ def committed_records(client: Client, topic: str) -> list[Record]:
     (named,) = found.topics
     if named.error_code:
         raise Refused(named.error_code, f"topic {topic}")
+    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in found.brokers}
     records: list[Record] = []
-    for number in sorted(each.partition_index for each in named.partitions):
-        records += _of_partition(client, named, number)
+    for each in sorted(named.partitions, key=lambda partition: partition.partition_index):
+        records += _of_partition(partial(client.request, node=nodes[each.leader_id]), named, each.partition_index)
     return records
 
 
@@ -88,10 +96,10 @@ def _cut(values: Sequence[object]) -> str:
     return ", ".join(each if isinstance(each, str) else repr(each) for each in values[:SHOWN]) + more
 
 
-def _of_partition(client: Client, topic: MetadataResponse.MetadataResponseTopic, number: int) -> Iterator[Record]:
-    place, end = (_offset(client, topic.name or "", number, which) for which in (EARLIEST, LATEST))
+def _of_partition(ask: Ask, topic: MetadataResponse.MetadataResponseTopic, number: int) -> Iterator[Record]:
+    place, end = (_offset(ask, topic.name or "", number, which) for which in (EARLIEST, LATEST))
     while place < end:
-        fetched = _fetch(client, topic, number, place)
+        fetched = _fetch(ask, topic, number, place)
         aborted = sorted((each.first_offset, each.producer_id) for each in fetched.aborted_transactions or ())
         open_ids: set[int] = set()
         first = place
@@ -131,12 +139,12 @@ def _bytes(data: bytes, size: int, at: int) -> tuple[bytes | None, int]:
     return (None if unzigzag(size) < 0 else data[at:end]), end
 
 
-def _offset(client: Client, topic: str, number: int, which: int) -> int:
+def _offset(ask: Ask, topic: str, number: int, which: int) -> int:
     """The first offset of a partition, or the last stable one."""
     partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=which)
     topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])]
     request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, isolation_level=READ_COMMITTED, topics=topics)
-    answer: ListOffsetsResponse = client.request(request, at_least=2)
+    answer: ListOffsetsResponse = ask(request, at_least=2)
     (found,) = answer.topics[0].partitions
     if found.error_code:
         raise Refused(found.error_code, f"topic {topic}")
@@ -144,14 +152,14 @@ def _offset(client: Client, topic: str, number: int, which: int) -> int:
 
 
 def _fetch(
-    client: Client, topic: MetadataResponse.MetadataResponseTopic, number: int, offset: int
+    ask: Ask, topic: MetadataResponse.MetadataResponseTopic, number: int, offset: int
 ) -> FetchResponse.PartitionData:
     wanted = FetchRequest.FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     topics = [FetchRequest.FetchTopic(topic=topic.name or "", topic_id=topic.topic_id, partitions=[wanted])]
     request = FetchRequest(
         max_bytes=FETCH_BYTES, isolation_level=READ_COMMITTED, session_epoch=NO_SESSION, topics=topics
     )
-    answer: FetchResponse = client.request(request, at_least=4)
+    answer: FetchResponse = ask(request, at_least=4)
     if answer.error_code:
         raise Refused(answer.error_code, f"topic {topic.name}")
     (found,) = answer.responses[0].partitions

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from coordinator.group.partition import partition_for
+from coordinator.testing import Tenure as Kit
 from tests.interop.brokers import Broker, TenureBroker, create_topic
 from tests.interop.client import ROOT
 from tests.interop.conftest import SETTINGS
@@ -79,7 +80,7 @@ class Process:
 class Run:
     """Two programs that move numbers from one topic to another, and somebody who kills."""
 
-    def __init__(self, broker: Broker, group: str, stack: ExitStack) -> None:
+    def __init__(self, broker: Broker | KitBroker, group: str, stack: ExitStack) -> None:
         self.broker = broker
         self.group = group
         self.source, self.sink = f"{group}-source", f"{group}-sink"
@@ -234,6 +235,52 @@ def test_exactly_once_whichever_worker_is_killed() -> None:
 
         ways = [lambda _, each=each: kill_worker(each) for each in (0, 1)]
         moved = move_under_kills(run, rounds(12, 50, 300), [*ways, run.kill, lambda _: run.kill_server()])
+        assert moved == Moved(Counter(range(run.fed)), rebalances=0)
+
+
+class KitBroker:
+    """Several nodes of the test kit, as `Run` needs them. dead: the one that was killed last."""
+
+    def __init__(self, cluster: Kit) -> None:
+        self.cluster = cluster
+        self.bootstrap = cluster.bootstrap_servers
+        self.dead = -1
+        self._next = cycle(each.id for each in cluster.nodes)
+
+    def kill(self) -> None:
+        """A node dies, each one in turn, and the others take over what it has."""
+        self.dead = next(self._next)
+        self.cluster.kill_node(self.dead)
+
+    def start(self) -> None:
+        """It comes back."""
+        self.cluster.start_node(self.dead)
+
+    def mark(self) -> int:
+        """The rebalances so far: none began before the programs did."""
+        return 0
+
+    def rebalances(self, group: str, since: int, *, without: str = "") -> int:
+        """As Broker, without the first one of each program."""
+        begun = self.cluster.group(group).rebalances[since:]
+        return sum(each.cause not in {without, "member_joined"} for each in begun)
+
+
+@pytest.mark.rounds
+def test_exactly_once_whichever_node_of_a_test_is_killed() -> None:
+    """As above, with three nodes of the test kit: each dies in turn, and others take over groups, ids and records."""
+    with Kit(nodes=3, timeout=WITHIN_S, settings=SETTINGS) as cluster, ExitStack() as stack:
+        broker = KitBroker(cluster)
+        run = Run(broker, "moved", stack)
+
+        def kill_node(_: Process) -> None:
+            coordinator = cluster.coordinator_of(run.group)
+            run.kill_server()
+            # A producer that finds its group's coordinator gone from the list of nodes waits for good: librdkafka#5511.
+            for process in run.processes.values() if broker.dead == coordinator else ():
+                run.kill(process)
+
+        moved = move_under_kills(run, rounds(6, 50, 300), [kill_node])
         assert moved == Moved(Counter(range(run.fed)), rebalances=0)
 
 

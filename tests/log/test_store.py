@@ -17,6 +17,7 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.journal import node_files
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.log.store import (
     Store,
     in_memory,
@@ -158,18 +159,27 @@ def test_a_share_is_what_falls_to_a_node(tmp_path: Path) -> None:
 
 
 def test_nodes_in_one_process_share_a_log_in_memory(tmp_path: Path) -> None:
-    """Each has an engine of its own over it, and sees at once where a partition is."""
-    log = MemoryLog([1, 2])
+    """Each has an engine of its own over it, and sees at once where a partition is; so it is with transactional ids."""
+    log, ids = MemoryLog([1, 2]), MemoryLog([1, 2])
     stores = []
     for node_id in (1, 2):
         config = config_in(Path("unused"), f"node.id={node_id}", "offsets.topic.num.partitions=2")
-        stores.append(share_memory(log, "cluster", tmp_path, config, uuid4, lambda *_, **__: None, Counts()))
+        stores.append(share_memory(log, ids, "cluster", tmp_path, config, uuid4, lambda *_, **__: None, Counts()))
     assert [(store.cluster_id, dict(store.topics), store.folder) for store in stores] == [("cluster", {}, tmp_path)] * 2
     assert stores[0].engine is not stores[1].engine
     for store in stores:
         store.engine.start(lambda *_: None)
     log.move(0, 2)
     assert [store.owners(0) for store in stores] == [2, 2]
+    others = [store.other for store in stores if store.other is not None]
+    assert [other.owners(0) for other in others] == [1, 1]
+    ids.move(0, 2)
+    assert [other.owners(0) for other in others] == [2, 2]
+    assert not any(other.exists(TRANSACTIONS_TOPIC) for other in others)
+    engine = others[1].engine(TRANSACTIONS_TOPIC, 2)
+    engine.start(lambda *_: None)
+    append(engine, opened_partition(engine)[0], record(1))
+    assert all(other.exists(TRANSACTIONS_TOPIC) for other in others)
 
 
 def test_a_store_in_memory_keeps_what_is_declared() -> None:

@@ -310,7 +310,7 @@ def memory(config: Config, engine: Engine | None = None) -> OpenStore:
 def clustered(log: MemoryLog, config: Config, fresh_id: Callable[[], UUID], *further: Any) -> Store:
     """A store in memory that several nodes share, but for the topics."""
     engine = log.engine(config.node_id)
-    return in_memory(engine, config, fresh_id, *further)._replace(cluster=engine.cluster)
+    return in_memory(engine, config, fresh_id, *further)._replace(cluster=engine.cluster, other=None)
 
 
 def config_of(*settings: str) -> Config:

@@ -7,6 +7,8 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +27,19 @@ from coordinator.testing.control import Control
 from protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
+    InitProducerIdRequest,
     MetadataRequest,
     OffsetCommitRequest,
     ProduceRequest,
+    TxnOffsetCommitRequest,
 )
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
+from tests.server.requests.test_records import produce_request
+from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.requests import commit_request
@@ -630,3 +637,114 @@ def is_past(acknowledged: list[int], before: int, _group: Group) -> bool:
 def open_files() -> int:
     """How many files this process has open."""
     return len(list(Path("/dev/fd").iterdir()))
+
+
+class TransactionalProducer:
+    """A producer of version 2 that asks the nodes that have to answer. It writes to t, and commits t-0."""
+
+    def __init__(self, tenure: Tenure, transactional_id: str) -> None:
+        self.tenure = tenure
+        self.id = transactional_id
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        while (answer := ask(self.port, request, 5)).error_code in RETRIED:
+            pass
+        assert answer.error_code == ErrorCode.NONE
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    @property
+    def node(self) -> int:
+        """The id of its coordinator."""
+        port = ports_of(self.tenure)[next(each.id for each in self.tenure.nodes if each.is_running)]
+        return int(ask(port, FindCoordinatorRequest(key=self.id, key_type=1), 2).node_id)
+
+    @property
+    def port(self) -> int:
+        """The port of its coordinator."""
+        return ports_of(self.tenure)[self.node]
+
+    def send(self, partition: int, value: bytes) -> None:
+        """Write a record: the first one of its partition."""
+        ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "sequence": 0}
+        data = batch([(b"k", value, 1_000)], attributes=0x10, **ids)
+        request = produce_request(("t", partition, data), transactional_id=self.id)
+        answer = ask(leader_port(self.tenure, partition), request, 12)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    def commit(self, offset: int) -> None:
+        """TxnOffsetCommit."""
+        kinds = TxnOffsetCommitRequest
+        one = kinds.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        topics = [kinds.TxnOffsetCommitRequestTopic(name="t", partitions=[one])]
+        ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+        request = kinds(transactional_id=self.id, group_id="workers", topics=topics, **ids)
+        answer = ask(port_for(self.tenure, "workers"), request, 5)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+    def end(self, *, committed: bool = True) -> None:
+        """EndTxn, again and again while nodes die."""
+        ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "committed": committed}
+        answer = None
+        while answer is None or answer.error_code in {*RETRIED, ErrorCode.CONCURRENT_TRANSACTIONS}:
+            with suppress(Closed, ConnectionError):
+                answer = ask(self.port, EndTxnRequest(transactional_id=self.id, **ids), 5)
+        assert answer.error_code == ErrorCode.NONE
+        self.epoch = answer.producer_epoch
+
+
+class TestTransactions:
+    """A transaction has its id, its group and its records on several nodes."""
+
+    @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+    def test_open_ones_outlive_each_node(self, nodes: Tenure, *, committed: bool) -> None:
+        """All nodes die within them, and come back. Then each ends everywhere, and the later offset counts."""
+        first = TransactionalProducer(nodes, "first")
+        for partition in NODES:
+            first.send(partition, b"first-%d" % partition)
+        first.commit(9)
+        first.commit(10)
+        nodes.move("workers", other_than(nodes, "workers"))
+        second = TransactionalProducer(nodes, "second")
+        second.send(0, b"second")
+        second.commit(20)
+        owners = set()
+        for node in NODES:
+            owners.add(first.node)
+            nodes.kill_node(node)
+            owners.add(first.node)
+            nodes.start_node(node)
+            assert {each.state for each in nodes.transactions.values()} == {"Ongoing"}
+        assert len(owners) > 1
+        second.end(committed=committed)
+        first.end()
+        values = [b"first-0", b"first-1", b"first-2"]
+        nodes.assert_exactly_once("t", [*values, b"second"] if committed else values)
+        assert nodes.group("workers").committed == {("t", 0): 20 if committed else 10}
+
+    @pytest.mark.parametrize("what", ["id", "group", "records"])
+    def test_markers_find_the_successor_of_a_node(self, nodes: Tenure, what: str) -> None:
+        """A node dies just as a commit is acknowledged, or before: its successor gets or writes the markers."""
+        producer = TransactionalProducer(nodes, "copier")
+        dying = {"id": producer.node, "group": nodes.coordinator_of("workers"), "records": leaders_of(producer.port)[2]}
+        for number in range(10):
+            producer.send(2, b"%d" % number)
+            producer.commit(number)
+            if number == 5:
+                with ThreadPoolExecutor(1) as pool:
+                    killed = pool.submit(nodes.kill_node, dying[what])
+                    producer.end()
+                    killed.result(WITHIN_S)
+            else:
+                producer.end()
+            nodes.records("t")
+        nodes.assert_exactly_once("t", [b"%d" % number for number in range(10)])
+        assert nodes.group("workers").committed == {("t", 0): 9}
+
+    def test_the_log_of_ids_outlives_all_nodes(self, nodes: Tenure) -> None:
+        """The first one that comes back has everything."""
+        producer = TransactionalProducer(nodes, "copier")
+        producer.send(1, b"one")
+        for node in NODES:
+            nodes.kill_node(node)
+        nodes.start_node(1)
+        producer.end()
+        nodes.assert_exactly_once("t", [b"one"])

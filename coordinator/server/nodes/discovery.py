@@ -80,6 +80,7 @@ class Discovery:
     that don't answer now. present: the ids of nodes that run; None for all. leading: the ids of nodes that topic
     partitions go to in turn; None for all. The last three may change at any time.
     cluster: the store's; then `nodes` is this node alone, and neither `owners` nor the last three count.
+    owners_of_ids: of the partitions of `__transaction_state`; None if there are none.
     """
 
     def __init__(
@@ -95,10 +96,12 @@ class Discovery:
         leading: Sequence[int] | None = None,
         *,
         cluster: Cluster | None = None,
+        owners_of_ids: Owners | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
         self._owners = owners
+        self._owners_of_ids = owners_of_ids
         self._silent_nodes = silent_nodes
         node_ids = [node.node_id for node in nodes]
         self._cluster = cluster
@@ -176,7 +179,8 @@ class Discovery:
 
     def owner_of_id(self, transactional_id: str) -> int:
         """The id of the node that coordinates a transactional id; a cluster has no transactions."""
-        return self._owners(partition_for(transactional_id, self._state_partitions))
+        assert self._owners_of_ids is not None
+        return self._owners_of_ids(partition_for(transactional_id, self._state_partitions))
 
     def node(self, node_id: int, call: Reached, listener: str) -> Node:
         """A node that lives, with the address of its listener of that name; NO_NODE if it has no such listener."""
