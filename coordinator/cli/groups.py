@@ -9,7 +9,7 @@ House rule: a command prints what it found even if something else is missing; th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +37,7 @@ from coordinator.client.groups import (
     listed_json,
 )
 from coordinator.client.lag import offset_lines
+from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import Member, OffsetLine
 from schemas.errors import ErrorCode
 
@@ -121,6 +122,7 @@ def describe_command(
     with cluster(bootstrap_server, timeout, command_config) as client:
         groups, failures = _describe(client, group_ids)
         lines = {} if members or state else offset_lines(client, groups)
+        _warn_of_open_transactions(client, lines.values())
     if output is Output.JSON:
         print_json([_group_json(group, lines.get(group.group_id)) for group in groups])
     elif groups or not failures:
@@ -202,6 +204,18 @@ def _remark(group: Group) -> None:
     elif not group.members:
         held = 0 if group.expects is None else group.expects.held
         warn(f"group {group.group_id} has no members" + (f"; {counted(held, 'join')} held for others" if held else ""))
+
+
+def _warn_of_open_transactions(client: Client, lines: Iterable[Sequence[OffsetLine]]) -> None:
+    """Name transactions that hold back readers, where there is a lag; no server knows what a group's members read."""
+    ends = {
+        (line.topic, line.partition): line.log_end_offset
+        for of_group in lines
+        for line in of_group
+        if line.topic is not None and line.partition is not None and line.log_end_offset and line.lag != 0
+    }
+    for (topic, index), (offset, who) in sorted(blocking_transactions(client, ends).items()):
+        warn(f"{topic}-{index}: readers of committed records wait at {offset}, for the transaction of {who}")
 
 
 def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) -> None:

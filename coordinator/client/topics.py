@@ -51,11 +51,17 @@ def user_topics(client: Client) -> dict[str, int]:
 
 
 def log_end_offsets(
-    client: Client, topic_partitions: Iterable[TopicPartition], which: int = LATEST, leaders: Leaders | None = None
+    client: Client,
+    topic_partitions: Iterable[TopicPartition],
+    which: int = LATEST,
+    leaders: Leaders | None = None,
+    *,
+    only_committed: bool = False,
 ) -> dict[TopicPartition, int]:
     """The offset behind the last record, of each topic partition that has a leader and answers.
 
-    which: EARLIEST for the offset of the first record. leaders: as far as known.
+    which: EARLIEST for the offset of the first record. leaders: as far as known. only_committed: where readers of
+    committed records stop.
     """
     leaders = leaders or Leaders()
     wanted = set(topic_partitions)
@@ -72,8 +78,8 @@ def log_end_offsets(
             )
             for topic, some in groupby(sorted(led), itemgetter(0))
         ]
-        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
-        response: ListOffsetsResponse = client.request(request, node, at_least=1)
+        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, isolation_level=only_committed, topics=topics)
+        response: ListOffsetsResponse = client.request(request, node, at_least=2 if only_committed else 1)
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code:

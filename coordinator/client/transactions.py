@@ -9,13 +9,14 @@ House rule: a partition that doesn't answer is an error, so that "no transaction
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, unstable_offsets
-from coordinator.client.topics import GROUPS_TOPIC, Owners, TopicPartition, leaders_of
+from coordinator.client.topics import GROUPS_TOPIC, Owners, TopicPartition, leaders_of, log_end_offsets
 from coordinator.group.partition import partition_for
 from coordinator.story.described import HoldingTransaction
 from protocol.messages import (
@@ -165,6 +166,28 @@ def hanging_transactions(client: Client, topics: Iterable[str] | None = None) ->
     known = {(each.producer_id, *where) for each in list_transactions(client, OPEN) for where in each.partitions}
     still = set(open_transactions(client, {each.topic for each in found})) if found else set()
     return [each for each in found if each in still and (each.producer_id, each.topic, each.partition) not in known]
+
+
+def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, str]]:
+    """Where readers of committed records must wait, and for which producer, by topic partition.
+
+    ends: the ends of the logs. One request to each leader shows that nobody waits. A user who may not ask for producers
+    gets none named.
+    """
+    held: dict[TopicPartition, int] = {}
+    names: dict[TopicPartition, str] = {}
+    with suppress(Refused):
+        stable = log_end_offsets(client, ends, only_committed=True)
+        held = {where: offset for where, offset in stable.items() if offset < ends[where]}
+        if held:
+            ids = {
+                each.producer_id: f"transactional id {each.transactional_id}"
+                for each in list_transactions(client, OPEN)
+            }
+            for each in open_transactions(client, {topic for topic, _ in held}):
+                if each.start_offset == held.get((each.topic, each.partition)):
+                    names[each.topic, each.partition] = ids.get(each.producer_id, f"producer id {each.producer_id}")
+    return {where: (offset, names.get(where, "a producer")) for where, offset in held.items()}
 
 
 def holding_transactions(

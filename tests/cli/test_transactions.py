@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli.groups import app as groups
 from coordinator.cli.transactions import DESCRIBE_COLUMNS, OPEN_COLUMNS, app
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
@@ -15,6 +16,8 @@ from tests.cli.conftest import Ran, at, run_app
 from tests.oracle.producer import producer
 from tests.oracle.stage import Stage
 from tests.support.batches import batch
+from tests.support.raw import Connection
+from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
 HANGING = ("--older-than", "0")
@@ -67,6 +70,17 @@ def test_ids_are_listed_and_described(server: Tenure) -> None:
     assert ran.out.splitlines()[0].split() == list(DESCRIBE_COLUMNS)
     (row,) = ran.rows
     assert (row["TIMEOUT-MS"], row["TOPIC-PARTITIONS"]) == ("900000", "orders-0")
+
+
+def test_lag_that_readers_of_committed_records_see_is_explained(server: Tenure) -> None:
+    """A lag counts to the end of the log; where a transaction holds readers back, a line names it and the place."""
+    with Connection(server.port) as connection:
+        for group, offset in (("idle", 4), ("behind", 1)):
+            connection.ask(commit_request(group, {("orders", 0): offset}), 8)
+    ran = run_app(groups, "describe", "behind", *at(server.bootstrap))
+    assert (ran.code, [row["LAG"] for row in ran.rows]) == (0, ["3"])
+    assert "orders-0: readers of committed records wait at 2, for the transaction of producer id 77" in ran.err
+    assert "wait at" not in run_app(groups, "describe", "idle", *at(server.bootstrap)).err
 
 
 def test_a_hanging_transaction_is_found_and_aborted(server: Tenure) -> None:
