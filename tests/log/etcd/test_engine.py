@@ -47,6 +47,7 @@ class Node:
         self.keeps = False
         self.owns: dict[int, Ownership] = {}
         self.loaded: dict[int, list[Record]] = {}
+        self._told: dict[int, tuple[int | None, int]] = {}
         self.engine: EtcdEngine = open_engine(
             Access(etcd.endpoints), cluster, node_id, PARTITIONS, TTL_MS, lambda: uuid4().hex, settle_ms=200
         )
@@ -57,7 +58,7 @@ class Node:
         self.engine.register(NodeAddresses(self.node_id, {"PLAINTEXT": ("127.0.0.1", 9_000 + self.node_id)}))
 
     def _changed(self, partition: int, owner: int | None, epoch: int) -> None:
-        own = self.owns.get(partition)
+        own, self._told[partition] = self.owns.get(partition), (owner, epoch)
         if owner is None and own is None:
             self.engine.acquire(partition, partial(self._acquired, partition))
         elif own is not None and owner != self.node_id:
@@ -79,6 +80,9 @@ class Node:
         if error is None:
             self.loaded[partition] = records
             self.owns[partition] = own
+            # The engine may have asked for it while it was loaded.
+            if self._told[partition][0] is not None:
+                self._changed(partition, *self._told[partition])
 
 
 @pytest.fixture
