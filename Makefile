@@ -41,18 +41,22 @@ run: .venv/.run ## install and start the server on 127.0.0.1:9092, data in ./dat
 demo: .venv/.dev ## a rolling restart that moves nothing, with real clients
 	@exec $(BIN)/python -m examples.demo $(ARGS)
 
+.PHONY: programs
+programs: # what tests need beside Python
+	@for program in etcd prometheus chromium; do $(MAKE) $$program || \
+		echo "make: the tests with $$program are left out, for the reason above" >&2; done
+
 .PHONY: test
-test: .venv/.audit ## install and pass the tests that each change needs, real clients included
-	@$(MAKE) etcd || echo 'make test: the tests on etcd are left out, for the reason above' >&2
-	@$(MAKE) prometheus || echo 'make test: the tests with Prometheus are left out, for the reason above' >&2
-	@$(MAKE) chromium || echo 'make test: the tests of pages are left out, for the reason above' >&2
+test: .venv/.audit programs ## install and pass the tests that each change needs, real clients included
 	$(PYTEST) $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
 
 .PHONY: test-long
-test-long: .venv/.audit ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
-	@$(MAKE) etcd || echo 'make test-long: the tests on etcd are left out, for the reason above' >&2
-	@$(MAKE) chromium || echo 'make test-long: the tests of pages are left out, for the reason above' >&2
+test-long: .venv/.audit programs ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
 	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
+
+.PHONY: test-both
+test-both: .venv/.audit programs ## `make test` and `make test-long`, each test once
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m 'not (tidy or $(OTHERS))' $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: .venv/.audit ## three nodes on three members of etcd, with faults and real clients (etcd; Java for one client)
