@@ -50,13 +50,11 @@ programs: # what tests need beside Python
 test: .venv/.audit programs ## install and pass the tests that each change needs, real clients included
 	$(PYTEST) $(AT_ONCE) -m 'not (long or tidy or $(OTHERS))' $(ARGS)
 
+# CI plays the random tests of `make test` in their long form, so that it needs LONG=long alone.
+LONG ?= long or rounds or hypothesis
 .PHONY: test-long
 test-long: .venv/.audit programs ## what is too long for `make test`, more rounds of real clients, and more examples of its random tests
-	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m '(long or rounds or hypothesis) and not ($(OTHERS))' $(ARGS)
-
-.PHONY: test-both
-test-both: .venv/.audit programs ## `make test` and `make test-long`, each test once
-	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m 'not (tidy or $(OTHERS))' $(ARGS)
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(AT_ONCE) -m '($(LONG)) and not ($(OTHERS))' $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: .venv/.audit ## three nodes on three members of etcd, with faults and real clients (etcd; Java for one client)
