@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -395,6 +396,51 @@ def test_transactional_ids_move_both_ways(data_dir: Path, broker: Path, tmp_path
     assert (tmp_path / "new" / path.relative_to(data_dir)).read_bytes() == path.read_bytes()
     lock = tmp_path / "new" / f".lock-{path.parent.name}"
     assert noted_number(Disk(), lock) == 1
+
+
+ODD = {
+    "fifo": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "nowhere": lambda path: path.symlink_to("nowhere"),
+    "folder": Path.mkdir,
+    "file": Path.touch,
+}
+"""What may have the name of another kind of file -> how it is made."""
+
+
+@pytest.mark.parametrize("is_source", [True, False], ids=["source", "target"])
+@pytest.mark.parametrize(
+    ("of_folder", "odd"),
+    [(each, odd) for each in (False, True) for odd in ODD if odd != ("folder" if each else "file")],
+)
+def test_odd_log_of_ids_stops_an_export(
+    data_dir: Path, broker: Path, is_source: bool, of_folder: bool, odd: str
+) -> None:
+    """What is no segment or folder of the ids, on either side, is one line with its name, and nothing changes."""
+    segment = write_id(data_dir, "payer", Status.ONGOING).relative_to(data_dir)
+    for partition in range(PARTITION_COUNT):
+        shutil.copytree(broker / f"__consumer_offsets-{partition}", broker / f"__transaction_state-{partition}")
+    path = (data_dir if is_source else broker) / (segment.parent if of_folder else segment)
+    path.rename(path.with_name("aside"))
+    before = content(data_dir), content(broker)
+    ODD[odd](path)
+    ran = run_export(data_dir, broker)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1), ran.err
+    assert str(path) in ran.err
+    path.rmdir() if odd == "folder" else path.unlink()
+    assert (content(data_dir), content(broker)) == before
+
+
+def test_cut_log_of_ids_stops_an_export(data_dir: Path, broker: Path) -> None:
+    """A torn record of an id is a finding, like one of a group; the broker's folder is unchanged."""
+    segment = write_id(data_dir, "payer", Status.ONGOING)
+    for partition in range(PARTITION_COUNT):
+        shutil.copytree(broker / f"__consumer_offsets-{partition}", broker / f"__transaction_state-{partition}")
+    os.truncate(segment, segment.stat().st_size - 1)
+    before = content(broker)
+    ran = run_export(data_dir, broker)
+    assert (ran.code, str(segment.parent) in ran.out + ran.err) == (1, True)
+    assert content(broker) == before
 
 
 def _copy(folder: Path) -> Path:
