@@ -319,6 +319,11 @@ class RemoveOffsets:
     topic_partitions: Mapping[str, Sequence[tuple[str, int]]]
     if_expired: bool = False
 
+    @property
+    def group_ids(self) -> Collection[str]:
+        """The groups that it is about."""
+        return self.topic_partitions.keys()
+
 
 @dataclass(slots=True)
 class Load:

@@ -334,7 +334,7 @@ class Coordinator:
             self._abort(effects, known, Outcome.TIMED_OUT, now)
 
     def _expire(self, effects: Effects, event: Expire, now: Now) -> None:
-        for transactional_id in event.transactional_ids:
+        for transactional_id in event.group_ids:
             known = self.groups.get(transactional_id)
             if (
                 known is not None

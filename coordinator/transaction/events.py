@@ -115,9 +115,9 @@ class MarkersWritten:
 
 @dataclass(slots=True)
 class Expire:
-    """Some ids may have expired."""
+    """Some ids may have expired. group_ids: as the runtime calls them."""
 
-    transactional_ids: Sequence[str]
+    group_ids: Sequence[str]
 
 
 class Outcome(Enum):

@@ -372,8 +372,7 @@ class Partition:
             if self.coordinator is not coordinator or self.standing is not ACTIVE or self.trouble.failures:
                 return
             if event is not None:
-                group_ids = event.topic_partitions
-                self.handle(next(iter(group_ids)) if len(group_ids) == 1 else None, event)
+                self.handle(next(iter(event.group_ids)) if len(event.group_ids) == 1 else None, event)
             yield
 
     def _ring(self, what: TimerKey | Chore) -> None:

@@ -329,14 +329,6 @@ async def test_a_producer_that_stays_away_is_aborted() -> None:
         assert await producer.end() == ErrorCode.PRODUCER_FENCED
 
 
-async def test_a_partition_without_records_gets_a_marker() -> None:
-    """Fact 18: its high watermark is 1 then."""
-    async with producing(V1) as (_, producer):
-        assert await producer.add("orders", 0) == [0]
-        assert await producer.end() == 0
-        assert await latest(producer.peer, 0) == 1
-
-
 async def test_transactions_are_listed() -> None:
     """Facts 24 and 25: filters must all match; unknown states are named; a bad pattern is an error."""
     async with producing(V1) as (_, producer):
@@ -448,3 +440,17 @@ async def test_offsets_of_a_transaction_have_a_limit(version: int) -> None:
         await producer.end()
         assert await offset_of(producer.peer, stable=True) == 8
         assert await producer.commit_offset(7, partition=1) == 0
+
+
+async def test_unused_ids_expire() -> None:
+    """Fact 23: one in a transaction stays, and each look is followed by the next one."""
+    settings = ("transactional.id.expiration.ms=1000", "offsets.retention.check.interval.ms=100")
+    async with producing(V2, *settings) as (server, producer):
+        await producer.send(b"one")
+        for name in ("idle", "later"):
+            idle = Producer(producer.peer, V2, name)
+            await idle.init()
+            for _ in range(12):
+                await server.advance(100)
+            assert (await idle.describe()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert (await producer.describe()).transaction_state == "Ongoing"
