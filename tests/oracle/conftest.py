@@ -29,6 +29,12 @@ CONSUMER_NODES = {
         for policy in ("upgrade", "downgrade", "disabled")
     },
     "transactions": {**AS_IN_TESTS, "transaction.state.log.num.partitions": "4"},
+    "expiring": {
+        **AS_IN_TESTS,
+        "transaction.state.log.num.partitions": "4",
+        "transactional.id.expiration.ms": "3000",
+        "offsets.retention.check.interval.ms": "100",
+    },
 }
 """The servers for the consumer protocol (KIP-848), which is compared with Kafka 4.4.0."""
 NODES = {
@@ -50,6 +56,7 @@ ONE_AFTER_THE_OTHER = {
     "num.network.threads": "1",
     "num.io.threads": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
     "log.initial.task.delay.ms": "86400000",  # the records are old: on a slow machine, Kafka deletes them meanwhile
 }
 SAME_NAME = {

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from coordinator.group.partition import partition_for
+from coordinator.transaction.state import NO_TIME
 from protocol.messages import (
     DescribeProducersResponse,
     DescribeTransactionsResponse,
@@ -27,6 +28,7 @@ from protocol.messages import (
     InitProducerIdResponse,
     ListTransactionsResponse,
     Message,
+    TxnOffsetCommitResponse,
     WriteTxnMarkersResponse,
 )
 from schemas.errors import ErrorCode
@@ -57,6 +59,7 @@ class Producer:
         self.version = version
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
+        self._start_ms = NO_TIME
 
     def init(self, *, version: int = 5, **changes: Any) -> None:
         """InitProducerId and its answer."""
@@ -154,6 +157,20 @@ class Producer:
         }
         self.commit(topic, offset, **{**claim, **changes})
 
+    def commit_until_refused(self, member: Client, topic: str) -> None:
+        """As `commit_as`, outside of the transcript, until the group doesn't know the member; then once more."""
+        claim = {"generation_id": member.generation, "member_id": member.member_id}
+        topics = commit_topics({topic: {0: 1}})
+        asked = request("TxnOffsetCommit", **self._own(), group_id=self.client.group, topics=topics, **claim)
+        version = COMMIT[self.version]
+
+        def is_refused() -> bool:
+            answer = cast("TxnOffsetCommitResponse", self.client.stage.ask_aside(asked, version))
+            return answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+        self.client.stage.until_true(is_refused)
+        self.commit_as(member, topic, 1)
+
     def end(self, *, commit: bool = True, version: int | None = None, **changes: Any) -> None:
         """EndTxn and its answer; then wait for the markers."""
         version = END[self.version] if version is None else version
@@ -171,6 +188,13 @@ class Producer:
         """DescribeTransactions of its own id, or of others, and its answer."""
         asked = request("DescribeTransactions", transactional_ids=list(transactional_ids) or [self.transactional_id])
         self.client.ask(asked, 0)
+
+    def begins(self) -> None:
+        """Note whether the start of its transaction is the one of the last look."""
+        former, self._start_ms = self._start_ms, self._described().transaction_start_time_ms
+        self.client.stage.transcript.add(
+            self.client.name, "began as before" if self._start_ms == former else "began anew"
+        )
 
     def list(self, *, version: int = 1, **filters: Any) -> None:
         """ListTransactions and its answer, from which the ids of other scripts are left out."""
@@ -276,10 +300,17 @@ class Producer:
             self.client.stage.transcript.add(self.client.name, "is closed")
             raise
 
+    def until_gone(self) -> None:
+        """Wait, outside of the transcript, until its coordinator has no such id."""
+        gone = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        self.client.stage.until_true(lambda: self._described().error_code == gone)
+
     def _state(self) -> str:
+        return self._described().transaction_state
+
+    def _described(self) -> DescribeTransactionsResponse.TransactionState:
         asked = request("DescribeTransactions", transactional_ids=[self.transactional_id])
-        answer = cast("DescribeTransactionsResponse", self.client.stage.ask_aside(asked, 0))
-        return answer.transaction_states[0].transaction_state
+        return cast("DescribeTransactionsResponse", self.client.stage.ask_aside(asked, 0)).transaction_states[0]
 
     def _own(self) -> dict[str, Any]:
         return {
