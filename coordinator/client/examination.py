@@ -13,6 +13,7 @@ from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
 from coordinator.client.lag import known_lines
+from coordinator.client.retention import Retention
 from coordinator.client.topics import node_health, partition_counts, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
@@ -58,7 +59,8 @@ def examine(
     answers = _described(client, entries)
     groups = {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
     counts = partition_counts(client, topics_of(groups.values()))
-    seen = look(client, groups.values(), counts, Progress() if progress is None else progress, now_ms)
+    known = Progress() if progress is None else progress
+    seen = look(client, groups.values(), counts, known, now_ms, retention=Retention())
     owners, absent = partition_owners(client), sorted({*health.away, *away})
     holding = holding_transactions(client, groups, owners)
     found = [
@@ -91,8 +93,9 @@ def look(
     progress: Progress,
     now_ms: int,
     leaders: Leaders | None = None,
+    retention: Retention | None = None,
 ) -> dict[str, GroupProgress]:
-    """Look how far these groups are. counts: partitions by topic. leaders: of topic partitions, as far as known."""
+    """Look how far these groups are. counts: partitions by topic. leaders, retention: as of `known_lines`."""
     seen: dict[str, GroupProgress] = {}
     wanted = list(groups)
     for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
@@ -100,7 +103,7 @@ def look(
         lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
         begun = progress.looks
         try:
-            lines = known_lines(client, some, starts=True, leaders=leaders)
+            lines = known_lines(client, some, starts=True, leaders=leaders, retention=retention)
         except (Refused, Unreachable):  # a node is away, or Kafka before 3.0
             if leaders is not None:
                 leaders.forget()

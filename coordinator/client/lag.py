@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from coordinator.client.errors import Refused
 from coordinator.client.groups import committed_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import OffsetLine
+from coordinator.story.described import Expiry, OffsetLine
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.groups import Group, Offsets
+    from coordinator.client.retention import Retention
+    from coordinator.client.topics import TopicPartition
 
 
 def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[OffsetLine]]:
@@ -32,12 +34,17 @@ def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[Offs
 
 
 def known_lines(
-    client: Client, groups: Sequence[Group], *, starts: bool = False, leaders: Leaders | None = None
+    client: Client,
+    groups: Sequence[Group],
+    *,
+    starts: bool = False,
+    leaders: Leaders | None = None,
+    retention: Retention | None = None,
 ) -> dict[str, list[OffsetLine] | Refused]:
     """Lines by group: assigned topic partitions, others with committed offsets, then members that have none.
 
     starts: whether to ask for the first offset of logs with records that the group has not read. leaders: of topic
-    partitions, as far as known.
+    partitions, as far as known. retention: to ask how long the logs keep such records.
     """
     leaders = leaders or Leaders()
     committed = committed_offsets(client, [group.group_id for group in groups])
@@ -51,10 +58,19 @@ def known_lines(
     behind = [pair for each in offsets.values() for pair, offset in each.items() if (offset or 0) < ends.get(pair, 0)]
     firsts = log_end_offsets(client, behind, EARLIEST, leaders) if starts else {}
 
+    expiries = retention.expiries(client, {pair: ends[pair] for pair in behind}, leaders) if retention else {}
+
+    def expiry(pair: TopicPartition, offset: int | None) -> Expiry | None:
+        """The narrowest expiry of the record at the offset, or the widest one."""
+        known = expiries.get(pair, ())
+        return next((each for each in reversed(known) if (offset or 0) < each.offset), known[0] if known else None)
+
     def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
         owned = owners[group.group_id]
         for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
-            yield OffsetLine(*pair, offsets.get(pair), ends.get(pair), owned.get(pair), firsts.get(pair))
+            offset = offsets.get(pair)
+            line = OffsetLine(*pair, offset, ends.get(pair), owned.get(pair), firsts.get(pair))
+            yield line._replace(expiry=expiry(pair, offset)) if pair in expiries else line
         for member in group.members:
             if not member.topic_partitions:
                 yield OffsetLine(None, None, None, None, member)

@@ -6,7 +6,7 @@ House rule: as in groups, this module hides the differences between servers and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +28,8 @@ LATEST = -1
 """ListOffsets' timestamp for the end of the log."""
 EARLIEST = -2
 """ListOffsets' timestamp for the first record of the log."""
-LEADERS_S = 60.0
-"""How long an answer about leaders counts; clients look for new partitions every 5 minutes by default."""
+LEADERS_S = 20.0
+"""How long an answer about leaders counts."""
 CONSUMER_REPLICA = -1
 """ListOffsets' replica id for a consumer, which is no replica."""
 
@@ -53,15 +53,16 @@ def user_topics(client: Client) -> dict[str, int]:
 def log_end_offsets(
     client: Client,
     topic_partitions: Iterable[TopicPartition],
-    which: int = LATEST,
+    which: int | Mapping[TopicPartition, int] = LATEST,
     leaders: Leaders | None = None,
     *,
     only_committed: bool = False,
 ) -> dict[TopicPartition, int]:
     """The offset behind the last record, of each topic partition that has a leader and answers.
 
-    which: EARLIEST for the offset of the first record. leaders: as far as known. only_committed: where readers of
-    committed records stop.
+    which: EARLIEST for the offset of the first record; or by topic partition a time (Unix time in ms), for the first
+    record that is as young, -1 for none. leaders: as far as known. only_committed: where readers of committed records
+    stop.
     """
     leaders = leaders or Leaders()
     wanted = set(topic_partitions)
@@ -73,7 +74,10 @@ def log_end_offsets(
             ListOffsetsRequest.ListOffsetsTopic(
                 name=topic,
                 partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=which) for _, index in some
+                    ListOffsetsRequest.ListOffsetsPartition(
+                        partition_index=index, timestamp=which if isinstance(which, int) else which[topic, index]
+                    )
+                    for _, index in some
                 ],
             )
             for topic, some in groupby(sorted(led), itemgetter(0))

@@ -34,6 +34,7 @@ from protocol.header import encode_request
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 READING = (
     ConsumerGroupDescribeRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,

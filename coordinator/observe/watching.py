@@ -1,9 +1,9 @@
 """Looks at how far groups come, all the time, and tells when a finding about progress begins and ends.
 
 Groups have their turn, AT_ONCE at a time, with the descriptions that live state has (live.py). So a look costs one
-OffsetFetch for each coordinator and one or two ListOffsets for each leader. All groups have one look every LOOK_S, if
-that costs less than CPU_SHARE of a core and leaves half of the budget of requests; else a round takes longer. Groups
-of which another look may show more come first.
+OffsetFetch for each coordinator, one or two ListOffsets for each leader, and a few more now and then. All groups have
+one look every LOOK_S, if that costs less than CPU_SHARE of a core and leaves half of the budget of requests; else a
+round takes longer. Groups of which another look may show more come first.
 
 The page looks at the same memory (`progress`), so it knows at once what the looks showed before it was opened.
 
@@ -25,6 +25,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.examination import look
 from coordinator.client.groups import Group, topics_of
+from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders
 from coordinator.observe.live import SHARE_KEPT
 from coordinator.story.diagnosis import Severity
@@ -90,8 +91,8 @@ class Watching:
         self._cpu = cpu
         self._lock = threading.Lock()
         self._events: dict[str, deque[RebalanceEvent]] = {}
-        self._leaders = Leaders(clock)
-        self._turn: deque[str] = deque()
+        self._leaders, self._retention = Leaders(clock), Retention(clock, wall_ms)
+        self._turn: dict[str, None] = {}
         self._suspects: dict[str, float] = {}
         """Groups of which another look may show more, and when the last one was."""
         self._began_s = clock()
@@ -130,11 +131,12 @@ class Watching:
         now_s, now_ms = self._clock(), self._wall_ms()
         due = (name for name, at_s in self._suspects.items() if now_s - at_s >= self._every_s)
         wanted = dict.fromkeys(islice(due, AT_ONCE // 2))
-        while self._turn and len(wanted) < AT_ONCE:
-            wanted[self._turn.popleft()] = None
+        wanted |= dict.fromkeys(islice(self._turn, AT_ONCE - len(wanted)))
+        for name in wanted:
+            self._turn.pop(name, None)
         some = [group for name in wanted if (group := groups.get(name)) is not None]
         counts = self._leaders.counts(client, topics_of(some))
-        for name, seen in look(client, some, counts, self.progress, now_ms, self._leaders).items():
+        for name, seen in look(client, some, counts, self.progress, now_ms, self._leaders, self._retention).items():
             self._settle(groups[name], seen, counts, now_ms)
             self._suspects.pop(name, None)
             if name in self.found or seen.is_suspect:
@@ -145,7 +147,7 @@ class Watching:
         """Begin a round."""
         now_s = self._clock()
         self.round_s, self._began_s = now_s - self._began_s, now_s
-        self._turn.extend(groups)
+        self._turn = dict.fromkeys(groups)
         for name in [name for name in self.found if name not in groups]:
             self._tell(name, [], self._wall_ms())
         with self._lock:

@@ -69,11 +69,18 @@ class Member:
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
+class Expiry(NamedTuple):
+    """The log keeps records before this offset for less than `within_ms`, by its retention.ms."""
+
+    within_ms: int
+    offset: int
+
+
 class OffsetLine(NamedTuple):
     """A topic partition of a group.
 
     member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition. current_offset: None if there is none, or if it is below 0.
+    partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows.
     """
 
     topic: str | None
@@ -82,6 +89,7 @@ class OffsetLine(NamedTuple):
     log_end_offset: int | None
     member: Member | None
     log_start_offset: int | None = None
+    expiry: Expiry | None = None
 
     @property
     def lag(self) -> int | None:

@@ -212,7 +212,7 @@ def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iter
             Severity.ERROR,
             LOG_FAILS,
             None,
-            f"the log of {names} can't be used, for {_span(longest_ms)} and by the last try: {reason}",
+            f"the log of {names} can't be used, for {span_text(longest_ms)} and by the last try: {reason}",
             f"if this names a damaged file, stop the server and repair it ({pages.DAMAGED_PARTITION}); "
             "else see what the disk lacks (space, above all): a log works again once a write to it succeeds",
         )
@@ -261,7 +261,7 @@ def loop_text(instance_id: str, what: str, times: int, over_ms: int, shortest_ms
     """Restarts of one seat, in a row and fast. what: restarts, or returns if nothing says that they were restarts."""
     return (
         f"{instance_id} {what} in a loop: {times} {what} in {over_ms / 1000:.1f} s, the shortest gap "
-        f"{_span(shortest_ms)}"
+        f"{span_text(shortest_ms)}"
     )
 
 
@@ -366,7 +366,7 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Return], now_ms: i
     )
 
 
-def _span(ms: int) -> str:
+def span_text(ms: int) -> str:
     """A duration in the largest unit of which it has at least one; in a coarse unit at least two."""
     if ms < 1_000:
         return f"{ms} ms"
@@ -638,7 +638,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         Severity.NOTICE,
         "dynamic_members_come_back",
         group_id,
-        f"{len(places)} of {len(rebalances)} rebalances in the last {_span(now_ms - rebalances[0].at_ms)} came of "
+        f"{len(places)} of {len(rebalances)} rebalances in the last {span_text(now_ms - rebalances[0].at_ms)} came of "
         "members that left or expired and came back: "
         f"{', '.join(clients[:NAMED_MAX])}{more}{said_so}",
         "if they were restarted, give each a group.instance.id (KIP-345): who is back within session.timeout.ms then "

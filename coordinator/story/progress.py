@@ -9,14 +9,14 @@ House rule: pure. Memory has the groups that were looked at within FORGOTTEN_MS,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from coordinator.story.entries import REBALANCING
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, Member, OffsetLine
+    from coordinator.story.described import DescribedGroup, Expiry, Member, OffsetLine
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")
@@ -35,6 +35,9 @@ MARKERS_MAX = 10
 
 FORGOTTEN_MS = 10 * 60_000
 
+SOON_MS, MOVES_MIN = 3_600_000, 3
+"""Within an hour, and after the first offset of a log moved so often: then what it deletes overtakes what is read."""
+
 
 class Back(NamedTuple):
     """A committed offset that went back. at_ms: the look that found it."""
@@ -44,86 +47,147 @@ class Back(NamedTuple):
     at_ms: int
 
 
+class First(NamedTuple):
+    """The first look since records wait: its time, the offset, and the start of the log. moves: of the latter."""
+
+    at_ms: int
+    offset: int
+    start: int
+    moves: int = 0
+
+
 class Track(NamedTuple):
     """A topic partition of a group.
 
-    line: of the newest look; its end and start are the newest known. since_ms: the first look with this offset. end: of
-    the log at the first look. seen_ms: the newest look that has its end; 0 for none. has_moved: whether an earlier look
-    had another offset. waits_ms: since when records wait behind the offset; None before a look saw that some came.
-    longest_ms: the longest such wait that was over at last. back: None once the offset is as high again.
+    member, offset: of the newest look. end, start, expiry: the newest known ones. since_ms: the first look with this
+    offset. first_end: of the log at that look. seen_ms: the newest look that has the end; 0 for none. has_moved:
+    whether an earlier look had another offset. waits_ms: since when records wait behind the offset; None before a look
+    saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
+    again. first: None if no records wait.
+
+    There may be 100,000 of them, so this is one flat tuple.
     """
 
-    line: OffsetLine
-    since_ms: int
+    member: Member | None
+    offset: int | None
     end: int | None
+    start: int | None
+    expiry: Expiry | None
+    since_ms: int
+    first_end: int | None
     seen_ms: int = 0
     has_moved: bool = False
     waits_ms: int | None = None
     longest_ms: int = 0
     back: Back | None = None
+    first: First | None = None
+
+    @property
+    def lag(self) -> int:
+        """How many records wait; 0 if nobody knows."""
+        return 0 if self.offset is None or self.end is None else self.end - self.offset
 
     def taken(self, line: OffsetLine, now_ms: int) -> Track:
         """The track after the next look."""
-        former = self.line
-        offset, end, first_end = line.current_offset, line.log_end_offset, self.end
+        offset, end, member, first_end = line.current_offset, line.log_end_offset, line.member, self.first_end
         since_ms, has_moved, waits_ms = self.since_ms, self.has_moved, self.waits_ms
         longest_ms, back = self.longest_ms, self.back
-        if offset != former.current_offset:
+        if offset != self.offset:
             if waits_ms is not None:
                 longest_ms = max(longest_ms, now_ms - waits_ms)
-            if offset is not None and former.current_offset is not None and offset < former.current_offset:
-                back = Back(former.current_offset, offset, now_ms)
+            if offset is not None and self.offset is not None and offset < self.offset:
+                back = Back(self.offset, offset, now_ms)
             since_ms, first_end, waits_ms, has_moved = now_ms, end, None, True
-        elif _owner(line) != _owner(former):  # the new one has as much time
+        elif (member and member.member_id) != (self.member and self.member.member_id):  # it has as much time
             first_end, waits_ms = end, None
         elif first_end is None:
             first_end = end
         elif waits_ms is None and end is not None and end > (offset or 0):
             has_grown, is_far = end > first_end, (line.lag or 0) > MARKERS_MAX
             if has_grown or is_far:
-                waits_ms = max(self.seen_ms, now_ms - GROWS_MS) if (former.lag or 0) > 0 else now_ms
+                waits_ms = max(self.seen_ms, now_ms - GROWS_MS) if self.lag > 0 else now_ms
         if back is not None and offset is not None and offset >= back.former:
             back = None
-        seen_ms = now_ms
+        seen_ms, start = now_ms, line.log_start_offset
         if end is None:
-            seen_ms = self.seen_ms
-            line = line._replace(log_end_offset=former.log_end_offset, log_start_offset=former.log_start_offset)
-        return Track(line, since_ms, first_end, seen_ms, has_moved, waits_ms, longest_ms, back)
+            seen_ms, end, start = self.seen_ms, self.end, self.start
+        first = _first(self, offset, start, now_ms)
+        expiry = line.expiry or (self.expiry if first else None)
+        known = member, offset, end, start, expiry
+        return Track(*known, since_ms, first_end, seen_ms, has_moved, waits_ms, longest_ms, back, first)
 
     @property
     def is_stuck(self) -> bool:
         """Whether its member doesn't read it, though records wait: as of the newest look that has its end."""
         limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
-        return self.line.member is not None and self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
+        return self.member is not None and self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
+
+    @property
+    def lost(self) -> int:
+        """How many records the log deleted before the group read them."""
+        return 0 if self.start is None or self.offset is None else max(self.start - self.offset, 0)
+
+    @property
+    def left_ms(self) -> int | None:
+        """In how long the log deletes records before the group reads them; None if it won't, as far as looks show."""
+        if self.first is None or self.start is None or self.offset is None:
+            return None
+        passed_ms = max(self.seen_ms - self.first.at_ms, 1)
+        reads = max(self.offset - self.first.offset, 0) / passed_ms
+        if self.expiry is not None and self.offset + reads * self.expiry.within_ms < self.expiry.offset:
+            return self.expiry.within_ms
+        closes = (self.start - self.first.start) / passed_ms - reads
+        if self.first.moves < MOVES_MIN or closes <= 0:
+            return None
+        left_ms = int((self.offset - self.start) / closes)
+        return left_ms if left_ms < SOON_MS else None
+
+
+def _first(track: Track, offset: int | None, start: int | None, now_ms: int) -> First | None:
+    """The first look since records wait, after the next look. The start of a log is known only while they do."""
+    if start is None or offset is None:
+        return None
+    first = track.first or First(now_ms, offset, start)
+    return first if start == track.start or track.first is None else first._replace(moves=first.moves + 1)
 
 
 class GroupProgress(NamedTuple):
     """A group after a look. number: of the look. seen_ms: its time.
 
-    rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it.
-    ownerless, idle: topic partitions without a member and members without a topic partition, by the first look in a row
-    that showed them, while the group is Stable.
+    rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it. tracks: by
+    topic and partition. ownerless, idle: topic partitions without a member and members without a topic partition, by
+    the first look in a row that showed them, while the group is Stable.
     """
 
     number: int = 0
     seen_ms: int = 0
     rebalancing_ms: int | None = None
-    tracks: Mapping[TopicPartition, Track] = MappingProxyType({})
+    tracks: Mapping[str, Mapping[int, Track]] = MappingProxyType({})
     ownerless: Mapping[TopicPartition, int] = MappingProxyType({})
     idle: Mapping[str, int] = MappingProxyType({})
 
     def is_open(self, now_ms: int) -> bool:
         """Whether a later look may show more than this one."""
-        return self.rebalancing_ms is not None or any(_is_open(track, now_ms) for track in self.tracks.values())
+        return self.rebalancing_ms is not None or any(_is_open(track, now_ms) for _, track in self.each())
 
     @property
     def is_suspect(self) -> bool:
         """Whether a partition may be about to stand still, or a rebalance takes its time."""
-        return self.rebalancing_ms is not None or any(each.waits_ms is not None for each in self.tracks.values())
+        return self.rebalancing_ms is not None or any(each.waits_ms is not None for _, each in self.each())
+
+    def each(self) -> Iterator[tuple[str, Track]]:
+        """All tracks, each with the name of its topic partition."""
+        for topic, tracks in self.tracks.items():
+            for index, track in tracks.items():
+                yield f"{topic}-{index}", track
+
+    def track(self, pair: TopicPartition) -> Track | None:
+        """The track of a topic partition."""
+        return self.tracks.get(pair[0], {}).get(pair[1])
 
     def is_seen(self, pair: TopicPartition) -> bool:
         """Whether the newest look shows how far the group is there."""
-        track = self.tracks.get(pair)
+        track = self.track(pair)
         return track is not None and track.seen_ms == self.seen_ms
 
 
@@ -178,24 +242,22 @@ class Progress:
         return list(self._groups)
 
 
-def _tracks(known: GroupProgress, lines: Iterable[OffsetLine], now_ms: int) -> dict[TopicPartition, Track]:
-    tracks: dict[TopicPartition, Track] = {}
+def _tracks(known: GroupProgress, lines: Iterable[OffsetLine], now_ms: int) -> dict[str, dict[int, Track]]:
+    tracks: dict[str, dict[int, Track]] = {}
     for line in lines:
         if line.topic is not None and line.partition is not None:
-            place = line.topic, line.partition
-            end = line.log_end_offset
-            former = known.tracks.get(place) or Track(line, now_ms, end, 0 if end is None else now_ms)
-            tracks[place] = former.taken(line, now_ms)
+            track = known.track((line.topic, line.partition))
+            if track is None:
+                end = line.log_end_offset
+                new = line.member, line.current_offset, end, line.log_start_offset, line.expiry, now_ms, end
+                track = Track(*new, 0 if end is None else now_ms)
+            tracks.setdefault(line.topic, {})[line.partition] = track.taken(line, now_ms)
     return tracks
-
-
-def _owner(line: OffsetLine) -> str | None:
-    return None if line.member is None else line.member.member_id
 
 
 def _is_open(track: Track, now_ms: int) -> bool:
     """Whether a topic partition may turn out to be stuck."""
-    if track.line.member is None or track.has_moved or (track.line.lag or 0) <= 0 or track.is_stuck:
+    if track.member is None or track.has_moved or track.lag <= 0 or track.is_stuck:
         return False
     return track.waits_ms is not None or now_ms - track.since_ms < GROWS_MS
 

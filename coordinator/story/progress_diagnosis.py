@@ -7,18 +7,18 @@ stands still names the time since when looks show it: it may be longer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import client_text
-from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text
+from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text, span_text
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.progress import STUCK_MAX_MS, STUCK_MS
 from coordinator.story.words import time_text
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, Member, OffsetLine
+    from coordinator.story.described import DescribedGroup, Member
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress, Track
 
@@ -85,7 +85,8 @@ def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms
     pairs = member.topic_partitions
     if not pairs:
         return Work("it has no topic partition")
-    stuck = [track.line for pair in pairs if (track := progress.tracks.get(pair)) is not None and track.is_stuck]
+    tracks = [(f"{topic}-{index}", progress.track((topic, index))) for topic, index in pairs]
+    stuck = [(name, track) for name, track in tracks if track is not None and track.is_stuck]
     if stuck:
         return Work(f"records come, and it commits nothing of {_places(stuck)}")
     unseen = names_text([f"{topic}-{index}" for topic, index in pairs if not progress.is_seen((topic, index))])
@@ -139,12 +140,12 @@ def _severity(for_ms: int) -> Severity:
     return Severity.WARNING if for_ms >= LONG_MS else Severity.NOTICE
 
 
-def _places(lines: Sequence[OffsetLine]) -> str:
+def _places(tracks: Iterable[tuple[str, Track]]) -> str:
+    """Topic partitions with their committed offsets."""
     return names_text(
         [
-            f"{line.topic}-{line.partition} "
-            + ("(nothing committed)" if line.current_offset is None else f"at {line.current_offset}")
-            for line in lines
+            f"{name} (nothing committed)" if track.offset is None else f"{name} at {track.offset}"
+            for name, track in tracks
         ]
     )
 
@@ -179,26 +180,26 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
     """Topic partitions that stand still in the hands of a member that is alive: one finding for each member."""
     if group.state in REBALANCING:
         return
-    by_member: dict[str, list[Track]] = {}
-    for track in progress.tracks.values():
-        if track.line.member is not None:
-            by_member.setdefault(track.line.member.member_id, []).append(track)
-    for tracks in by_member.values():
-        stuck = [track for track in tracks if track.is_stuck]
-        member = tracks[0].line.member
+    by_member: dict[str, list[tuple[str, Track]]] = {}
+    for name, track in progress.each():
+        if track.member is not None:
+            by_member.setdefault(track.member.member_id, []).append((name, track))
+    for placed in by_member.values():
+        stuck = [(name, track) for name, track in placed if track.is_stuck]
+        member = placed[0][1].member
         if not stuck or member is None:
             continue
-        since_ms = min(track.since_ms for track in stuck)
-        lag = sum(track.line.lag or track.line.log_end_offset or 0 for track in stuck)
-        moves = any(track.has_moved and now_ms - track.since_ms < STUCK_MS for track in tracks)
-        never = all(track.line.current_offset is None for track in stuck)
+        since_ms = min(track.since_ms for _, track in stuck)
+        lag = sum(track.lag or track.end or 0 for _, track in stuck)
+        moves = any(track.has_moved and now_ms - track.since_ms < STUCK_MS for _, track in placed)
+        never = all(track.offset is None for _, track in stuck)
         others = "others of its partitions move" if moves else "none of its partitions moves"
         yield Finding(
             Severity.NOTICE if never else _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
             f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "
-            f"{_places([track.line for track in stuck])}: {lag:,} records wait; {others}",
+            f"{_places(stuck)}: {lag:,} records wait; {others}",
             _stuck_advice(is_whole=not moves, never=never),
             since_ms=since_ms,
             member_id=member.member_id,
@@ -256,13 +257,12 @@ def _idle(group: DescribedGroup, progress: GroupProgress) -> Iterator[Finding]:
 
 def _back(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
     """Committed offsets that went back: one finding for all."""
-    tracks = [track for track in progress.tracks.values() if track.back is not None]
+    tracks = [(name, track, track.back) for name, track in progress.each() if track.back is not None]
     if tracks:
         told = [
-            f"{track.line.topic}-{track.line.partition} from {track.back.former} to {track.back.offset}"
-            + ("" if track.line.member is None else f" ({members_text([track.line.member])})")
-            for track in tracks
-            if track.back is not None
+            f"{name} from {back.former} to {back.offset}"
+            + ("" if track.member is None else f" ({members_text([track.member])})")
+            for name, track, back in tracks
         ]
         yield Finding(
             Severity.NOTICE,
@@ -272,29 +272,34 @@ def _back(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
             "nothing needs to be done if somebody reset them. Else a consumer that had lost the partition still "
             "committed: let it commit when it gives up partitions (a listener for revoked partitions), or see how long "
             "its handler takes",
-            max(track.back.at_ms for track in tracks if track.back is not None),
+            max(back.at_ms for _, _, back in tracks),
             len(tracks),
         )
 
 
 def _behind_retention(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
-    """Records that were deleted before the group read them."""
-    lost = [
-        (line, line.log_start_offset - line.current_offset)
-        for line in (track.line for track in progress.tracks.values())
-        if line.log_start_offset is not None
-        and line.current_offset is not None
-        and line.current_offset < line.log_start_offset
-    ]
+    """Records that were deleted before the group read them, else those that will be."""
+    lost = [(name, track) for name, track in progress.each() if track.lost]
+    left = [(name, track, left_ms) for name, track in progress.each() if (left_ms := track.left_ms) is not None]
     if lost:
         yield Finding(
             Severity.ERROR,
             "behind_retention",
             group_id,
-            f"the log deleted {sum(number for _, number in lost):,} records before the group read them: "
-            f"{_places([line for line, _ in lost])}",
+            f"the log deleted {sum(track.lost for _, track in lost):,} records before the group read them: "
+            f"{_places(lost)}",
             "raise the topic's retention.ms or retention.bytes, and see why the group is so far behind. Its next "
             "commit behind the first record of the log ends this; auto.offset.reset says where it goes on",
+        )
+    elif left:
+        yield Finding(
+            Severity.WARNING,
+            "behind_retention",
+            group_id,
+            "the log will delete records before the group reads them, the first ones within "
+            f"{span_text(min(left_ms for _, _, left_ms in left))}: {_places((name, track) for name, track, _ in left)}",
+            "raise the topic's retention.ms or retention.bytes at once, then see why the group is so far behind: start "
+            "members if it has none, or more of them, up to one for each topic partition",
         )
 
 
@@ -303,8 +308,8 @@ def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProg
     last = next((entry for entry in reversed(entries) if isinstance(entry, Rebalance)), None)
     if group.members or last is None or last.ended is None or last.outcome != "emptied":
         return
-    for_ms, lines = now_ms - last.ended.at_ms, [track.line for track in progress.tracks.values()]
-    behind = [line for line in lines if (line.lag or 0) > 0]
+    for_ms = now_ms - last.ended.at_ms
+    behind = [(name, track) for name, track in progress.each() if track.lag > 0]
     if not behind or for_ms < STUCK_MS:
         return
     went = names_text([f"{each.said.group_instance_id or client_text(each.said)}" for each in causes_of(last)])
@@ -312,7 +317,7 @@ def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProg
         _severity(for_ms),
         "silent_group",
         group.group_id,
-        f"it has had no members since {time_text(last.ended.at_ms)}, and {sum(line.lag or 0 for line in behind):,} "
+        f"it has had no members since {time_text(last.ended.at_ms)}, and {sum(track.lag for _, track in behind):,} "
         f"records wait: {_places(behind)}; the last members: {went}",
         "start its programs; `tenure explain` has the reason why the last ones went. A group that nobody needs ends "
         "with `tenure groups delete`",

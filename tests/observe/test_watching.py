@@ -19,7 +19,7 @@ from coordinator.observe.live import Live
 from coordinator.observe.watching import CPU_SHARE, LOOK_S, Watching
 from coordinator.story.described import Member
 from coordinator.story.progress_diagnosis import LONG_MS
-from protocol.messages import ListOffsetsResponse, MetadataResponse, OffsetFetchResponse
+from protocol.messages import DescribeConfigsResponse, ListOffsetsResponse, MetadataResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
@@ -36,7 +36,12 @@ class Cloud:
     def __init__(self, written: Written, count: int = 1) -> None:
         self.offset, self.end, self.at_s = 5, 9, 1_000.0
         self.server = Scripted(
-            {"Metadata": [self._metadata], "OffsetFetch": [self._committed], "ListOffsets": [self._ends]}
+            {
+                "Metadata": [self._metadata],
+                "OffsetFetch": [self._committed],
+                "ListOffsets": [self._ends],
+                "DescribeConfigs": [DescribeConfigsResponse(results=[])],
+            }
         )
         clock = Clock()
         self.budget = Budget(1, 10_000, clock=clock, pause=clock.pause)

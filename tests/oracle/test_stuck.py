@@ -5,11 +5,14 @@ The waits that make a finding are short here; tests/story/test_progress_diagnosi
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from coordinator.client.examination import examine
 from coordinator.story import progress, progress_diagnosis
 from coordinator.story.progress import Progress
 from tests.cli.conftest import at, run_app
+from tests.observe.test_observer import observing
 from tests.oracle.conftest import NODES, SAME_NAME
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
@@ -279,10 +283,26 @@ def test_offsets_that_go_back_and_records_that_are_deleted(scene: Scene) -> None
         assert not {"commit_back", "behind_retention"} & _kinds(scene, known)
 
 
+def test_records_that_will_be_deleted_before_anybody_reads_them(scene: Scene) -> None:
+    """Their age and the topic's retention.ms say how soon."""
+    topic = f"old-{scene.topic}"
+    kept = NewTopic(topic, 1, 1, config={"retention.ms": "3600000"})
+    scene.admin.create_topics([kept])[topic].result(WITHIN_S)
+    producer = Producer({"bootstrap.servers": scene.node.bootstrap, "log_level": 0})
+    for number in range(9):
+        producer.produce(topic, b"x", partition=0, timestamp=_now_ms() - 3_500_000 + number)
+    producer.flush(WITHIN_S)
+    committed = ConsumerGroupTopicPartitions(scene.group, [TopicPartition(topic, 0, 5)])
+    scene.admin.alter_consumer_group_offsets([committed])[scene.group].result(WITHIN_S)
+    found = scene.until("behind_retention")
+    assert found["severity"] == "warning"
+    assert f"before the group reads them, the first ones within 6 minutes: {topic}-0 at 5" in found["found"]
+
+
 def _kinds(scene: Scene, known: Progress) -> set[str]:
     """The kinds of the findings at one more look."""
     with Client(scene.node.bootstrap, WITHIN_S) as client:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = _now_ms()
         _, found = examine(client, {scene.group: []}, [], now_ms, progress=known)
     return {each.kind for each in found if each.group_id == scene.group}
 
@@ -306,3 +326,86 @@ def test_healthy_churn_has_no_finding_about_progress(scene: Scene, monkeypatch: 
                 seen |= _kinds(scene, known)
             seen |= _kinds(scene, known)
     assert not kinds & seen
+
+
+def test_an_observer_names_each_stall_as_an_event(node: Node, tmp_path: Path) -> None:
+    """Nobody looks at its page: each finding begins, and the ones that are mended end. `pytest -s` shows the times."""
+    file, kinds = tmp_path / "events.jsonl", {}
+    scenes = {name: Scene(node) for name in ("hangs", "leaves", "spare", "grown", "back", "lost", "loop", "waits")}
+    quiet, by_hand = {"topic.metadata.refresh.interval.ms": -1}, {"enable.auto.commit": False}
+    is_tenure = isinstance(node, Tenure)
+
+    def begun(name: str, kind: str) -> dict[str, Any] | None:
+        """The event of a finding, once the observer has written it."""
+        for line in file.read_text().splitlines():
+            event = json.loads(line)
+            if (event["type"], event["group"], event.get("kind")) == (began, scenes[name].group, kind):
+                return dict(event)
+        return None
+
+    began = "finding_began"
+    with ExitStack() as stack:
+        for scene in scenes.values():
+            stack.callback(scene.end)
+        file.touch()
+        stack.enter_context(observing(node.bootstrap, tmp_path, "--events", str(file)))
+
+        def start(name: str, client_id: str, partitions: int, **more: Any) -> Program:
+            program = stack.enter_context(running(scenes[name], client_id, **more))
+            program.until_it_has(partitions)
+            return program
+
+        def commit(program: Program, offset: int) -> None:
+            place = TopicPartition(program.scene.topic, 0, offset)
+            program.wanted.append(lambda: program.consumer.commit(offsets=[place], asynchronous=False))
+            wait_until(lambda: _committed(program.scene).get(0) == offset, "a committed offset", WITHIN_S)
+
+        hangs, waits = start("hangs", "hangs", 2), start("waits", "hangs", 2)
+        back, lost = start("back", "back", 2, **by_hand), start("lost", "lost", 2, **by_hand)
+        for partitions in (2, 1):  # the second one takes a partition of the first one
+            start("grown", "grown", partitions, **quiet)
+            start("spare", "reads", partitions)
+        loop = start("loop", "stays", 2)
+        commit(back, 5)
+        commit(lost, 1)
+        wait_until(lambda: len(_committed(scenes["hangs"])) == 2, "committed offsets", WITHIN_S)
+        with running(scenes["leaves"], "last") as last:
+            last.until_it_has(2)
+            wait_until(lambda: _committed(scenes["leaves"]) or None, "a committed offset", WITHIN_S)
+        kinds["leaves"] = "silent_group", _now_ms()
+        hangs.runs.clear()
+        kinds["hangs"] = "partition_stuck", _now_ms()
+        stack.callback(waits.runs.set)
+        waits.runs.clear()
+        stack.enter_context(running(scenes["waits"], "comes"))
+        if not is_tenure:  # a finding of its own names the members there
+            kinds["waits"] = "rebalancing", _now_ms()
+        stack.enter_context(running(scenes["spare"], "spare"))
+        kinds["spare"] = "member_ready_but_idle", _now_ms()
+        topic = scenes["grown"].topic
+        scenes["grown"].admin.create_partitions([NewPartitions(topic, 3)])[topic].result(WITHIN_S)
+        kinds["grown"] = "partition_ownerless", _now_ms()
+        commit(back, 1)
+        kinds["back"] = "commit_back", _now_ms()
+        place = TopicPartition(scenes["lost"].topic, 0, 3)
+        scenes["lost"].admin.delete_records([place])[place].result(WITHIN_S)
+        kinds["lost"] = "behind_retention", _now_ms()
+        for _ in range(4):
+            with running(scenes["loop"], "flaps") as flaps:
+                flaps.until_it_has(1)
+            loop.until_it_has(2)
+        kinds["loop"] = "rebalance_loop", _now_ms()
+        for name, (kind, since_ms) in kinds.items():
+            event = wait_until(partial(begun, name, kind), f"{kind} of {name}", WITHIN_S)
+            print(f"{kind}: {(event['at_ms'] - since_ms) / 1_000:.1f} s: {event['found']}")
+        began = "finding_ended"
+        hangs.runs.set()
+        waits.runs.set()
+        commit(back, 6)
+        commit(lost, 6)
+        for name in ("hangs", "back", "lost", *([] if is_tenure else ["waits"])):
+            wait_until(partial(begun, name, kinds[name][0]), f"the end of {name}", WITHIN_S)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

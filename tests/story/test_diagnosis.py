@@ -20,10 +20,10 @@ from coordinator.story.diagnosis import (
     TURNS_MS,
     Finding,
     Severity,
-    _span,
     findings,
     log_findings,
     names_text,
+    span_text,
     worst_first,
 )
 from coordinator.story.entries import Timeline
@@ -38,7 +38,7 @@ JOINED_AND_EXPIRED = (("member_joined", "j"), ("member_expired", "i"))
 def test_a_duration_has_its_largest_unit_that_says_enough() -> None:
     """At least one of it; two of a coarse one, which has no decimals."""
     durations = (999, 1_000, 119_999, 120_000, 7_199_999, 7_200_000, 172_800_000)
-    assert [_span(ms) for ms in durations] == [
+    assert [span_text(ms) for ms in durations] == [
         "999 ms", "1.0 s", "120.0 s", "2 minutes", "119 minutes", "2 hours", "2 days",
     ]  # fmt: skip
 

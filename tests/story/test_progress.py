@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.story.described import OffsetLine
 from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, Progress
 from tests.story.test_diagnosis import NOW_MS
-from tests.story.test_progress_diagnosis import PAIR, REBALANCES, STUCK, WORKS, looks
+from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
 
 
 def test_what_another_look_may_show() -> None:
@@ -35,7 +36,7 @@ def test_a_look_that_began_before_another_was_taken_does_not_count() -> None:
     progress = Progress()
     begun = progress.looks
     newest = WORKS.taken(progress)
-    line = newest.tracks["t", 0].line._replace(current_offset=1)
+    line = OffsetLine("t", 0, 1, 9, ONE)
     assert progress.look(PAIR, [line], {}, NOW_MS, begun) is newest
-    assert progress.look(PAIR, [line], {}, NOW_MS, progress.looks).tracks["t", 0].back is not None
-    assert newest.tracks["t", 0].back is None
+    assert progress.look(PAIR, [line], {}, NOW_MS, progress.looks).tracks["t"][0].back is not None
+    assert newest.tracks["t"][0].back is None

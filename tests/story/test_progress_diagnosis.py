@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.described import ConsumerSeat, ConsumerState, OffsetLine
+from coordinator.story.described import ConsumerSeat, ConsumerState, Expiry, OffsetLine
 from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
@@ -185,6 +185,31 @@ def test_records_that_were_deleted_unread_are_counted() -> None:
     assert LOST.findings()["behind_retention"].found == (
         "the log deleted 2 records before the group read them: t-0 at 3"
     )
+
+
+def test_records_that_will_be_deleted_unread_are_named_before() -> None:
+    """By the age of the records, or because the log's start comes nearer than the offset goes on. It says how soon."""
+    hour_ms = 3_600_000
+
+    def found(*steps: Any) -> tuple[str, str] | None:
+        each = looks(PAIR, *steps).findings().get("behind_retention")
+        return each and (each.severity, each.found)
+
+    old = Expiry(2 * hour_ms, 100)
+    text = "the log will delete records before the group reads them, the first ones within {}: t-0 at {}"
+    stands = (60_000, (50, 200, 10, old), (9, 9)), (0, (50, 200, 10, None), (9, 9))
+    assert found(*stands) == ("warning", text.format("2 hours", 50))
+    assert found((60_000, (40, 200, 10, old), (9, 9)), (0, (50, 200, 10, old), (9, 9))) is None  # it reads in time
+    assert found((0, (100, 200, 10, old), (9, 9))) is None
+    assert found(*stands, (-1, (200, 200), (9, 9))) is None
+
+    def starts(*places: tuple[int, int]) -> Any:
+        count = len(places)
+        return [((count - at) * 60_000, (offset, 9_000, start), (9, 9)) for at, (offset, start) in enumerate(places, 1)]
+
+    assert found(*starts((900, 0), (900, 100), (900, 200), (900, 300))) == ("warning", text.format("6 minutes", 900))
+    assert found(*starts((900, 0), (900, 100), (900, 100), (900, 100))) is None  # one segment is no rate
+    assert found(*starts((900, 0), (1_000, 100), (1_100, 200), (1_200, 300))) is None
 
 
 def test_a_group_without_members_says_who_went() -> None:
