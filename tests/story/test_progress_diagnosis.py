@@ -193,7 +193,7 @@ def test_records_that_will_be_deleted_unread_are_named_before() -> None:
 
     def found(*steps: Any) -> tuple[str, str] | None:
         each = looks(PAIR, *steps).findings().get("behind_retention")
-        return each and (each.severity, each.found)
+        return None if each is None else (each.severity, each.found)
 
     old = Expiry(2 * hour_ms, 100)
     text = "the log will delete records before the group reads them, the first ones within {}: t-0 at {}"
