@@ -31,7 +31,7 @@ from coordinator.cli.options import OutputForm, Since, names_or_all, whole_numbe
 from coordinator.cli.output import Output, counted, print_json, printable
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.examination import examine, wall_ms, watch
-from coordinator.client.groups import DESCRIBED, Group, list_known_groups
+from coordinator.client.groups import Group, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
 from coordinator.story.diagnosis import (
@@ -105,7 +105,7 @@ def _examine(
     group_id: the group that the command line names, None for all groups.
     """
     listed, problems = ([], []) if group_id is not None else list_known_groups(client)
-    wanted = [group.group_id for group in listed if group.group_type.lower() in DESCRIBED]
+    wanted = [group.group_id for group in listed]
     if group_id is not None:
         wanted = [group_id]
     progress = Progress()

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 5
     """The server didn't answer in time."""
     OTHER_KIND = 6
-    """The group is of a kind that the command doesn't know, such as a share group; the line names it."""
+    """The group is of a kind for which the command doesn't work, such as a share group; the line names it."""
 
 
 def warn(message: str) -> None:

@@ -38,7 +38,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
 from coordinator.client.examination import held_back_findings
-from coordinator.client.groups import Group, consumer_json, describe_groups, expects_json, waiting_json
+from coordinator.client.groups import SHARE, Group, consumer_json, described_group, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
@@ -146,8 +146,10 @@ def _looked(since_ms: int | None) -> str:
 
 
 def described(client: Client, group_id: str) -> Group | None:
-    """The group as the server describes it; None if there is no such group."""
-    group = describe_groups(client, [group_id])[group_id]
-    if isinstance(group, Refused) and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        raise group
-    return None if isinstance(group, Refused) else group
+    """The group as the server describes it; None if there is none. Nothing has the rebalances of share groups."""
+    try:
+        return described_group(client, group_id, besides=(SHARE,))
+    except Refused as refused:
+        if refused.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return None

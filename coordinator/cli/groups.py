@@ -28,10 +28,12 @@ from coordinator.cli.output import Output, assignment_text, counted, print_json,
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.groups import (
-    DESCRIBED,
+    SHARE,
+    STREAMS,
     Group,
     delete_groups,
     describe_groups,
+    described_group,
     group_json,
     list_groups,
     listed_json,
@@ -41,8 +43,17 @@ from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import Member, OffsetLine
 from schemas.errors import ErrorCode
 
-STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling")
-"""The states of a group; the last two exist only with Kafka's newer consumer protocol (KIP-848)."""
+STATES = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Empty",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+"""The states of a group; the last three exist only with Kafka's newer protocols (KIP-848, KIP-1071)."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 OFFSET_COLUMNS = (
@@ -59,11 +70,15 @@ OFFSET_COLUMNS = (
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
 """Only members of groups of the consumer protocol have these (KIP-848). UPGRADED: false for a classic client."""
+TASK_COLUMNS = ("PROCESS", "ACTIVE-TASKS", "STANDBY-TASKS", "WARMUP-TASKS")
+"""Only members of streams groups have these (KIP-1071): the tasks of each subtopology."""
 STANDBY_COLUMN = "STANDBY"
 """Only groups with standbys have it (docs/run/seats.md). The last column, so that scripts find it behind any other."""
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE")
 EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
-"""Only groups of the consumer protocol have these."""
+"""Only groups of the newer protocols have these."""
+TOPOLOGY_COLUMN = "TOPOLOGY-EPOCH"
+"""Only streams groups have it."""
 
 Named = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")
@@ -174,6 +189,14 @@ def group_failure(group_id: str, refused: Refused) -> tuple[ExitCode, str]:
     return ExitCode.REFUSED, refusal(refused)
 
 
+def group_of_consumers(client: Client, group_id: str) -> Group:
+    """A group that may have static members, which share and streams groups have not; without it the command ends."""
+    try:
+        return described_group(client, group_id, besides=(SHARE, STREAMS))
+    except Refused as refused:
+        fail(*group_failure(group_id, refused))
+
+
 def states_named(given: Sequence[str]) -> list[str]:
     """The states as Kafka writes them. The input may be in any case, and one option may hold several with commas."""
     by_name = {state.lower(): state for state in STATES}
@@ -188,7 +211,7 @@ def _describe(client: Client, group_ids: Sequence[str] | None) -> tuple[list[Gro
     """Describe these groups, or all groups for None; returns the described groups and the failures of the others."""
     every = group_ids is None or not group_ids
     if every:
-        group_ids = [group.group_id for group in list_groups(client) if group.group_type.lower() in DESCRIBED]
+        group_ids = [group.group_id for group in list_groups(client)]
     answers = describe_groups(client, group_ids or [])
     groups = [answer for answer in answers.values() if isinstance(answer, Group)]
     failures = [group_failure(group_id, answer) for group_id, answer in answers.items() if isinstance(answer, Refused)]
@@ -233,17 +256,19 @@ def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) 
 def _print_members(groups: Sequence[Group]) -> None:
     members = [(group, member) for group in groups for member in group.members]
     has_seats = any(member.seat is not None for _, member in members)
+    has_tasks = any(member.streams is not None for _, member in members)
     has_standbys = any(member.is_standby for _, member in members)
     rows = [
         (
             *member_row(group.group_id, member),
             *(_seat_row(group, member) if has_seats else ()),
+            *(_task_row(member) if has_tasks else ()),
             *((_truth(member.is_standby),) if has_standbys else ()),
         )
         for group, member in members
     ]
-    headings = (*MEMBER_COLUMNS, *(SEAT_COLUMNS if has_seats else ()), *((STANDBY_COLUMN,) if has_standbys else ()))
-    print_table(headings, rows)
+    further = ((has_seats, SEAT_COLUMNS), (has_tasks, TASK_COLUMNS), (has_standbys, (STANDBY_COLUMN,)))
+    print_table((*MEMBER_COLUMNS, *(name for are_there, names in further if are_there for name in names)), rows)
 
 
 def _seat_row(group: Group, member: Member) -> tuple[object, ...]:
@@ -252,6 +277,14 @@ def _seat_row(group: Group, member: Member) -> tuple[object, ...]:
         return (None,) * len(SEAT_COLUMNS)
     target = assignment_text(member.seat.target)
     return member.seat.epoch, group.consumer.target_epoch, target, _truth(not member.seat.is_classic)
+
+
+def _task_row(member: Member) -> tuple[object, ...]:
+    """The values of a member for TASK_COLUMNS."""
+    if member.streams is None:
+        return (None,) * len(TASK_COLUMNS)
+    tasks = member.streams.tasks
+    return member.streams.process_id, *map(assignment_text, (tasks.active, tasks.standby, tasks.warmup))
 
 
 def _truth(value: object) -> str:
@@ -274,6 +307,7 @@ def member_row(group_id: str, member: Member) -> tuple[object, ...]:
 
 def _print_states(groups: Sequence[Group]) -> None:
     has_epochs = any(group.consumer is not None for group in groups)
+    has_topologies = any(group.topology is not None for group in groups)
     rows = []
     for group in groups:
         coordinator = f"{group.coordinator.address} ({group.coordinator.node_id})"
@@ -281,8 +315,11 @@ def _print_states(groups: Sequence[Group]) -> None:
         if has_epochs:
             consumer = group.consumer
             epochs = (None, None) if consumer is None else (consumer.group_epoch, consumer.target_epoch)
+        if has_topologies:
+            epochs = (*epochs, None if group.topology is None else group.topology.epoch)
         rows.append((group.group_id, coordinator, group.protocol_name, group.state, *epochs, len(group.members)))
-    print_table((*STATE_COLUMNS, *(EPOCH_COLUMNS if has_epochs else ()), "#MEMBERS"), rows)
+    headings = (*STATE_COLUMNS, *(EPOCH_COLUMNS if has_epochs else ()), *([TOPOLOGY_COLUMN] if has_topologies else ()))
+    print_table((*headings, "#MEMBERS"), rows)
 
 
 def _group_json(group: Group, lines: Sequence[OffsetLine] | None) -> dict[str, Any]:

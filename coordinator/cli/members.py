@@ -27,14 +27,14 @@ from coordinator.cli.cluster import (
     cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.groups import MEMBER_COLUMNS, group_failure, member_row
+from coordinator.cli.groups import MEMBER_COLUMNS, group_of_consumers, member_row
 from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused, error_name
+from coordinator.client.errors import error_name
 from coordinator.client.examination import members_at_work, wall_ms, watch
-from coordinator.client.groups import describe_groups, member_json, remove_members, remove_seats
+from coordinator.client.groups import member_json, remove_members, remove_seats
 from coordinator.story.described import Member
 from coordinator.story.progress import Progress
 from coordinator.story.readiness import absent, tells_silence
@@ -104,9 +104,7 @@ def alive_command(
     progress = Progress()
     with cluster(bootstrap_server, timeout, command_config) as client:
         watch(client, [group_id], progress, wall_ms, time.sleep)
-        group = describe_groups(client, [group_id])[group_id]
-        if isinstance(group, Refused):
-            fail(*group_failure(group_id, group))
+        group = group_of_consumers(client, group_id)
         work = members_at_work(client, group, progress, wall_ms()).get(instance_id)
     if work is None:
         fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {instance_id}")
@@ -120,9 +118,7 @@ def _remove_absent(
     client: Client, group_id: str, absent_ms: int | None, output: Output, *, dry_run: bool
 ) -> dict[str, int]:
     """Remove the static members that are away, or only show them; returns error codes by instance id."""
-    group = describe_groups(client, [group_id])[group_id]
-    if isinstance(group, Refused):
-        fail(*group_failure(group_id, group))
+    group = group_of_consumers(client, group_id)
     if not tells_silence(group) and group.consumer is None:
         fail(ExitCode.REFUSED, f"the coordinator of {group_id} doesn't tell which members are silent: name them")
     gone = [member for member in absent(group.members, absent_ms) if member.group_instance_id is not None]
@@ -140,9 +136,7 @@ def _remove(client: Client, group_id: str, instance_ids: list[str], output: Outp
     """Remove the members and print what happened to each; returns error codes by instance id."""
     errors = remove_members(client, group_id, instance_ids)
     if all(error == ErrorCode.UNKNOWN_MEMBER_ID for error in errors.values()):
-        group = describe_groups(client, [group_id])[group_id]  # Kafka gives a group that doesn't exist the same code
-        if isinstance(group, Refused):
-            fail(*group_failure(group_id, group))
+        group_of_consumers(client, group_id)  # Kafka gives a group that doesn't exist the same code
     _print_removed(group_id, errors, output)
     return errors
 
@@ -164,9 +158,7 @@ def _print_removed(group_id: str, errors: Mapping[str, int], output: Output) -> 
 
 def _show(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
     """Print the members that would be removed; returns the error code of each removal by instance id."""
-    group = describe_groups(client, [group_id])[group_id]
-    if isinstance(group, Refused):
-        fail(*group_failure(group_id, group))
+    group = group_of_consumers(client, group_id)
     wanted = [member for member in group.members if member.group_instance_id in instance_ids]
     _print_shown(group_id, wanted, output)
     found = {member.group_instance_id for member in wanted}

@@ -16,14 +16,13 @@ import typer
 
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.groups import group_failure
+from coordinator.cli.groups import group_of_consumers
 from coordinator.cli.options import Command, duration_ms, seconds, whole_number
 from coordinator.cli.output import printable
 from coordinator.cli.wait import app
 from coordinator.client.client import Client
-from coordinator.client.errors import Refused
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import Group
 from coordinator.client.newest import read_timelines
 from coordinator.story.entries import Entry
 from coordinator.story.readiness import Wanted, verdict
@@ -89,9 +88,7 @@ def ready_command(
     expired a short time ago, and the session timeout has to be longer than the restarts of the last days.
     """
     with cluster(bootstrap_server, timeout, command_config) as client:
-        group = describe_groups(client, [group_id])[group_id]
-        if isinstance(group, Refused):
-            fail(*group_failure(group_id, group))
+        group = group_of_consumers(client, group_id)
         if restart is not None and all(member.group_instance_id != restart for member in group.members):
             fail(ExitCode.NOT_FOUND, f"no member of group {group_id} has instance id {restart}")
         now_ms = time.time_ns() // 1_000_000

@@ -38,11 +38,11 @@ class Refused(ClientError):
 
 
 class OtherKind(Refused):
-    """There is such a group, but of a kind that this project doesn't describe, such as Kafka 4's share groups."""
+    """There is such a group, but of a kind for which the question has no answer, such as Kafka 4's share groups."""
 
     def __init__(self, group_id: str, kind: str, state: str) -> None:
         super().__init__(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, group_id)
-        self.args = (f"group {group_id} is a {kind} group ({state}), and Tenure doesn't describe those",)
+        self.args = (f"group {group_id} is a {kind} group ({state}): this does not work for {kind} groups",)
 
 
 def error_name(error_code: int) -> str:

@@ -7,14 +7,15 @@ House rule: this module hides the differences between servers and versions, abov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import OtherKind, Refused
+from coordinator.client.topics import partition_counts
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import (
     Awaited,
@@ -23,6 +24,10 @@ from coordinator.story.described import (
     Expects,
     Member,
     Pending,
+    StreamsSeat,
+    Subtopology,
+    Tasks,
+    Topology,
     Waiting,
 )
 from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
@@ -30,9 +35,12 @@ from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    DescribeShareGroupOffsetsRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
     OffsetFetchRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
 from schemas.errors import ErrorCode
 
@@ -43,16 +51,17 @@ if TYPE_CHECKING:
         ConsumerGroupDescribeResponse,
         DeleteGroupsResponse,
         DescribeGroupsResponse,
+        DescribeShareGroupOffsetsResponse,
         LeaveGroupResponse,
         ListGroupsResponse,
         OffsetFetchResponse,
+        ShareGroupDescribeResponse,
+        StreamsGroupDescribeResponse,
     )
 
 DEAD = "Dead"
-DESCRIBED = frozenset({"", "classic", "consumer"})
-"""Types of groups, in lower case, that can be described; a server older than KIP-848 sends ""."""
-OTHER_KINDS = ("share", "streams")
-"""Types of groups that only Apache Kafka has (KIP-932, KIP-1071). Each is described by a request of its own."""
+SHARE, STREAMS = "share", "streams"
+"""Types of groups that only Apache Kafka has (KIP-932, KIP-1071)."""
 CLASSIC_MEMBER = 0
 """ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
 LEAVE_REASON = "removed by an admin"
@@ -79,9 +88,10 @@ class Group:
 
     protocol_name: "" unless the group is stable; the assignor in a group of the consumer protocol.
     waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
-    consumer: what only groups of the consumer protocol have.
+    consumer: what only groups of the consumer protocol have, and share and streams groups too.
     expects: None if nobody is missing that the group expects, and no join is held.
     target_size: how many seats it has; 0 for any number.
+    kind: SHARE, STREAMS, or "" for a group of consumers. topology: of a streams group.
     """
 
     group_id: str
@@ -94,6 +104,13 @@ class Group:
     consumer: ConsumerState | None = None
     expects: Expects | None = None
     target_size: int = 0
+    kind: str = ""
+    topology: Topology | None = None
+
+    @property
+    def group_type(self) -> str:
+        """As a list of groups names it."""
+        return self.kind or ("classic" if self.consumer is None else CONSUMER)
 
 
 def listed_json(group: ListedGroup) -> dict[str, Any]:
@@ -125,6 +142,8 @@ def group_json(group: Group) -> dict[str, Any]:
         | expects_json(group.expects)
         | ({"target_size": group.target_size} if group.target_size else {})
         | consumer_json(group.consumer)
+        | ({"group_type": group.kind} if group.kind else {})
+        | ({} if group.topology is None else {"topology": asdict(group.topology)})
     )
 
 
@@ -186,13 +205,14 @@ def _seat_json(member: Member) -> dict[str, Any]:
     seat = member.seat
     if seat is None:
         return {} if member.standby_ms is None else {"standby_ms": member.standby_ms}
-    return {
+    streams = {} if member.streams is None else asdict(member.streams)
+    return streams | {
         "member_epoch": seat.epoch,
         "is_away": seat.epoch == AWAY,
         "target_assignment": seat.target,
         "subscribed_topics": sorted(member.subscription or ()),
         "subscribed_regex": seat.regex,
-        "member_type": "classic" if seat.is_classic else "consumer",
+        "member_type": "classic" if seat.is_classic else CONSUMER if member.streams is None else STREAMS,
     }
 
 
@@ -242,12 +262,10 @@ def _lists(client: Client, states: Sequence[str]) -> Iterator[tuple[list[ListedG
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043).
 
-    DescribeGroups knows no group of the consumer protocol, so those that it doesn't know are asked for once more. A
-    server answers GROUP_ID_NOT_FOUND for any group of another kind too: a group that neither request knows is OtherKind
-    if its coordinator lists it.
+    DescribeGroups knows no group of the newer protocols, so those that it doesn't know are asked for once more.
     """
     answers = describe_classic_groups(client, group_ids)
-    for ask in (describe_consumer_groups, _name_other_kinds):
+    for ask in (describe_consumer_groups, describe_streams_groups, describe_share_groups):
         others = [group_id for group_id, answer in answers.items() if is_unknown(answer)]
         try:
             found = ask(client, others)
@@ -259,24 +277,14 @@ def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group
     return answers
 
 
-def _name_other_kinds(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """OtherKind for each group that its coordinator lists as one of OTHER_KINDS, else GROUP_ID_NOT_FOUND."""
-    asked: list[str] = []
-
-    def request(names: list[str]) -> ListGroupsRequest:
-        asked[:] = names
-        return ListGroupsRequest(types_filter=list(OTHER_KINDS))
-
-    def results(response: ListGroupsResponse, _node: Node) -> Iterator[tuple[str, int, Group | Refused]]:
-        listed = {each.group_id: each for each in response.groups if each.group_type in OTHER_KINDS}
-        for name in asked:
-            found = listed.get(name)
-            if found is None:
-                yield name, response.error_code or ErrorCode.GROUP_ID_NOT_FOUND, Refused(0, name)
-            else:
-                yield name, ErrorCode.NONE, OtherKind(name, found.group_type, found.group_state)
-
-    return client.ask_coordinators(group_ids, request, results, at_least=5)
+def described_group(client: Client, group_id: str, besides: Collection[str] = ()) -> Group:
+    """One group. Raises Refused, and OtherKind for a group of the kinds in `besides`."""
+    answer = describe_groups(client, [group_id])[group_id]
+    if isinstance(answer, Refused):
+        raise answer
+    if answer.kind in besides:
+        raise OtherKind(group_id, answer.kind, answer.state)
+    return answer
 
 
 def is_unknown(answer: object) -> bool:
@@ -298,6 +306,33 @@ def describe_consumer_groups(client: Client, group_ids: Iterable[str]) -> dict[s
         return ConsumerGroupDescribeRequest(group_ids=asked, include_waiting=True)
 
     return client.ask_coordinators(group_ids, request, results)
+
+
+def describe_streams_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """Groups of Kafka Streams (KIP-1071). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
+
+    def results(response: StreamsGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+        topologies = [group.topology for group in response.groups if group.topology is not None]
+        # Only where a task reads several topics may one of them lack the partition of the task.
+        several = {
+            topic for each in topologies for part in each.subtopologies or () if len(sources_of(part)) > 1
+            for topic in sources_of(part)
+        }  # fmt: skip
+        counts = partition_counts(client, several) if several else {}
+        for group in response.groups:
+            yield group.group_id, group.error_code, streams_group_of(group, node, counts)
+
+    return client.ask_coordinators(group_ids, lambda asked: StreamsGroupDescribeRequest(group_ids=asked), results)
+
+
+def describe_share_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
+    """Share groups (KIP-932). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
+
+    def results(response: ShareGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+        for group in response.groups:
+            yield group.group_id, group.error_code, share_group_of(group, node)
+
+    return client.ask_coordinators(group_ids, lambda asked: ShareGroupDescribeRequest(group_ids=asked), results)
 
 
 def describe_classic_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
@@ -389,6 +424,38 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Off
             yield group.group_id, group.error_code, offsets
 
     return client.ask_coordinators(group_ids, request, results, at_least=8, at_most=9)
+
+
+class ShareOffset(NamedTuple):
+    """How far a share group is: the first record that it hasn't dealt with, and how many it hasn't; None if unknown."""
+
+    start: int | None
+    lag: int | None
+
+
+def share_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, ShareOffset] | Refused]:
+    """The offsets of share groups (KIP-932)."""
+
+    def request(asked: list[str]) -> DescribeShareGroupOffsetsRequest:
+        group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+        return DescribeShareGroupOffsetsRequest(groups=[group(group_id=name, topics=None) for name in asked])
+
+    def results(
+        response: DescribeShareGroupOffsetsResponse, _node: Node
+    ) -> Iterator[tuple[str, int, dict[TopicPartition, ShareOffset]]]:
+        for group in response.groups:
+            yield (
+                group.group_id,
+                group.error_code,
+                {
+                    (topic.topic_name, each.partition_index): ShareOffset(_told(each.start_offset), _told(each.lag))
+                    for topic in group.topics
+                    for each in topic.partitions
+                    if not each.error_code
+                },
+            )
+
+    return client.ask_coordinators(group_ids, request, results)
 
 
 def unstable_offsets(client: Client, groups: Sequence[Group]) -> dict[str, list[TopicPartition]]:
@@ -519,12 +586,116 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, n
     )
 
 
-def _told(ms: int) -> int | None:
-    """A number that only Tenure sends; None for -1."""
-    return None if ms < 0 else ms
+def sources_of(part: StreamsGroupDescribeResponse.Subtopology) -> list[str]:
+    """The topics that a subtopology reads."""
+    return sorted({*part.source_topics, *(topic.name for topic in part.repartition_source_topics)})
 
 
-def _by_topic(assignment: ConsumerGroupDescribeResponse.Assignment) -> dict[str, list[int]]:
+def streams_group_of(
+    described: StreamsGroupDescribeResponse.DescribedGroup, node: Node, counts: Mapping[str, int]
+) -> Group:
+    """A description of a streams group as a plain value. counts: partitions of topics that a task reads beside others.
+
+    The topic partitions of a member are those that its active tasks read.
+    """
+    topology = described.topology
+    parts = [] if topology is None else topology.subtopologies or []
+    sources = {part.subtopology_id: sources_of(part) for part in parts}
+
+    def read(tasks: Iterable[StreamsGroupDescribeResponse.TaskIds]) -> dict[str, list[int]]:
+        return {
+            topic: sorted(index for index in each.partitions if index < counts.get(topic, index + 1))
+            for each in tasks
+            for topic in sources.get(each.subtopology_id, ())
+        }
+
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            read(member.assignment.active_tasks),
+            frozenset(topic for topics in sources.values() for topic in topics) if parts else None,
+            ConsumerSeat(
+                member.member_epoch, read(member.target_assignment.active_tasks), None, is_classic=member.is_classic
+            ),
+            streams=StreamsSeat(
+                member.process_id,
+                member.topology_epoch,
+                _tasks(member.assignment),
+                _tasks(member.target_assignment),
+            ),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.client_id, member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        STREAMS,
+        "",
+        node,
+        members,
+        consumer=ConsumerState(described.group_epoch, described.assignment_epoch),
+        kind=STREAMS,
+        topology=None
+        if topology is None
+        else Topology(
+            topology.epoch,
+            [
+                Subtopology(
+                    part.subtopology_id,
+                    sources[part.subtopology_id],
+                    sorted(part.repartition_sink_topics),
+                    sorted(topic.name for topic in part.state_changelog_topics),
+                )
+                for part in parts
+            ],
+        ),
+    )
+
+
+def _tasks(assignment: StreamsGroupDescribeResponse.Assignment) -> Tasks:
+    def by_part(tasks: Iterable[StreamsGroupDescribeResponse.TaskIds]) -> dict[str, list[int]]:
+        return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+
+    return Tasks(by_part(assignment.active_tasks), by_part(assignment.standby_tasks), by_part(assignment.warmup_tasks))
+
+
+def share_group_of(described: ShareGroupDescribeResponse.DescribedGroup, node: Node) -> Group:
+    """A description of a share group as a plain value."""
+    members = [
+        Member(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            _by_topic(member.assignment),
+            frozenset(member.subscribed_topic_names),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.client_id, member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        SHARE,
+        described.assignor_name,
+        node,
+        members,
+        consumer=ConsumerState(described.group_epoch, described.assignment_epoch),
+        kind=SHARE,
+    )
+
+
+def _told(number: int) -> int | None:
+    """A number that the server may not know; None for -1."""
+    return None if number < 0 else number
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    """The topic partitions of a member; two messages have assignments of this form."""
     return {
         topic.topic_name: sorted(topic.partitions)
         for topic in sorted(assignment.topic_partitions, key=lambda topic: topic.topic_name)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
-from coordinator.client.groups import committed_offsets
+from coordinator.client.groups import SHARE, committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
 from coordinator.story.described import Expiry, OffsetLine
 
@@ -47,11 +47,20 @@ def known_lines(
     partitions, as far as known. retention: to ask how long the logs keep such records.
     """
     leaders = leaders or Leaders()
-    committed = committed_offsets(client, [group.group_id for group in groups])
+    committed = committed_offsets(client, [group.group_id for group in groups if group.kind != SHARE])
+    # Several members of a share group have the same topic partition, so none is named.
     owners = {
-        group.group_id: {pair: member for member in group.members for pair in member.topic_partitions}
+        group.group_id: {
+            pair: None if group.kind == SHARE else member
+            for member in group.members
+            for pair in member.topic_partitions
+        }
         for group in groups
     }
+    lags: dict[tuple[str, TopicPartition], int | None] = {}
+    for name, shared in share_offsets(client, [group.group_id for group in groups if group.kind == SHARE]).items():
+        committed[name] = shared if isinstance(shared, Refused) else {pair: each.start for pair, each in shared.items()}
+        lags |= {} if isinstance(shared, Refused) else {(name, pair): each.lag for pair, each in shared.items()}
     offsets = {name: answer for name, answer in committed.items() if not isinstance(answer, Refused)}
     placed = [pair for name, each in offsets.items() for pair in (*each, *owners[name])]
     ends = log_end_offsets(client, placed, leaders=leaders)
@@ -68,8 +77,8 @@ def known_lines(
     def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
         owned = owners[group.group_id]
         for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
-            offset = offsets.get(pair)
-            line = OffsetLine(*pair, offset, ends.get(pair), owned.get(pair), firsts.get(pair))
+            offset, told = offsets.get(pair), lags.get((group.group_id, pair))
+            line = OffsetLine(*pair, offset, ends.get(pair), owned.get(pair), firsts.get(pair), told_lag=told)
             yield line._replace(expiry=expiry(pair, offset)) if pair in expiries else line
         for member in group.members:
             if not member.topic_partitions:

@@ -58,7 +58,7 @@ from coordinator.client.events import (
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
 from coordinator.group.partition import partition_for
 from coordinator.story.inference.observed import Batch, Observed
-from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, STREAMS_VERSIONS
 from coordinator.story.records.values import read_key
 from protocol.errors import ProtocolError
 from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
@@ -116,8 +116,13 @@ CONSUMER_KEYS = frozenset(struct.pack(">h", version) for version in CONSUMER_VER
 GROUP_RESOURCE = 32
 """The resource type of a group (KIP-1043)."""
 
-SESSION_TIMEOUT = "consumer.session.timeout.ms"
-"""The setting of a group."""
+SESSION_TIMEOUTS = {
+    CONSUMER_KEYS: "consumer.session.timeout.ms",
+    frozenset(struct.pack(">h", version) for version in STREAMS_VERSIONS.values()): "streams.session.timeout.ms",
+}
+"""The settings of groups, by the first bytes of their keys."""
+
+NEWER_KEYS = frozenset[bytes]().union(*SESSION_TIMEOUTS)
 
 LIMITS = (
     "this cluster keeps no events of groups: what follows is inferred from its __consumer_offsets, "
@@ -183,13 +188,14 @@ class TopicNames(Mapping[UUID, str]):
 
 
 class SessionTimeouts(Mapping[str, int]):
-    """The session timeouts of groups of the consumer protocol in ms, by group id: a setting of each group.
+    """The session timeouts of groups of a newer protocol in ms, by group id: a setting of each group.
 
     A server that refuses all groups of a request isn't asked again: it knows no such setting, or the user has no right.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, setting: str) -> None:
         self._client = client
+        self._setting = setting
         self._known: dict[str, int | None] = {}
         self._failed = 0
 
@@ -213,14 +219,14 @@ class SessionTimeouts(Mapping[str, int]):
     def _ask(self, group_ids: Iterable[str]) -> None:
         resources = [
             DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[SESSION_TIMEOUT]
+                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[self._setting]
             )
             for group_id in group_ids
         ]
         response: DescribeConfigsResponse = self._client.request(DescribeConfigsRequest(resources=resources))
         for result in response.results:
             for config in result.configs:
-                if config.name == SESSION_TIMEOUT and config.value is not None and config.value.isdecimal():
+                if config.name == self._setting and config.value is not None and config.value.isdecimal():
                     self._known[result.resource_name] = int(config.value)
         if response.results and all(result.error_code for result in response.results):
             first = response.results[0]
@@ -338,7 +344,7 @@ class OffsetsReader(Poller):
         name = (group_id or "").encode(errors="replace")
         self._prefix = None if group_id is None else struct.pack(">h", len(name)) + name
         self._names = TopicNames(client)
-        self._session_timeouts = SessionTimeouts(client)
+        self._session_timeouts = {keys: SessionTimeouts(client, name) for keys, name in SESSION_TIMEOUTS.items()}
         self._partitions: dict[int, _Partition] = {}
         self._topic_id = UUID(int=0)
         self._found_s = 0.0
@@ -575,7 +581,7 @@ class OffsetsReader(Poller):
         self.on_cut(cut)
 
     def _observed(self) -> Observed:
-        return Observed(self._names, self._session_timeouts)
+        return Observed(self._names, *self._session_timeouts.values())
 
     def _offset(self, number: int, at_ms: int) -> int:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=at_ms)
@@ -596,12 +602,14 @@ class OffsetsReader(Poller):
             partition.is_doubted = False
         is_doubted = partition.is_doubted
         batches = self._batches(partition, data)
-        self._session_timeouts.ask_for(
-            read_key(record.key).group_id or ""
+        newer = [
+            record.key
             for batch in batches
             for record in batch.records
-            if record.key[:2] in CONSUMER_KEYS and self._is_wanted(record.key) and not batch.is_control
-        )
+            if record.key[:2] in NEWER_KEYS and self._is_wanted(record.key) and not batch.is_control
+        ]
+        for keys, timeouts in self._session_timeouts.items():
+            timeouts.ask_for(read_key(key).group_id or "" for key in newer if key[:2] in keys)
         for batch in batches:
             header = batch.header
             place = Batch(header.base_offset, header.partition_leader_epoch, header.is_transactional)

@@ -37,6 +37,7 @@ from protocol.messages import (
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
+    DescribeShareGroupOffsetsRequest,
     DescribeTransactionsRequest,
     FetchRequest,
     FindCoordinatorRequest,
@@ -46,6 +47,8 @@ from protocol.messages import (
     Message,
     MetadataRequest,
     OffsetFetchRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ READING = (
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
+    DescribeShareGroupOffsetsRequest,
     DescribeTransactionsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
@@ -64,6 +68,8 @@ READING = (
     ListTransactionsRequest,
     MetadataRequest,
     OffsetFetchRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
 )
 
 URGENT = (ListOffsetsRequest, MetadataRequest)

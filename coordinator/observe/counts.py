@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from coordinator.group.notes import CONSUMER
+from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
 from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded
@@ -122,7 +122,7 @@ def live_families(live: Live, series: Iterable[str]) -> Iterator[Metric]:
     """The metrics of groups as the cluster describes them. series: the groups with members of their own."""
     states = live.states
     yield from state_families(
-        Counter({state: count for (kind, state), count in states.items() if kind != CONSUMER}),
+        Counter({state: count for (kind, state), count in states.items() if kind in {"", CLASSIC}}),
         Counter({state: count for (kind, state), count in states.items() if kind == CONSUMER}),
     )
     known = live.groups

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.groups import DESCRIBED, Group, ListedGroup, describe_groups, list_groups
+from coordinator.client.groups import SHARE, STREAMS, Group, ListedGroup, describe_groups, list_groups
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
@@ -40,6 +40,9 @@ NEWS_MAX = 10_000
 
 SHARE_KEPT = 0.5
 """The part of the budget that quiet groups leave for the page."""
+
+UNKNOWN_TO_LOOKS = frozenset({SHARE, STREAMS})
+"""Types of groups whose descriptions add nothing to the log of groups, and cost requests of their own."""
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 """The states of groups in a rebalance, as Kafka names them."""
@@ -114,7 +117,7 @@ class Live:
     def _list(self, client: Client) -> None:
         self.listed = {group.group_id: group for group in list_groups(client)}
         self._listed_s = self._clock()
-        described = {name for name, group in self.listed.items() if group.group_type.lower() in DESCRIBED}
+        described = {name for name, group in self.listed.items() if group.group_type.lower() not in UNKNOWN_TO_LOOKS}
         self._turn = deque(each for each in self._turn if each in described)
         self._turn.extend(described - set(self._turn))
         self.groups = {name: group for name, group in self.groups.items() if name in self.listed}
@@ -130,7 +133,7 @@ class Live:
                 self._filters = False
             else:
                 self.listed |= {group.group_id: group for group in found}
-                return [group.group_id for group in found if group.group_type.lower() in DESCRIBED]
+                return [group.group_id for group in found if group.group_type.lower() not in UNKNOWN_TO_LOOKS]
         return [group.group_id for group in self.listed.values() if group.state in REBALANCING]
 
     def _describe(self, client: Client, rebalancing: Iterable[str]) -> None:
@@ -159,8 +162,8 @@ class Live:
         groups = [group for group in found.values() if isinstance(group, Group)]
         self.groups = {**self.groups, **{group.group_id: group for group in groups}}
         for group in groups:
-            kind = "classic" if group.consumer is None else "consumer"
-            self.listed[group.group_id] = ListedGroup(group.group_id, kind, group.protocol_type, group.state)
+            kind, name = group.group_type, group.group_id
+            self.listed[name] = ListedGroup(name, kind, group.protocol_type, group.state)
         self._take([Look(sent_s, at_ms, group) for group in groups])
 
     def _say(self, problem: str) -> None:

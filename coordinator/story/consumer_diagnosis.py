@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from coordinator.story.entries import Entry
     from coordinator.story.events import Cause
 
+NOT_READY = "NotReady"
+"""The state of a streams group whose topology doesn't fit its topics (KIP-1071)."""
+
 TIMEOUT_ADVICE = "Its rebalance timeout (max.poll.interval.ms) is how long the others wait"
 
 
@@ -51,6 +54,16 @@ def consumer_findings(
     if group is not None and group.consumer is not None:
         yield from _held_up(group, group.consumer, now_ms)
         yield from _without_topics(group, group.consumer, partition_counts)
+        if group.state == NOT_READY:
+            yield Finding(
+                Severity.ERROR,
+                "topology_not_ready",
+                group.group_id,
+                "Kafka can't assign the tasks of this streams group: source topics are missing, or they don't have as "
+                "many partitions as the topology needs",
+                "create the source topics; topics that are joined need the same number of partitions. The broker's log "
+                "names the topics",
+            )
 
 
 def _taken_seats(
@@ -200,4 +213,5 @@ def _without_topics(
 
 
 def _is_idle(member: Member) -> bool:
-    return member.seat is not None and not member.subscription and not member.seat.regex
+    # A streams group has no subscription while its topology is not ready: None.
+    return member.seat is not None and member.subscription == frozenset() and not member.seat.regex

@@ -35,6 +35,43 @@ class ConsumerSeat(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of a member of a streams group: partition numbers by subtopology."""
+
+    active: dict[str, list[int]]
+    standby: dict[str, list[int]]
+    warmup: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSeat:
+    """The part that only a member of a streams group has (KIP-1071). process_id: its threads' program."""
+
+    process_id: str
+    topology_epoch: int
+    tasks: Tasks
+    target_tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of a streams application; each of its partitions is a task."""
+
+    subtopology_id: str
+    source_topics: list[str]
+    repartition_topics: list[str]
+    changelog_topics: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A streams application. subtopologies: none while source topics are missing, or unfit."""
+
+    epoch: int
+    subtopologies: list[Subtopology]
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A member of a group.
 
@@ -45,6 +82,7 @@ class Member:
     session_timeout_ms, silent_ms: its session timeout, and how long ago its last request came; None where the server
     doesn't say (Apache Kafka). After a load of the group, silence counts from the load.
     standby_ms: for how long it has waited for a seat, as a standby (target.group.size); None if it is no standby.
+    streams: what only members of streams groups have.
     """
 
     member_id: str
@@ -57,11 +95,18 @@ class Member:
     session_timeout_ms: int | None = None
     silent_ms: int | None = None
     standby_ms: int | None = None
+    streams: StreamsSeat | None = None
 
     @property
     def is_standby(self) -> bool:
         """Whether it waits for a seat (docs/run/seats.md)."""
         return self.standby_ms is not None
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it has only standby or warm-up tasks of a streams group."""
+        tasks = None if self.streams is None else self.streams.tasks
+        return tasks is not None and not tasks.active and bool(tasks.standby or tasks.warmup)
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:
@@ -80,7 +125,8 @@ class OffsetLine(NamedTuple):
     """A topic partition of a group.
 
     member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows.
+    partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows. told_lag: where
+    the server counts the records behind the end, because some before it are dealt with already (share groups).
     """
 
     topic: str | None
@@ -90,10 +136,13 @@ class OffsetLine(NamedTuple):
     member: Member | None
     log_start_offset: int | None = None
     expiry: Expiry | None = None
+    told_lag: int | None = None
 
     @property
     def lag(self) -> int | None:
         """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
+        if self.told_lag is not None:
+            return self.told_lag
         if self.current_offset is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.current_offset

@@ -16,7 +16,6 @@ from typing import Annotated, Any, TypeGuard
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from coordinator.group.course import Outcome
-from coordinator.group.notes import CONSUMER
 from coordinator.story import events
 from coordinator.story.counts import RESTART, TAKEOVER
 from coordinator.story.events import Cause, RebalanceEnded, RebalanceEvent, UnixMs, one_of, says
@@ -136,8 +135,8 @@ class Rebalance(Entry, kw_only=True):
 
     @property
     def is_consumer(self) -> bool:
-        """Whether the group is of the consumer protocol."""
-        return (self.ended or self.event).group_type == CONSUMER
+        """Whether the group is of the consumer protocol, or a streams group, which goes on alike."""
+        return (self.ended or self.event).group_type is not UNSET
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from msgspec.json import Decoder, Encoder
 from coordinator.group.causes import Change, Origin
 from coordinator.group.course import Outcome, Phase
 from coordinator.group.notes import CLASSIC, CONSUMER
-from coordinator.story.schema import CONFLICT, SELF, event_name
+from coordinator.story.schema import CONFLICT, SELF, STREAMS, event_name
 
 
 def one_of(values: type[Enum] | tuple[str, ...], text: str | None = None) -> Meta:
@@ -36,7 +36,7 @@ def says(text: str) -> Meta:
 
 Flag = bool | UnsetType
 UnixMs = Annotated[int, says("Unix time in ms")]
-GroupType = Annotated[str, one_of((CONSUMER,), "in the consumer protocol; missing in classic groups")] | UnsetType
+GroupType = Annotated[str, one_of((CONSUMER, STREAMS), "the protocol; missing in classic groups")] | UnsetType
 
 
 class Client(Struct, frozen=True):
@@ -311,7 +311,7 @@ class GroupConverted(GroupEvent, frozen=True, kw_only=True):
 
     type: Literal["group_converted"] = "group_converted"
     entry: ClassVar[str] = "converted"
-    kind: Annotated[str, one_of((CLASSIC, CONSUMER), "the group's protocol from then on")]
+    kind: Annotated[str, one_of((CLASSIC, CONSUMER, STREAMS), "the group's protocol from then on")]
     members: int
 
 

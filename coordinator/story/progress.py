@@ -281,5 +281,6 @@ def _idle(members: Collection[Member], counts: Mapping[str, int]) -> Iterable[st
         if member.assignment is not None
         and not member.topic_partitions
         and not member.is_standby
+        and not member.is_spare
         and any(map(counts.get, member.subscription or ()))
     ]

@@ -20,6 +20,9 @@ EVENTS_TOPIC = "__rebalance_events"
 
 NOTHING: Mapping[str, Any] = {}
 
+STREAMS = "streams"
+"""`group_type` of an event of a streams group, which Apache Kafka has (KIP-1071)."""
+
 SELF, CONFLICT = "self", "conflict"
 """Kinds of a fencing: a client met an earlier request of its own, or two programs have one instance id."""
 

@@ -28,7 +28,7 @@ from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.folding import folded
 from coordinator.story.log_words import AWAITED, reason_of
-from coordinator.story.schema import UNKNOWN
+from coordinator.story.schema import STREAMS, UNKNOWN
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
@@ -332,8 +332,8 @@ def restarts_text(restarts: Sequence[Return]) -> str:
 
 
 def counter_name(group_type: object) -> str:
-    """The name of a group's counter: its epoch in the consumer protocol."""
-    return "epoch" if group_type == CONSUMER else "generation"
+    """The name of a group's counter: its epoch in the newer protocols."""
+    return "generation" if group_type is UNSET else "epoch"
 
 
 def _rebalance_lines(entry: Rebalance) -> Iterator[str]:
@@ -363,7 +363,7 @@ def end_lines(end: events.RebalanceEnded, clients: Mapping[str, str]) -> Iterato
         text += f"; waited longest for {who} {AWAITED[Phase(waited.phase)]}, {duration_text(waited.ms)}"
     yield text
     if end.late:
-        is_consumer = end.group_type == CONSUMER
+        is_consumer = end.group_type is not UNSET
         what = "removed, as their partitions were not given up in time" if is_consumer else "too late"
         yield f"{what}: {_some(end.late, clients)}"
     if end.lapsed:
@@ -377,7 +377,7 @@ def end_lines(end: events.RebalanceEnded, clients: Mapping[str, str]) -> Iterato
 
 def _phases_text(end: events.RebalanceEnded) -> str:
     """How long each phase of a rebalance took. A rebalance from Empty is held open and waits for nobody (KIP-134)."""
-    is_consumer, is_completed = end.group_type == CONSUMER, end.outcome == "completed"
+    is_consumer, is_completed = end.group_type is not UNSET, end.outcome == "completed"
     if end.preparing_ms is None:  # the log alone tells of it
         until = "every member had its part" if is_consumer else "all was assigned"
         is_told = end.completing_ms is not None and is_completed
@@ -447,7 +447,9 @@ def _moves_texts(end: events.RebalanceEnded, moved: Iterable[events.Move], clien
         if number or (what == "moved" and not any(numbers)):
             shown = ", ".join(named[:MOVES_SHOWN])
             more = ", ..." if number > MOVES_SHOWN else ""
-            yield f"{_several(number, 'topic partition')} {what}" + (f" ({shown}{more})" if shown else "")
+            yield f"{_several(number, 'task' if end.group_type == STREAMS else 'topic partition')} {what}" + (
+                f" ({shown}{more})" if shown else ""
+            )
 
 
 def _converted_text(event: events.GroupConverted) -> str:

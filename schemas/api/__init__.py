@@ -70,6 +70,9 @@ API_KEYS = {
     "ConsumerGroupHeartbeat": 68,
     "ConsumerGroupDescribe": 69,
     "ListConfigResources": 74,
+    "ShareGroupDescribe": 77,
+    "StreamsGroupDescribe": 89,
+    "DescribeShareGroupOffsets": 90,
 }
 """The key of each API that has a file here, by its name."""
 

@@ -329,20 +329,17 @@ def test_group_that_goes_while_all_are_described() -> None:
     assert (ran.code, ran.json, ran.err) == (0, [], "")
 
 
-@pytest.mark.parametrize("words", [("describe", "g"), ("wait", "g", "--members", "1")])
-def test_a_group_of_another_kind_has_an_exit_code(words: tuple[str, ...]) -> None:
-    """The line names the kind of a group that only Apache Kafka can have."""
+def test_static_members_are_of_groups_of_consumers() -> None:
+    """A share group has no static member: the line names its kind, and the exit code is one of its own."""
     with Scripted(of_another_kind("share")) as server:
-        ran = run_app(make_app("groups"), "groups", *words, *at(server.bootstrap))
+        ran = run_app(make_app("groups"), "groups", "ready", "g", *at(server.bootstrap))
     assert (ran.code, ran.out) == (ExitCode.OTHER_KIND, "")
     assert "group g is a share group (Stable)" in ran.err
 
 
-def test_all_describes_groups_of_consumers_only() -> None:
-    """Both protocols of consumers are described; share groups and such have requests of their own."""
-    listed = [
-        ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "Consumer", "share")
-    ]
+def test_all_describes_groups_of_all_kinds() -> None:
+    """Each kind of group is asked for by its own request, and only if no other one knows it."""
+    listed = [ListGroupsResponse.ListedGroup(group_id=kind, group_type=kind) for kind in ("classic", "Consumer")]
     classic, other = (
         DescribeGroupsResponse.DescribedGroup(group_id=kind, group_state=state)
         for kind, state in (("classic", "Empty"), ("Consumer", "Dead"))

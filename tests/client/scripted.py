@@ -21,10 +21,6 @@ from protocol.errors import ProtocolError
 from protocol.header import decode_request, decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
     api_schema,
     request_class,
     response_class,
@@ -44,7 +40,7 @@ class Scripted:
     """One node with id 7 on a port of its own. Each connection has a thread, which ends with it.
 
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
-    FindCoordinator and Metadata name this node, and ConsumerGroupDescribe and ListGroups know no group.
+    FindCoordinator and Metadata name this node, and ListGroups and those that describe newer groups know no group.
     versions: by API name, the versions in the ApiVersions response; by default all that we know.
     context: makes TLS of each connection.
     """
@@ -171,35 +167,38 @@ class Scripted:
         return response(brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)])
 
     def _ConsumerGroupDescribe(self, request: Any) -> Any:  # noqa: N802
-        """No group of the consumer protocol is here."""
-        response: Any = response_class(API_KEYS["ConsumerGroupDescribe"])
-        groups = [
-            response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-            for group_id in request.group_ids
-        ]
-        return response(groups=groups)
+        return absent("ConsumerGroupDescribe", request)
+
+    def _StreamsGroupDescribe(self, request: Any) -> Any:  # noqa: N802
+        return absent("StreamsGroupDescribe", request)
+
+    def _ShareGroupDescribe(self, request: Any) -> Any:  # noqa: N802
+        return absent("ShareGroupDescribe", request)
 
     def _ListGroups(self, _request: Any) -> Any:  # noqa: N802
         return response_class(API_KEYS["ListGroups"])()
 
 
+def absent(api: str, request: Any) -> Any:
+    """None of the groups that a request names is of the kind that it describes."""
+    response: Any = response_class(API_KEYS[api])
+    names = request.groups if api == "DescribeGroups" else request.group_ids
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    return response(groups=[response.DescribedGroup(group_id=name, error_code=code) for name in names])
+
+
 def of_another_kind(kind: str) -> dict[str, list[Answer]]:
-    """The answers of a server that has the share or streams group "g", and ignores which types are wanted."""
+    """The answers of a server that has the share or streams group "g", without members."""
+    api = f"{kind.title()}GroupDescribe"
 
-    def described(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        absent = DescribeGroupsResponse.DescribedGroup
-        code = ErrorCode.GROUP_ID_NOT_FOUND
-        return DescribeGroupsResponse(groups=[absent(group_id=name, error_code=code) for name in request.groups])
+    def described(request: Any) -> Any:
+        response = absent(api, request)
+        for group in response.groups:
+            if group.group_id == "g":
+                group.error_code, group.group_state, group.group_epoch = 0, "Stable", 3
+        return response
 
-    def listed(request: ListGroupsRequest) -> ListGroupsResponse:
-        one = ListGroupsResponse.ListedGroup
-        groups = [one(group_id="none", group_type="classic")]
-        if kind in request.types_filter:
-            groups.append(one(group_id="g", group_type=kind, group_state="Stable"))
-        return ListGroupsResponse(groups=groups)
-
-    loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return {"DescribeGroups": [described], "ListGroups": [loading, listed]}
+    return {"DescribeGroups": [lambda request: absent("DescribeGroups", request)], api: [described]}
 
 
 class Clock:

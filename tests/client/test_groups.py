@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import Client
+from coordinator.client.client import Client, Node
+from coordinator.client.connection import Address
 from coordinator.client.errors import OtherKind, Refused
 from coordinator.client.groups import (
     LEAVE_REASON,
@@ -15,11 +16,13 @@ from coordinator.client.groups import (
     delete_groups,
     describe_consumer_groups,
     describe_groups,
+    described_group,
     group_json,
     is_unknown,
     list_groups,
     list_known_groups,
     remove_members,
+    streams_group_of,
 )
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
@@ -29,9 +32,10 @@ from protocol.messages import (
     ListGroupsResponse,
     MetadataResponse,
     OffsetFetchResponse,
+    StreamsGroupDescribeResponse,
 )
 from schemas.errors import ErrorCode
-from tests.client.scripted import Clock, Scripted, of_another_kind
+from tests.client.scripted import Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -177,19 +181,41 @@ def test_server_without_the_consumer_protocol_has_no_such_group(versions: dict[s
 
 
 @pytest.mark.parametrize("kind", ["share", "streams"])
-def test_a_group_of_another_kind_is_named(kind: str) -> None:
-    """Requests that describe other groups don't find a share or streams group: its coordinator lists its kind."""
-    clock = Clock()
-    with (
-        Scripted(of_another_kind(kind)) as server,
-        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
-    ):
+def test_a_group_of_another_kind_is_described(kind: str) -> None:
+    """Each kind of group has a request of its own; a question that fits no such group gets its kind as the answer."""
+    with Scripted(of_another_kind(kind)) as server, Client(server.bootstrap, WITHIN_S) as client:
         found = describe_groups(client, ["g", "none"])
-    named = found["g"]
-    assert isinstance(named, OtherKind)
-    assert str(named) == f"group g is a {kind} group (Stable), and Tenure doesn't describe those"
-    assert not is_unknown(named)
+        with pytest.raises(OtherKind, match=rf"group g is a {kind} group \(Stable\)"):
+            described_group(client, "g", besides=(kind,))
+    group = found["g"]
+    assert isinstance(group, Group)
+    assert (group.group_type, group.state, group_json(group)["group_epoch"]) == (kind, "Stable", 3)
     assert is_unknown(found["none"])
+
+
+def test_tasks_read_the_partitions_that_topics_have() -> None:
+    """A member of a streams group has the partitions that its active tasks read, of topics that have as many."""
+    part = StreamsGroupDescribeResponse.Subtopology(subtopology_id="0", source_topics=["wide", "narrow"])
+    tasks = StreamsGroupDescribeResponse.TaskIds(subtopology_id="0", partitions=[1, 0])
+    nobodys = StreamsGroupDescribeResponse.TaskIds(subtopology_id="unknown", partitions=[0])
+    member = StreamsGroupDescribeResponse.Member(
+        member_id="m",
+        process_id="p",
+        assignment=StreamsGroupDescribeResponse.Assignment(active_tasks=[tasks, nobodys], standby_tasks=[tasks]),
+    )
+    topology = StreamsGroupDescribeResponse.Topology(epoch=2, subtopologies=[part])
+    described = StreamsGroupDescribeResponse.DescribedGroup(group_id="g", topology=topology, members=[member])
+    group = streams_group_of(described, Node(7, Address("h", 1)), {"wide": 2, "narrow": 1})
+    assert group.members[0].assignment == {"narrow": [0], "wide": [0, 1]}
+    told = group_json(group)
+    assert told["topology"]["subtopologies"][0]["source_topics"] == ["narrow", "wide"]
+    assert told["members"][0]["tasks"] == {
+        "active": {"0": [0, 1], "unknown": [0]},
+        "standby": {"0": [0, 1]},
+        "warmup": {},
+    }
+    described.topology = StreamsGroupDescribeResponse.Topology(epoch=2, subtopologies=None)
+    assert streams_group_of(described, group.coordinator, {}).members[0].subscription is None
 
 
 def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:

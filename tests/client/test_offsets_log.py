@@ -544,7 +544,7 @@ def test_a_reader_of_any_cluster() -> None:
 def test_session_timeouts_are_asked_for_until_the_server_refuses() -> None:
     """Each group is asked for once; after a refusal none is."""
     cluster = Cluster()
-    timeouts = SessionTimeouts(cluster)
+    timeouts = SessionTimeouts(cluster, "consumer.session.timeout.ms")
     assert (timeouts["a"], timeouts.get("a"), list(timeouts), len(timeouts)) == (45_000, 45_000, ["a"], 1)
     cluster.session_timeout = "soon"
     assert timeouts.get("odd") is None
@@ -561,7 +561,7 @@ def test_one_request_asks_for_many_session_timeouts(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(offsets_log, "TIMEOUTS_MAX", 4)
     cluster = Cluster()
     cluster.denied = {"b"}
-    timeouts = SessionTimeouts(cluster)
+    timeouts = SessionTimeouts(cluster, "consumer.session.timeout.ms")
     timeouts.ask_for(["a", "b", "c", "a"])
     assert (cluster.looked_up, dict(timeouts)) == ([["a", "b"], ["c"]], {"a": 45_000, "c": 45_000})
     cluster.away = {1}

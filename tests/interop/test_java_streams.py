@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.brokers import Broker, create_topic, settings_of
 from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER, command
-from tests.support.apache import VERSION, jars
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka, jars
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
@@ -36,10 +36,21 @@ LINES = ("the quick brown fox", "jumps over the lazy dog", "the dog sleeps")
 
 
 class Application:
-    """The instances of a Streams application, and the lines that they count."""
+    """The instances of a Streams application, and the lines that they count.
 
-    def __init__(self, broker: Broker, folder: Path, guarantee: str = "at_least_once") -> None:
+    is_streams_group: they are members of a streams group of Kafka 4.4, and not static members of a classic group.
+    """
+
+    def __init__(
+        self,
+        broker: Broker | ApacheKafka,
+        folder: Path,
+        guarantee: str = "at_least_once",
+        *,
+        is_streams_group: bool = False,
+    ) -> None:
         self._guarantee = guarantee
+        self._is_streams_group = is_streams_group
         self.name = f"count-{uuid.uuid4().hex[:8]}"
         self.lines, self.results = f"lines-{self.name}", f"counts-{self.name}"
         self.repartition, self.changelog = (f"{self.name}-word-counts-{each}" for each in ("repartition", "changelog"))
@@ -56,17 +67,19 @@ class Application:
 
     def start(self, instance: str) -> None:
         """Start an instance, and wait until it has all that it is assigned."""
-        settings = {
+        settings: dict[str, object] = {
             "bootstrap": self._broker.bootstrap,
             "application": self.name,
             "from": self.lines,
             "to": self.results,
-            "instance": instance,
             "folder": str(self.folder(instance)),
-            "session_timeout_ms": SESSION_TIMEOUT_MS,
             "guarantee": self._guarantee,
         }
-        program = command("WordCount", jars(VERSION, FOLDER / "pom.xml"), heap="-Xmx256m")
+        folder = jars(VERSION_44, FOLDER / "streams.pom.xml")
+        if not self._is_streams_group:
+            settings |= {"instance": instance, "session_timeout_ms": SESSION_TIMEOUT_MS}
+            folder = jars(VERSION, FOLDER / "pom.xml")
+        program = command("WordCount", folder, heap="-Xmx256m")
         process = self._stack.enter_context(JavaProcess([*program, json.dumps(settings)]))
         self._instances[instance] = process
         process.wait_for(f"{instance} runs", lambda event: event.get("state") == "RUNNING")

@@ -1,13 +1,16 @@
-"""Share and streams groups of Apache Kafka 4.4: each command names the kind, and none says that there is no such group.
+"""Share and streams groups of Apache Kafka 4.4, with Kafka Streams and share consumers: described, and never denied.
 
 Tenure has no such groups, and Kafka's share consumer says so.
 
-House rule: a member joins by a request that kio encodes, because this project has no such requests.
+House rule: Kafka's own tools say what is right. Where a member alone is enough, it joins by a request that kio encodes,
+because this project has no such requests.
 """
 
 from __future__ import annotations
 
 import io
+import json
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,10 +25,15 @@ import pytest
 from kio.serial import entity_writer
 
 from coordinator.cli.exit_codes import ExitCode
+from coordinator.cli.log.decoded import STREAMS_STATES
 from coordinator.cli.main import make_app
+from coordinator.story.records.consumer import READ_VERSIONS, STREAMS_VERSIONS
 from tests.cli.conftest import Ran, at, run_app
+from tests.interop.java.process import WAIT_S
 from tests.interop.java.tools import Tools
+from tests.interop.test_java_streams import INSTANCES, PARTITIONS, Application
 from tests.observe.test_observer import observing
+from tests.oracle.dumped import dump
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -41,7 +49,14 @@ RequestHeader: Any = import_module("kio.schema.request_header.v2.header").Reques
 
 TOPIC = "orders"
 KINDS = ("share", "streams")
-STAYS = {f"group.{kind}.{name}session.timeout.ms": "3600000" for kind in KINDS for name in ("max.", "")}
+STAYS = {f"group.{kind}.{name}session.timeout.ms": "3600000" for kind in KINDS for name in ("max.", "")} | {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.assignor.offload.enable": "false",
+}
 
 
 def joined(kind: str) -> Any:
@@ -97,40 +112,147 @@ def kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
         yield node
 
 
-def test_each_command_names_the_kind(kafka: ApacheKafka, tmp_path: Path) -> None:
-    """The commands about one group end with exit code 6 and HTTP answers 501; lists of all groups leave it out."""
+def run(kafka: ApacheKafka, *words: str) -> Ran:
+    """Run a command of ours."""
+    return run_app(make_app(words[0]), *words, *at(kafka.bootstrap))
+
+
+def test_each_command_works_or_names_the_kind(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """Groups are described, waited for and examined; what only consumers have ends with exit code 6, or 501."""
     with ExitStack() as stack:
         for kind in KINDS:
             connection = stack.enter_context(Connection(kafka.port))
             wait_until(partial(is_member, connection, joined(kind)), "a member", WITHIN_S)
 
-        def run(*words: str) -> Ran:
-            return run_app(make_app(words[0]), *words, *at(kafka.bootstrap))
-
-        assert {row["GROUP"]: row["TYPE"] for row in run("groups", "list").rows} == {kind: kind for kind in KINDS}
+        listed = {(row["GROUP"], row["TYPE"]) for row in run(kafka, "groups", "list").rows}
+        assert listed == {(kind, kind) for kind in KINDS}
         for kind in KINDS:
             for words in (
-                ("groups", "describe", kind),
-                ("groups", "describe", kind, "--state"),
                 ("groups", "ready", kind),
-                ("groups", "wait", kind, "--members", "1"),
                 ("members", "remove", "--group", kind, "--instance-id", "a"),
                 ("members", "remove", "--group", kind, "--all-absent"),
-                ("explain", kind),
-                ("doctor", kind),
+                ("members", "alive", "--group", kind, "--instance-id", "a"),
+                *([("explain", kind)] if kind == "share" else []),
             ):
-                ran = run(*words)
+                ran = run(kafka, *words)
                 assert (words, ran.code, ran.out) == (words, ExitCode.OTHER_KIND, "")
                 assert f"group {kind} is a {kind} group (" in ran.err
-            refused = run("groups", "delete", kind)
+            assert "1 group looked at: " in run(kafka, "doctor", kind).out
+            [member] = run(kafka, "groups", "describe", kind, "--members").rows
+            assert (member["GROUP"], member["CLIENT-ID"]) == (kind, "member")
+            refused = run(kafka, "groups", "delete", kind)
             assert (refused.code, "still has members" in refused.err) == (ExitCode.REFUSED, True)
-        assert run("groups", "describe", "--all", "--members").code == ExitCode.DONE
-        assert run("doctor", "--all").code == ExitCode.DONE
-        assert run("explain", "none").code == ExitCode.NOT_FOUND
+        assert run(kafka, "groups", "wait", "share", "--members", "1").code == ExitCode.DONE
+        assert {row["GROUP"] for row in run(kafka, "groups", "describe", "--all", "--state").rows} == set(KINDS)
+        assert "2 groups looked at" in run(kafka, "doctor", "--all").out
+        assert run(kafka, "explain", "none").code == ExitCode.NOT_FOUND
         observer = stack.enter_context(observing(kafka.bootstrap, tmp_path))
         for kind in KINDS:
-            for path in (f"/groups/{kind}", f"/groups/{kind}/events", f"/lag?group={kind}"):
-                assert (path, observer.status(path)) == (path, 501)
+            for path, status in (
+                (f"/groups/{kind}", 200),
+                (f"/groups/{kind}/events", 200),
+                (f"/lag?group={kind}", 200),
+                (f"/alive?group={kind}&instance-id=a", 501),
+            ):
+                assert (path, observer.status(path)) == (path, status)
+
+
+def test_a_streams_group_is_described_and_explained(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """Two programs count words: members, tasks and lag are as Kafka's tools and the programs say.
+
+    One of them is closed: explain and an observer say which tasks moved from it to the other.
+    """
+    group = Application(kafka, tmp_path, is_streams_group=True)
+    with ExitStack() as stack:
+        stack.callback(group.end)
+        make_topics(kafka.bootstrap, dict.fromkeys((group.lines, group.results), PARTITIONS))
+        for name in INSTANCES:
+            group.start(name)
+        group.write(3)
+
+        def is_told() -> bool:
+            [told] = run(kafka, "groups", "describe", group.name, "--output", "json").json
+            tasks = [member["tasks"]["active"] for member in told["members"]]
+            return sorted(len(each.get(part, ())) for each in tasks for part in "01") == [2] * 4 and all(
+                line["lag"] == 0 for line in told["offsets"] if line["current_offset"] is not None
+            )
+
+        wait_until(is_told, "both have two tasks of each subtopology, and have read all", WAIT_S)
+        [told] = run(kafka, "groups", "describe", group.name, "--output", "json").json
+        assert (told["group_type"], told["state"]) == ("streams", "Stable")
+        assert [part["source_topics"] for part in told["topology"]["subtopologies"]] == [
+            [group.lines],
+            [group.repartition],
+        ]
+        assert len({member["process_id"] for member in told["members"]}) == 2
+        with Tools(VERSION_44) as tools:
+            where = ("--bootstrap-server", kafka.bootstrap, "--describe", "--group", group.name)
+            said = tools.run("streams-groups", *where)
+        rows = [row for row in map(str.split, said.out.splitlines()) if row[:1] == [group.name]]
+        theirs = {(row[1], int(row[2])): int(row[-1]) for row in rows}
+        ours = {(line["topic"], line["partition"]): line["lag"] for line in told["offsets"]}
+        assert {place: lag for place, lag in ours.items() if lag is not None}.items() <= theirs.items(), said.out
+
+        observer = stack.enter_context(observing(kafka.bootstrap, tmp_path))
+        group.close("two")
+
+        def is_explained() -> bool:
+            said = run(kafka, "explain", group.name, "--last", "1").out
+            return "members 2 -> 1, 4 tasks moved (task 0-" in said and " leaves (" in said
+
+        wait_until(is_explained, "the tasks have moved", WAIT_S)
+
+        def is_on_page() -> bool:
+            return "members 2 -> 1, 4 tasks moved" in json.dumps(observer.get(f"/groups/{group.name}/events"))
+
+        wait_until(is_on_page, "the page has it", WAIT_S)
+
+
+def has_all(ours: Any, theirs: Any) -> bool:
+    """Whether our fields have all values of Kafka's, which leaves out tagged fields that have their defaults."""
+    if isinstance(theirs, dict):
+        return all(has_all(ours[re.sub("[A-Z]", r"_\g<0>", name).lower()], value) for name, value in theirs.items())
+    if isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(has_all, ours, theirs))
+    return ours in {theirs, STREAMS_STATES.get(theirs, theirs)}
+
+
+def test_our_dump_of_a_streams_group_is_kafkas(kafka: ApacheKafka) -> None:
+    """Each record of a streams group has the fields that kafka-dump-log shows."""
+    with Connection(kafka.port) as connection:
+        wait_until(partial(is_member, connection, joined("streams")), "a member", WITHIN_S)
+    theirs = [record for record in dump(kafka.log_dir, VERSION_44) if int(record.key["type"]) in READ_VERSIONS.values()]
+    ran = run_app(make_app("log"), "log", "dump", str(kafka.log_dir), "--output", "json")
+    ours = [line for line in map(json.loads, ran.out.splitlines()) if line["kind"] in READ_VERSIONS]
+    seen = set()
+    for record, line in zip(theirs, ours, strict=True):
+        seen.add(line["kind"])
+        assert has_all(line["key"], record.key["data"])
+        assert (line["value"] is None) == (record.payload is None)
+        assert record.payload is None or has_all(line["value"], record.payload["data"]), (line, record)
+    assert seen >= STREAMS_VERSIONS.keys()
+
+
+def test_a_share_group_is_described_with_its_lag(kafka: ApacheKafka) -> None:
+    """Ten records are produced and four are acknowledged: start offset and lag are those of Kafka's own tool."""
+    with Tools(VERSION_44) as tools:
+        at_kafka = ("--bootstrap-server", kafka.bootstrap)
+
+        def used(script: str, *words: str, text: str = "") -> str:
+            done = tools.run(script, *at_kafka, *words, text=text)
+            assert done.code == 0, done
+            return done.out
+
+        used("configs", "--alter", "--entity-type", "groups", "--entity-name", "sharing",
+             "--add-config", "share.auto.offset.reset=earliest")  # fmt: skip
+        used("console-producer", "--topic", TOPIC, text="".join(f"{number}\n" for number in range(10)))
+        used("console-share-consumer", "--topic", TOPIC, "--group", "sharing", "--max-messages", "4")
+        [row] = (
+            row for row in map(str.split, used("share-groups", "--describe", "--group", "sharing").splitlines())
+            if row[:2] == ["sharing", TOPIC]
+        )  # fmt: skip
+        [ours] = run(kafka, "groups", "describe", "sharing").rows
+        assert [ours[name] for name in ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG")] == row[:5]
 
 
 def test_a_share_consumer_ends_where_there_are_no_share_groups(kafka: ApacheKafka) -> None:

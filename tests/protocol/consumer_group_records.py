@@ -1,4 +1,4 @@
-"""Records of groups of the consumer protocol with their bytes, which a person wrote from Kafka's definitions."""
+"""Records of groups of the newer protocols with their bytes, which a person wrote from Kafka's definitions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from protocol.messages import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTopologyValue,
 )
 
 TOPIC_ID = UUID(bytes=bytes(range(16)))
@@ -146,3 +151,88 @@ RECORDS: list[tuple[str, int, tuple[Any, bytes]]] = [
     ),
 ]
 """Name, version, and the message with its bytes."""
+
+TASKS = b"\2\x020\3\0\0\0\4\0\0\0\5"
+"""Partitions 4 and 5 of subtopology 0, without tagged fields."""
+
+STREAMS: list[tuple[str, int, tuple[Any, bytes]]] = [
+    (
+        "StreamsGroupMetadataValue",
+        0,
+        (
+            StreamsGroupMetadataValue(epoch=3, metadata_hash=7, validated_topology_epoch=2),
+            b"\0\0\0\3" + b"\0\0\0\0\0\0\0\7" + b"\1\0\4\0\0\0\2",
+        ),
+    ),
+    (
+        "StreamsGroupMemberMetadataValue",
+        0,
+        (
+            StreamsGroupMemberMetadataValue(
+                instance_id=None,
+                rack_id=None,
+                client_id="c",
+                client_host="/h",
+                rebalance_timeout_ms=5,
+                topology_epoch=2,
+                process_id="p",
+                user_endpoint=StreamsGroupMemberMetadataValue.Endpoint(host="h", port=40_000),
+                client_tags=[StreamsGroupMemberMetadataValue.KeyValue(key="k", value="v")],
+            ),
+            b"\0\0\2c\3/h" + b"\0\0\0\5\0\0\0\2" + b"\2p" + b"\1\2h\x9c\x40\0" + b"\2\2k\2v\0" + b"\0",
+        ),
+    ),
+    (
+        "StreamsGroupTargetAssignmentMemberValue",
+        0,
+        (
+            StreamsGroupTargetAssignmentMemberValue(
+                active_tasks=[StreamsGroupTargetAssignmentMemberValue.TaskIds(subtopology_id="0", partitions=[4, 5])]
+            ),
+            TASKS + b"\0" + b"\1\1\0",
+        ),
+    ),
+    (
+        "StreamsGroupCurrentMemberAssignmentValue",
+        0,
+        (
+            StreamsGroupCurrentMemberAssignmentValue(
+                member_epoch=3,
+                previous_member_epoch=2,
+                state=2,
+                active_tasks=[
+                    StreamsGroupCurrentMemberAssignmentValue.TaskIds(
+                        subtopology_id="0", partitions=[4, 5], assignment_epochs=[2, 3]
+                    )
+                ],
+            ),
+            b"\0\0\0\3\0\0\0\2\2" + TASKS + b"\1\0\x09\3\0\0\0\2\0\0\0\3" + b"\1\1\1\1\1\0",
+        ),
+    ),
+    (
+        "StreamsGroupTopologyValue",
+        0,
+        (
+            StreamsGroupTopologyValue(
+                epoch=2,
+                subtopologies=[
+                    StreamsGroupTopologyValue.Subtopology(
+                        subtopology_id="0",
+                        source_topics=["t"],
+                        repartition_source_topics=[
+                            StreamsGroupTopologyValue.TopicInfo(
+                                name="r",
+                                partitions=6,
+                                replication_factor=1,
+                                topic_configs=[StreamsGroupTopologyValue.TopicConfig(key="k", value="v")],
+                            )
+                        ],
+                        copartition_groups=[StreamsGroupTopologyValue.CopartitionGroup(source_topics=[0])],
+                    )
+                ],
+            ),
+            b"\0\0\0\2\2" + b"\x020\2\2t\1\1\1" + b"\2\2r\0\0\0\6\0\1\2\2k\2v\0\0" + b"\2\2\0\0\1\1\0" + b"\0\0",
+        ),
+    ),
+]
+"""The values of a streams group's records; the keys have the bytes of those above."""

@@ -66,8 +66,11 @@ VERSIONS = {
     "DescribeProducers": (0, 0),
     "DescribeTransactions": (0, 0),
     "ListTransactions": (0, 2),
+    "ShareGroupDescribe": (1, 1),
+    "StreamsGroupDescribe": (0, 0),
+    "DescribeShareGroupOffsets": (0, 1),
 }
-"""The served APIs and versions. This copy is here on purpose: clients choose versions by these numbers."""
+"""The served APIs and versions, and the three that Tenure only sends. Clients choose versions by these numbers."""
 
 EACH_API = pytest.mark.parametrize("api", API_KEYS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from coordinator.client.client import Node
@@ -101,6 +102,12 @@ def test_subscriptions_that_lead_to_nothing() -> None:
     assert "there is no topic gone, to which a (c at h) subscribe" in absent.found
     assert (idle.severity, idle.kind) == (Severity.NOTICE, "members_without_subscription")
     assert idle.found == "without a subscription: c (c at h)"
+
+
+def test_a_streams_group_whose_topology_is_not_ready() -> None:
+    """Its members have no subscription yet, which is no finding: the topics are the problem."""
+    waits = replace(member("a", set()), subscription=None)
+    assert [each.kind for each in found([], replace(group_of(waits), state="NotReady"))] == ["topology_not_ready"]
 
 
 def test_a_coordinator_that_assigns_has_no_forgotten_topics() -> None:

@@ -174,6 +174,10 @@ ENDS: dict[str, tuple[Scene, dict[str, Scene]]] = {
     ),
     "log_fails": (Scene(failing=[FailingLog("t-0", AGO_MS, "full")]), {"it works": Scene()}),
     "member_away": (Scene(group=held_up("away"), counts={"t": 4}), {"it is back": Scene(group=HELD_BY)}),
+    "topology_not_ready": (
+        Scene(group=replace(consumer.group_of(), state="NotReady")),
+        {"its topics are there": Scene(group=consumer.group_of())},
+    ),
     "member_ready_but_idle": (
         looked(progress.IDLE, progress.SETTLED),
         {"it has a partition": looked(progress.WORKS, progress.SETTLED)},

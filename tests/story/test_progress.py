@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.story.described import OffsetLine
+from coordinator.story.described import Member, OffsetLine, StreamsSeat, Tasks
 from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
+
+WORKS_FOR_NOBODY = Member("m", None, "c", "/h", {}, frozenset({"t"}))
+
+
+def idle(member: Member) -> list[str]:
+    """The idle members of a group with this one."""
+    group = replace(PAIR, members=[member])
+    return list(Progress().look(group, [], {"t": 4}, NOW_MS).idle)
 
 
 def test_what_another_look_may_show() -> None:
@@ -18,6 +26,13 @@ def test_what_another_look_may_show() -> None:
     assert not WORKS.taken().is_open(NOW_MS)
     assert not STUCK.taken().is_open(NOW_MS)
     assert REBALANCES.taken().is_open(NOW_MS)
+
+
+def test_a_member_with_standby_tasks_is_not_idle() -> None:
+    """A member of a streams group may have only standby or warm-up tasks: it works for the others."""
+    member = replace(WORKS_FOR_NOBODY, streams=StreamsSeat("p", 0, Tasks({}, {"0": [1]}, {}), Tasks({}, {}, {})))
+    assert idle(WORKS_FOR_NOBODY) == [WORKS_FOR_NOBODY.member_id]
+    assert idle(member) == []
 
 
 def test_groups_that_nobody_looks_at_are_forgotten() -> None:

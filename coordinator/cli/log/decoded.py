@@ -2,8 +2,8 @@
 
 coordinator.story.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
 snake_case. It decodes committed offsets and groups: those of the classic protocol, also the subscriptions and
-assignments of their members (v0-3), and those of the consumer protocol (KIP-848). A record of another newer protocol
-(KIP-932, KIP-1071) has only its name and its group. Any other record is unknown (KIP-915).
+assignments of their members (v0-3), those of the consumer protocol (KIP-848), and streams groups (KIP-1071). Of a
+record of a share group (KIP-932), only its kind and its group are known. Any other record is unknown (KIP-915).
 
 Bytes that can't be decoded are shown as {"hex": ..., "reason": ...}, at most ODD_SIZE_MAX of them.
 
@@ -21,8 +21,9 @@ from uuid import UUID
 
 from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.story.records.consumer import (
-    CONSUMER_VERSIONS,
     CURRENT,
+    READ_VERSIONS,
+    STREAMS_CURRENT,
     name_field,
     read_consumer_value,
 )
@@ -53,6 +54,8 @@ MARKERS = {0: "abort", 1: "commit"}
 
 MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS", 127: "UNKNOWN"}
 """The states of a member of a group of the consumer protocol (Kafka: MemberState)."""
+STREAMS_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS", 127: "UNKNOWN"}
+"""Those of a member of a streams group."""
 
 TRANSACTION_KIND = "transaction"
 
@@ -85,8 +88,8 @@ def decode_record(record: Record) -> Decoded:
     elif key.kind == GROUP_KIND:
         fields = {"group_id": key.group_id}
         version, value = _value(record.value, _group_value)
-    elif key.kind in CONSUMER_VERSIONS:
-        number = CONSUMER_VERSIONS[key.kind]
+    elif key.kind in READ_VERSIONS:
+        number = READ_VERSIONS[key.kind]
         name = name_field(number)
         fields = {"group_id": key.group_id} if name is None else {"group_id": key.group_id, name: key.name}
         version, value = _value(record.value, partial(_consumer_value, version=number))
@@ -191,8 +194,9 @@ def _offset_value(data: bytes) -> Fields:
 
 def _consumer_value(data: bytes, version: int) -> Fields:
     fields: Fields = _plain(read_consumer_value(data, version)[1])
-    if version == CURRENT:
-        fields["state"] = MEMBER_STATES.get(fields["state"], fields["state"])
+    states = {CURRENT: MEMBER_STATES, STREAMS_CURRENT: STREAMS_STATES}.get(version)
+    if states is not None:
+        fields["state"] = states.get(fields["state"], fields["state"])
     return fields
 
 

@@ -31,7 +31,7 @@ from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text, printable
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
-from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.consumer import READ_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
 from protocol.records.batch import CorruptBatch, Record
 from protocol.records.codecs import Codec
@@ -239,7 +239,7 @@ def _key_text(decoded: Decoded) -> str:
         return f"{key['hex']} ({key['reason']})"
     if decoded.kind == OFFSET_KIND:
         return f"{key['group_id']} {key['topic']}-{key['partition']}"
-    if decoded.kind == GROUP_KIND or decoded.kind in CONSUMER_VERSIONS:
+    if decoded.kind == GROUP_KIND or decoded.kind in READ_VERSIONS:
         return " ".join(key.values())
     for name in ("marker", "transactional_id"):
         if name in key:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from coordinator.client.examination import examine
-from coordinator.client.groups import DESCRIBED, ListedGroup, list_known_groups
+from coordinator.client.groups import ListedGroup, list_known_groups
 from coordinator.story.diagnosis import DROPPED, Finding
 from coordinator.story.entries import timelines
 from coordinator.story.events import fields_of
@@ -40,8 +40,7 @@ def examined(
 
     progress: of earlier looks; it gets this one.
     """
-    known, problems = list_known_groups(client)
-    listed = [group for group in known if group.group_type.lower() in DESCRIBED]
+    listed, problems = list_known_groups(client)
     names = _worth_a_look(listed, events)[:EXAMINED_MAX]
     entries = {name: timeline.entries for name, timeline in timelines(names, events).items()}
     told = _once(examine(client, entries, problems, now_ms, progress=progress)[1])

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import Client as ClusterClient
 from coordinator.client.connection import NEWEST, Address, Connection, software_version
-from coordinator.client.errors import Unreachable
+from coordinator.client.errors import Refused, Unreachable
 from coordinator.group.client import Client
 from coordinator.security.access import OWN
 from coordinator.server.cycles import drop_trace
+from coordinator.server.wire.api import HANDLERS
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +153,9 @@ class OwnNode:
         self._server = server
 
     def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
-        """The highest version: both sides are this program."""
+        """The highest version: both sides are this program. Raises Refused for groups that it doesn't serve."""
+        if request_class.API_KEY not in HANDLERS:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"this server knows no {request_class.NAME}")
         highest = min(request_class.VERSIONS[1], at_most)
         assert highest >= at_least
         return highest

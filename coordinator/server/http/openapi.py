@@ -63,7 +63,10 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
 CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
 LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
 BY_TOPIC: Schema = {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
-GROUP_TYPE: Schema = {**just("consumer"), "description": "in the consumer protocol; missing in classic groups"}
+GROUP_TYPE: Schema = {
+    "enum": ["consumer", "share", "streams"],
+    "description": "the protocol; missing in classic groups",
+}
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
 
 SUMS: dict[str, Schema] = {
@@ -170,8 +173,21 @@ SCHEMAS: dict[str, Schema] = {
             "held_up_by": or_null(list_of(ref("HeldUpBy"))),
             "held_up_text": list_of(TEXT),
             "regexes_without_topics": or_null(list_of(TEXT)),
+            "topology": {
+                **object_of({"epoch": NUMBER, "subtopologies": list_of(ref("Subtopology"))}),
+                "description": "of a streams group",
+            },
         },
     ),
+    "Subtopology": object_of(
+        {
+            "subtopology_id": TEXT,
+            "source_topics": list_of(TEXT),
+            "repartition_topics": list_of(TEXT),
+            "changelog_topics": list_of(TEXT),
+        }
+    ),
+    "Tasks": object_of({"active": BY_TOPIC, "standby": BY_TOPIC, "warmup": BY_TOPIC}),
     "Expects": object_of(
         {
             "missing": {**list_of(TEXT), "description": "instance ids of expected members that are not there"},
@@ -220,7 +236,11 @@ SCHEMAS: dict[str, Schema] = {
             "target_assignment": BY_TOPIC,
             "subscribed_topics": list_of(TEXT),
             "subscribed_regex": or_null(TEXT),
-            "member_type": {"enum": ["classic", "consumer"]},
+            "member_type": {"enum": ["classic", "consumer", "streams"]},
+            "process_id": {**TEXT, "description": "this and the next three are of streams groups"},
+            "topology_epoch": NUMBER,
+            "tasks": {**ref("Tasks"), "description": "partition numbers by subtopology"},
+            "target_tasks": ref("Tasks"),
             "standby_ms": {**NUMBER, "description": "of a standby: for how long it has waited for a seat"},
         },
     ),

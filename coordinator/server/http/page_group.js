@@ -43,6 +43,8 @@ const has = (text) => { const low = text.toLowerCase(); return words().every((wo
 
 const seatOf = (member) => member.group_instance_id ?? member.member_id;
 const byTopic = (held) => Object.entries(held ?? {}).map(([topic, parts]) => `${topic}: ${ranges(parts)}`).join("; ");
+const tasks = (member) => Object.entries(member.tasks ?? {}).map(([role, held]) => [role, Object.entries(held).map(([part, parts]) => `${part}: ${ranges(parts)}`).join("; ")])
+  .filter(([, held]) => held).map(([role, held]) => `${role} ${held}`).join(", ");
 const isStandby = (member) => member.standby_ms !== undefined;
 const partitions = (member) => sum(Object.values(member.assignment ?? {}).map((each) => each.length));
 const target = (member) => { const is = byTopic(member.assignment), wanted = byTopic(member.target_assignment); return wanted === is ? "the same" : wanted || "none"; };
@@ -56,6 +58,7 @@ function memberColumns() {
     {key: "client", name: "Client", long: true, value: (member) => `${member.client_id} ${member.client_host}`},
     {key: "count", name: "Partitions", number: true, long: true, value: partitions},
     {key: "assignment", name: "Assignment", long: true, value: (member) => byTopic(member.assignment) || (member.assignment === null ? "unreadable" : "")},
+    ...(members.some((member) => member.tasks) ? [{key: "tasks", name: "Tasks", long: true, value: tasks}] : []),
     ...(consumer ? [{key: "target", name: "Target", long: true, value: target}] : []),
     ...(consumer || members.some(isStandby)
       ? [{key: "stands", name: consumer ? "Epoch" : "Seat", long: true, value: stands, cell: (member) => member.is_away || isStandby(member) ? badge(stands(member), "calm") : stands(member)}] : []),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +26,16 @@ from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
 from coordinator.client.examination import held_back_findings, look, members_at_work
-from coordinator.client.groups import Group, describe_groups, group_json, list_groups, listed_json, topics_of
+from coordinator.client.groups import (
+    SHARE,
+    STREAMS,
+    Group,
+    described_group,
+    group_json,
+    list_groups,
+    listed_json,
+    topics_of,
+)
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.server.cycles import drop_trace
@@ -303,7 +312,8 @@ class Site:
         group_id, instance_id = (request.query_params.get(name, "") for name in ("group", "instance-id"))
 
         def ask(client: Client) -> dict[str, Work]:
-            return members_at_work(client, found_group(client, group_id), self._progress, self._clock.wall_ms())
+            group = found_group(client, group_id, besides=(SHARE, STREAMS))
+            return members_at_work(client, group, self._progress, self._clock.wall_ms())
 
         try:
             work = (await self._question(ask)).get(instance_id, Work("the group has no such member"))
@@ -431,15 +441,11 @@ def _failed(problem: Refused | Unauthenticated | Unreachable) -> Response:
     return error(404 if absent else 502, "no such group" if absent else str(problem))
 
 
-def found_group(client: Client, group_id: str) -> Group:
-    """A group as its coordinator describes it; raises Refused if there is none."""
+def found_group(client: Client, group_id: str, besides: Collection[str] = ()) -> Group:
+    """As `described_group`."""
     if len(group_id.encode()) > STRING_SIZE_MAX:  # no request can name it
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, "a name of more bytes than a group can have")
-    found = describe_groups(client, [group_id])[group_id]
-    if isinstance(found, Refused):
-        raise found
-    assert isinstance(found, Group)
-    return found
+    return described_group(client, group_id, besides)
 
 
 def _description() -> list[bytes]:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import ClientError, Refused
-from coordinator.client.groups import DESCRIBED, list_groups
+from coordinator.client.groups import list_groups
 from coordinator.server.http.overview import lags
 from protocol.errors import ProtocolError
 
@@ -81,7 +81,7 @@ class Sums:
         """Ask about each group once. A cluster that is away ends it: the page says so by its other questions."""
         try:
             listed = await self._ask(list_groups)
-            names = [group.group_id for group in listed if group.group_type.lower() in DESCRIBED]
+            names = [group.group_id for group in listed]
             self._groups = len(names)
             self._known = {name: self._known[name] for name in names if name in self._known}
             for begin in range(0, len(names), AT_ONCE):

@@ -105,7 +105,7 @@ class Consumer:
     """The knowledge about a group of the consumer protocol.
 
     topic_names: by id. session_ms: the session timeout of its members, None where nobody knows it. told: the cause that
-    somebody told for the epoch after this one, if there is one.
+    somebody told for the epoch after this one, if there is one. group_type: of its events.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class Consumer:
         topic_names: Mapping[UUID, str],
         session_ms: int | None = None,
         told: Callable[[int], Told | None] | None = None,
+        group_type: str = notes.CONSUMER,
     ) -> None:
         self.records = LastRecords()
         self.is_known = False
@@ -121,6 +122,7 @@ class Consumer:
         self._names = topic_names
         self._session_ms = session_ms
         self._told = told
+        self._group_type = group_type
         self._signs: dict[str, Sign] = {}
         self._owners: dict[tuple[str, int], str] = {}
         self._hash: int | None = None
@@ -268,7 +270,7 @@ class Consumer:
                 self._signs = {name: Sign(at_ms) for name in self.records.members}
                 state = State.STABLE if self.records.members else State.EMPTY
                 begin = notes.GroupLoaded(self._group_id, said.epoch, state.value, len(self.records.members))
-                return [event(at_ms, begin, group_type=notes.CONSUMER)]
+                return [event(at_ms, begin, group_type=self._group_type)]
             former = said.epoch - 1
         if said.epoch <= former:
             return []
@@ -277,12 +279,12 @@ class Consumer:
         first = causes[0]
         if self._open is not None:
             self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
-            note = notes.RebalanceCause(self._group_id, former, SOMETHING, notes.CONSUMER)
+            note = notes.RebalanceCause(self._group_id, former, SOMETHING, self._group_type)
             return [event(at_ms, note, cause=first)]
         self._open = _Open(at_ms, former, before, causes)
         state = self._open.state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
         start = notes.RebalanceStarted(
-            self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), notes.CONSUMER
+            self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), self._group_type
         )
         return [event(at_ms, start, cause=first)]
 
@@ -488,7 +490,7 @@ class Consumer:
             self._group_id, records.epoch, Outcome.COMPLETED if after else Outcome.EMPTIED, opened.generation,
             opened.state.value, (), 0, opened.at_ms, targeted_ms - opened.at_ms,
             at_ms - targeted_ms if after else None, opened.longest, tuple(opened.late), (), None, notes.CONSUMER,
-            self._assignor, opened.before, after, notes.CONSUMER, self._names,
+            self._assignor, opened.before, after, self._group_type, self._names,
         )  # fmt: skip
         return ended_event(at_ms, note, opened.causes, in_order=True)
 

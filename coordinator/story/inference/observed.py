@@ -23,10 +23,16 @@ from coordinator.story.inference.classic import RETURNED, Causes, Classic, kinds
 from coordinator.story.inference.consumer import Consumer
 from coordinator.story.inference.knowledge import Live, Told
 from coordinator.story.inference.seen import Seat, Seen, returned, taken, topics_of
+from coordinator.story.inference.streams import CONSUMER_VERSION, Streams
 from coordinator.story.inference.told import cause_of, ended, event, superseded, unknown
-from coordinator.story.records.consumer import CONSUMER_VERSIONS, EPOCH, read_consumer_value
+from coordinator.story.records.consumer import (
+    EPOCH,
+    READ_VERSIONS,
+    STREAMS_VERSIONS,
+    read_consumer_value,
+)
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNREADABLE_KIND, Key, read_group, read_key
-from coordinator.story.schema import UNKNOWN
+from coordinator.story.schema import STREAMS, UNKNOWN
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -57,13 +63,17 @@ NO_BATCH = Batch(-1)
 
 
 class _Group:
-    """The knowledge about a group. since: the offset of its last record. is_new: whether its first record was seen."""
+    """The knowledge about a group. since: the offset of its last record. is_new: whether its first record was seen.
 
-    __slots__ = ("classic", "consumer", "epoch", "is_new", "since")
+    streams: None unless it is a streams group, which `consumer` follows too.
+    """
+
+    __slots__ = ("classic", "consumer", "epoch", "is_new", "since", "streams")
 
     def __init__(self) -> None:
         self.classic = Classic()
         self.consumer: Consumer | None = None
+        self.streams: Streams | None = None
         self.since = -1
         self.is_new = False
         self.epoch = -1
@@ -81,13 +91,18 @@ class Observed:
     """See the package. topic_names: topic id -> name, looked up when a record is taken.
 
     session_timeouts: in ms, of groups of the consumer protocol by their ids, looked up when a group is seen first.
+    streams_timeouts: those of streams groups.
     """
 
     def __init__(
-        self, topic_names: Mapping[UUID, str] | None = None, session_timeouts: Mapping[str, int] | None = None
+        self,
+        topic_names: Mapping[UUID, str] | None = None,
+        session_timeouts: Mapping[str, int] | None = None,
+        streams_timeouts: Mapping[str, int] | None = None,
     ) -> None:
         self.topic_names = {} if topic_names is None else topic_names
         self._session_timeouts = {} if session_timeouts is None else session_timeouts
+        self._streams_timeouts = {} if streams_timeouts is None else streams_timeouts
         self.unreadable = 0
         self._groups: dict[str, _Group] = {}
         self._next = 0
@@ -148,7 +163,8 @@ class Observed:
                 assert read.topic is not None
                 assert read.topic_partition is not None
                 if group.consumer is not None:
-                    group.consumer.committed(read.topic, read.topic_partition, at_ms)
+                    topic = read.topic if group.streams is None else group.streams.place(read.topic)
+                    group.consumer.committed(topic, read.topic_partition, at_ms)
                 else:
                     weak = batch.is_transactional
                     group.classic.signs.committed(read.topic, read.topic_partition, at_ms, is_weak=weak)
@@ -156,7 +172,7 @@ class Observed:
         if read.kind == GROUP_KIND:
             assert read.group_id is not None
             return self._classic(offset, at_ms, read.group_id, value, batch)
-        if read.kind in CONSUMER_VERSIONS:
+        if read.kind in READ_VERSIONS:
             return self._consumer(offset, at_ms, read, value)
         self.unreadable += read.kind == UNREADABLE_KIND
         return []
@@ -175,10 +191,11 @@ class Observed:
         return events
 
     def _consumer(self, offset: int, at_ms: int, key: Key, data: bytes | None) -> list[GroupEvent]:
-        """Take a record or a tombstone of a group of the consumer protocol."""
+        """Take a record or a tombstone of a group of the consumer protocol, or of a streams group."""
         group_id = key.group_id
         assert group_id is not None
-        version = CONSUMER_VERSIONS[key.kind]
+        its_version = READ_VERSIONS[key.kind]
+        version = CONSUMER_VERSION.get(its_version, its_version)
         group = self._groups.get(group_id)
         if data is None and (group is None or group.consumer is None):
             return []
@@ -192,7 +209,7 @@ class Observed:
             self._ending[group_id] = _Ending(gone, notes.CONSUMER, 0)
             return ends
         try:
-            said = None if data is None else read_consumer_value(data, version)[1]
+            said = None if data is None else read_consumer_value(data, its_version)[1]
         except ProtocolError:
             self.unreadable += 1
             return []
@@ -201,17 +218,24 @@ class Observed:
             group.is_new = self._gap <= self._deleted.pop(group_id, -1)
         events = []
         if group.consumer is None:
-            group.consumer = Consumer(
-                group_id, self.topic_names, self._session_timeouts.get(group_id), partial(self._told_of, group_id)
-            )
+            names, timeouts, kind = self.topic_names, self._session_timeouts, notes.CONSUMER
+            if key.kind in STREAMS_VERSIONS:
+                group.streams = Streams()
+                names, timeouts, kind = group.streams.names, self._streams_timeouts, STREAMS
+            told = partial(self._told_of, group_id)
+            group.consumer = Consumer(group_id, names, timeouts.get(group_id), told, kind)
             ending = self._ending.pop(group_id, None)
             if ending is not None and ending.kind == notes.CLASSIC:
                 generation = ending.event.generation
                 group.consumer.upgraded(generation)
-                note = notes.GroupConverted(group_id, generation, notes.CONSUMER, ending.members)
+                note = notes.GroupConverted(group_id, generation, kind, ending.members)
                 events.append(event(at_ms, note))
-        events += group.consumer.add(at_ms, version, key.name, said, is_whole=group.is_new)
         group.since = offset
+        if group.streams is not None and said is not None:
+            said = group.streams.consumer_value(its_version, said)
+            if said is None:
+                return events
+        events += group.consumer.add(at_ms, version, key.name, said, is_whole=group.is_new)
         self._changed[group_id] = at_ms
         return events
 

@@ -1,7 +1,7 @@
-"""Reads keys and values of the records of groups of the consumer protocol (KIP-848), within limits.
+"""Reads keys and values of the records of groups of the newer protocols (KIP-848, KIP-1071), within limits.
 
 The decoders are those of the coordinator: protocol.messages, in the versions that `schemas/records/consumer_group.py`
-lists. A key names its group, and in most kinds something of it: a member, or a regular expression.
+and `streams_group.py` list. A key names its group, and in most kinds something of it: a member, or an expression.
 
 House rule: bytes raise ProtocolError, and nothing else.
 """
@@ -29,11 +29,19 @@ from protocol.messages import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTopologyValue,
     decode,
 )
 
 EPOCH, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
-"""The versions of the keys; `schemas/records/consumer_group.py` says what each record is."""
+STREAMS_EPOCH, STREAMS_MEMBER, STREAMS_TARGET_EPOCH, STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY = (
+    17, 19, 20, 21, 22, 23,
+)  # fmt: skip
+"""The versions of the keys; `schemas/records` says what each record is."""
 
 VALUE_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of a value at most: a member with 1,000,000 partitions, their epochs, and as many again to give up.
@@ -65,6 +73,20 @@ _FORMS = {
 CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS}
 """Kind of a record of a group of the consumer protocol -> the version of its key."""
 
+_FORMS |= {
+    STREAMS_EPOCH: _FORMS[EPOCH]._replace(value=StreamsGroupMetadataValue),
+    STREAMS_MEMBER: _FORMS[MEMBER]._replace(value=StreamsGroupMemberMetadataValue),
+    STREAMS_TARGET_EPOCH: _FORMS[TARGET_EPOCH],
+    STREAMS_TARGET: _FORMS[TARGET]._replace(value=StreamsGroupTargetAssignmentMemberValue),
+    STREAMS_CURRENT: _FORMS[CURRENT]._replace(value=StreamsGroupCurrentMemberAssignmentValue),
+    STREAMS_TOPOLOGY: _FORMS[EPOCH]._replace(value=StreamsGroupTopologyValue),
+}
+
+STREAMS_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS if version not in CONSUMER_VERSIONS.values()}
+"""Kind of a record of a streams group -> the version of its key."""
+
+READ_VERSIONS = CONSUMER_VERSIONS | STREAMS_VERSIONS
+
 
 def name_field(version: int) -> str | None:
     """The field of a key of that version that has a name: `member_id`, `regular_expression`, or None if it has none."""
@@ -74,7 +96,7 @@ def name_field(version: int) -> str | None:
 def read_consumer_key(data: bytes, version: int) -> tuple[str, str | None]:
     """The group of a key, and the name in it. Raises ProtocolError."""
     form = _FORMS[version]
-    key = decode(form.key, data, version, _int16.size)
+    key = decode(form.key, data, form.key.VERSIONS[0], _int16.size)
     group_id: str = key.group_id  # type: ignore[attr-defined]
     return group_id, None if form.name is None else getattr(key, form.name)
 

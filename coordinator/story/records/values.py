@@ -23,7 +23,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_key
+from coordinator.story.records.consumer import READ_VERSIONS, read_consumer_key
 from protocol.compile import Message
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -84,7 +84,7 @@ class Key(NamedTuple):
     """The key of a record. topic, topic_partition: of a committed offset.
 
     kind: one of the constants above, or of NEWER_KINDS. reason: why the key can't be read; None if it can.
-    name: the member or the regular expression that a record of a group of the consumer protocol is about.
+    name: the member or the regular expression that a record of a group of a newer protocol is about.
     """
 
     kind: str
@@ -129,7 +129,7 @@ def read_key(data: bytes) -> Key:
             return Key(OFFSET_KIND, version, offset.group, offset.topic, offset.partition)
         if version == GROUP_KEY_VERSION:
             return Key(GROUP_KIND, version, decode(GroupMetadataKey, data, version, _int16.size).group)
-        if NEWER_KINDS.get(version) in CONSUMER_VERSIONS:
+        if NEWER_KINDS.get(version) in READ_VERSIONS:
             of_group, name = read_consumer_key(data, version)
             return Key(NEWER_KINDS[version], version, of_group, name=name)
     except ProtocolError as error:

@@ -13,7 +13,7 @@ from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.audit.read.parse import parse_record
 from coordinator.cli.log.decoded import Fields, decode_marker, decode_record, decode_transactional_id, is_odd
 from coordinator.group.records import NEWER_KINDS, group_key, group_record, offset_key
-from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.story.records.consumer import READ_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND, UNREADABLE_KIND
 from coordinator.transaction.records import record_of
 from coordinator.transaction.state import Status, TopicPartition, TransactionalId
@@ -35,7 +35,7 @@ from tests.cli.log.conftest import (
     subscription,
     tombstone_of,
 )
-from tests.protocol.consumer_group_records import RECORDS
+from tests.protocol.consumer_group_records import RECORDS, STREAMS
 
 TOPIC = "AAECAwQFBgcICQoLDA0ODw"
 """The topic id in RECORDS, as Kafka's tools write it."""
@@ -148,11 +148,9 @@ def test_tombstone_has_a_key_and_no_value() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("version", "kind"), [item for item in NEWER_KINDS.items() if item[1] not in CONSUMER_VERSIONS]
-)
+@pytest.mark.parametrize(("version", "kind"), [item for item in NEWER_KINDS.items() if item[1] not in READ_VERSIONS])
 def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
-    """A record of a protocol for share or streams groups has its name and its group, and is no problem."""
+    """A record of a share group has its name and its group, and is no problem."""
     key = struct.pack(">h", version) + group_key("g")[2:] + b"\0\1m"
     record = Record(key, b"\0\0more", WALL_MS)
     decoded = decode_record(record)
@@ -194,6 +192,18 @@ def test_groups_of_the_consumer_protocol_are_decoded(version: int, key: Fields, 
     assert decoded.key == {"group_id": "g", **key}
     assert decoded.value is not None
     assert {name: decoded.value[name] for name in value} == value
+    assert problem_of(record) is None
+
+
+def test_streams_groups_are_decoded() -> None:
+    """Keys name the group and the member; values have Kafka's fields."""
+    value = next(data for name, _, (_, data) in STREAMS if name == "StreamsGroupCurrentMemberAssignmentValue")
+    record = Record(struct.pack(">h", 22) + group_key("g")[2:] + b"\0\1m", b"\0\0" + value, WALL_MS)
+    decoded = decode_record(record)
+    assert (decoded.kind, decoded.key) == (NEWER_KINDS[22], {"group_id": "g", "member_id": "m"})
+    assert decoded.value is not None
+    assert decoded.value["state"] == "UNREVOKED_TASKS"
+    assert decoded.value["active_tasks"] == [{"subtopology_id": "0", "partitions": [4, 5], "assignment_epochs": [2, 3]}]
     assert problem_of(record) is None
 
 

@@ -12,7 +12,6 @@ import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StoreQueryParameters;
@@ -30,8 +29,8 @@ import org.apache.kafka.streams.state.QueryableStoreTypes;
  * A Kafka Streams application: it counts the words of a topic's records in a store, and writes counts to another topic.
  *
  * <p>Words travel over a repartition topic, counts are kept in RocksDB and in a changelog topic. The argument is JSON:
- * bootstrap, application, from, to, folder, session_timeout_ms, guarantee, and instance, which names the static member
- * that its one thread is. Commands come as lines on standard input: `counts` is answered with those that this instance
+ * bootstrap, application, from, to, folder and guarantee. instance names the static member that its one thread is, with
+ * session_timeout_ms; without it the thread is a member of a streams group (KIP-1071). Commands come as lines on standard input: `counts` is answered with those that this instance
  * has, `close` ends it. What it prints is JSON lines: started; state, for each change; restored, with how many records of
  * a changelog were read; counts; closed.
  *
@@ -62,9 +61,13 @@ public final class WordCount {
         properties.put("commit.interval.ms", "200");
         properties.put("statestore.cache.max.bytes", "0");
         properties.put("repartition.purge.interval.ms", "1000");
-        properties.put("main.consumer.group.instance.id", told.get("instance").asText());
-        properties.put("consumer.session.timeout.ms", told.get("session_timeout_ms").asText());
-        properties.put("consumer.heartbeat.interval.ms", "500");
+        if (told.has("instance")) {
+            properties.put("main.consumer.group.instance.id", told.get("instance").asText());
+            properties.put("consumer.session.timeout.ms", told.get("session_timeout_ms").asText());
+            properties.put("consumer.heartbeat.interval.ms", "500");
+        } else {
+            properties.put("group.protocol", "streams");
+        }
         properties.put("consumer.auto.offset.reset", "earliest");
         KafkaStreams streams = new KafkaStreams(builder.build(), properties);
         streams.setStateListener((now, before) -> emit("state", Map.of("state", now.name())));
@@ -80,7 +83,7 @@ public final class WordCount {
                 emit("restored", Map.of("partition", changelog.partition(), "count", count));
             }
         });
-        emit("started", Map.of("version", AppInfoParser.getVersion()));
+        emit("started", Map.of());
         streams.start();
 
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

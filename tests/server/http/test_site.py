@@ -200,14 +200,15 @@ async def test_a_group_that_is_not_there_is_said(asked: Asked) -> None:
 
 
 async def test_a_group_of_another_kind_is_named(asked: Asked) -> None:
-    """For a group that only Apache Kafka can have the status is 501, and the answer names its kind."""
+    """A group that only Apache Kafka can have is described. It has no static member, so the probe gets 501."""
     assert asked.server._site is not None
-    with Scripted(of_another_kind("share")) as kafka:
+    with Scripted(of_another_kind("streams")) as kafka:
         asked.server._site._ask = partial(Client, kafka.bootstrap, WITHIN_S)
-        for path in ("groups/g", "lag?group=g"):
-            status, text = await asked.get(path)
-            assert (path, status) == (path, 501)
-            assert "group g is a share group (Stable)" in text
+        status, text = await asked.get("groups/g")
+        assert (status, json.loads(text)["group_type"]) == (200, "streams")
+        status, text = await asked.get("alive?group=g&instance-id=i")
+    assert status == 501
+    assert "group g is a streams group (Stable)" in text
 
 
 async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
