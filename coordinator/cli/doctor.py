@@ -14,6 +14,7 @@ House rule: coordinator.story decides what is a finding and how bad it is.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -78,27 +79,16 @@ def command(
     """
     names_or_all("name a group, `tenure doctor GROUP`", is_named=group_id is not None, are_all=every)
     with cluster(bootstrap_server, timeout, command_config) as client:
-        wanted, found = _examine(client, group_id, since, last)
+        wanted, found = findings(client, group_id, since, last)
     if output is Output.JSON:
         print_json(list(map(fields_of, found)))
     else:
-        together = _together(found) if every else {}
-        for finding in found:
-            if finding.kind in together:
-                continue
-            print(
-                printable(f"{_whose(finding)}: {finding.severity}: {finding.found}{_when(finding)}"),
-                f"    {finding.advice}",
-                sep="\n",
-            )
-        for line in together.values():
-            print(printable(line))
-        print(_summary(len(wanted), found))
+        print("\n".join(doctor_lines(wanted, found, every=every)))
     raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
-def _examine(
-    client: Client, group_id: str | None, since_ms: int | None, last: int | None
+def findings(
+    client: Client, group_id: str | None, since_ms: int | None = None, last: int | None = None
 ) -> tuple[list[str], list[Finding]]:
     """The groups that were looked at, and the findings.
 
@@ -123,6 +113,17 @@ def _examine(
         if name == group_id and timelines[name].is_empty:
             fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
     return wanted, found
+
+
+def doctor_lines(wanted: Sequence[str], found: list[Finding], *, every: bool) -> Iterator[str]:
+    """The findings in words. every: about all groups, so that some kinds have one line for several groups."""
+    together = _together(found) if every else {}
+    for finding in found:
+        if finding.kind not in together:
+            yield printable(f"{_whose(finding)}: {finding.severity}: {finding.found}{_when(finding)}")
+            yield f"    {finding.advice}"
+    yield from map(printable, together.values())
+    yield _summary(len(wanted), found)
 
 
 def _whose(finding: Finding) -> str:

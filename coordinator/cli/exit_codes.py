@@ -31,6 +31,14 @@ class ExitCode(IntEnum):
     """The group is of a kind for which the command doesn't work, such as a share group; the line names it."""
 
 
+class Ended(SystemExit):
+    """A command ends with an exit code other than 0. message: the line that says why."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(int(code))
+        self.message = message
+
+
 def warn(message: str) -> None:
     """Print the message as one line on standard error, even if it has several lines, or a server's text in it."""
     line = " ".join(message.split())
@@ -44,7 +52,7 @@ def warn(message: str) -> None:
 def fail(code: ExitCode, message: str) -> NoReturn:
     """End the command with this exit code and one line that says why."""
     warn(message)
-    sys.exit(code)
+    raise Ended(code, message)
 
 
 def end(failures: Sequence[tuple[ExitCode, str]]) -> None:

@@ -20,7 +20,8 @@ House rule: if something isn't known, the command says so.
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
 
@@ -76,53 +77,64 @@ def command(
     timeout: Timeout = None,
 ) -> None:
     """Show why a group rebalanced: causes, missing members, what moved; the newest at the bottom."""
-    since_ms = None if since is None else time.time_ns() // 1_000_000 - since
     with cluster(bootstrap_server, timeout, command_config) as client:
-        reader = reader_of(client, group_id, since_ms)
-        absent = reader.absent
-        timeline = read_timelines(reader, [group_id], last)[group_id]
-        if reader.absent != absent:
-            warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
-        group = described(client, group_id)
-        held_back = [] if group is None else held_back_findings(client, group, time.time_ns() // 1_000_000)
+        told, lines = explained(client, group_id, None if since is None else time.time_ns() // 1_000_000 - since, last)
+    if output is Output.JSON:
+        print_json(told)
+    else:
+        print("\n".join(lines))
+
+
+def explained(
+    client: Client, group_id: str, since_ms: int | None = None, last: int | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """A group's timeline as JSON, and as lines. Ends the command if there is no such group."""
+    reader = reader_of(client, group_id, since_ms)
+    absent = reader.absent
+    timeline = read_timelines(reader, [group_id], last)[group_id]
+    if reader.absent != absent:
+        warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
+    group = described(client, group_id)
+    held_back = [] if group is None else held_back_findings(client, group, time.time_ns() // 1_000_000)
     state = None if group is None else group.state
     if state is None and timeline.is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")
     entries = newest(timeline.entries, last)
-    if output is Output.JSON:
-        print_json(
-            {
-                "group_id": group_id,
-                "state": state,
-                "since_ms": since_ms,
-                "timeline": list(map(entry_json, entries)),
-                "waiting": None if group is None else waiting_json(group.waiting),
-                "held_back": list(map(fields_of, held_back)),
-                "passed_over": reader.passed_over,
-                "inferred": isinstance(reader, OffsetsReader),
-            }
-            | ({} if group is None else expects_json(group.expects) | consumer_json(group.consumer))
-        )
-        return
-    for lines in folded_lines(entries):
-        print("\n".join(map(printable, lines)))
+    told = {
+        "group_id": group_id,
+        "state": state,
+        "since_ms": since_ms,
+        "timeline": list(map(entry_json, entries)),
+        "waiting": None if group is None else waiting_json(group.waiting),
+        "held_back": list(map(fields_of, held_back)),
+        "passed_over": reader.passed_over,
+        "inferred": isinstance(reader, OffsetsReader),
+    } | ({} if group is None else expects_json(group.expects) | consumer_json(group.consumer))
+    lines = [line for lines in folded_lines(entries) for line in lines]
     if group is not None:
         if group.waiting is not None:
-            print("\n    ".join(map(printable, waiting_lines(group.state, group.waiting))))
+            lines += _indented(waiting_lines(group.state, group.waiting))
         if group.expects is not None:
-            print("\n".join(map(printable, expects_lines(group.expects))))
+            lines += expects_lines(group.expects)
         if group.state in RECONCILING and group.consumer is not None:
-            print("\n    ".join(map(printable, held_up_lines(group.state, group.consumer))))
+            lines += _indented(held_up_lines(group.state, group.consumer))
     for finding in held_back:
-        print(printable(finding.found), printable(finding.advice), sep="\n    ")
+        lines += _indented((finding.found, finding.advice))
     if not entries:
-        print(f"No events of group {printable(group_id)}, which is {state}{_looked(since_ms)}")
+        lines.append(f"No events of group {group_id}, which is {state}{_looked(since_ms)}")
     if any(map(is_cut, entries)):
-        print(
+        lines.append(
             f"Some lists are cut. --output json has up to {MEMBERS_MAX} members and {MOVES_MAX} moves of each rebalance"
         )
     if reader.passed_over:
-        print(f"{counted(reader.passed_over, 'record')} could not be read")
+        lines.append(f"{counted(reader.passed_over, 'record')} could not be read")
+    return told, list(map(printable, lines))
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    """All lines but the first below it."""
+    first, *further = lines
+    return [first, *(f"    {line}" for line in further)]
 
 
 def reader_of(client: Client, group_id: str | None = None, since_ms: int | None = None) -> GroupReader:
