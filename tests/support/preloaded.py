@@ -107,8 +107,10 @@ class Forked(subprocess.Popen[Any]):
         return bool(waiting.poll(None if timeout is None else timeout * 1_000))
 
     def _reap(self) -> int:
-        os.close(self._process)
-        self.returncode = self._forks.ask({"reap": self.pid})
+        with self._waitpid_lock:  # type: ignore[attr-defined]  # two threads may wait
+            if self.returncode is None:
+                self.returncode = self._forks.ask({"reap": self.pid})
+                os.close(self._process)
         return self.returncode
 
 

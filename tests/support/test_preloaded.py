@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,11 @@ def test_it_can_be_waited_for_and_killed() -> None:
         process.kill()
         assert process.wait(WITHIN_S) == -9
         assert process.poll() == -9
+
+
+def test_two_threads_may_wait_for_it() -> None:
+    """Both get its exit code, and it is reaped once."""
+    with popen(TOOL, stdin=PIPE) as process, ThreadPoolExecutor() as threads:
+        waits = [threads.submit(process.wait, WITHIN_S) for _ in range(8)]
+        process.kill()
+        assert [each.result() for each in waits] == [-9] * 8
