@@ -127,7 +127,8 @@ def _remove_absent(
     if dry_run:
         _print_shown(group_id, gone, output)
         return {}
-    errors = remove_seats(client, group_id, gone) if gone else {}
+    seats = {member.group_instance_id or "": member.member_id for member in gone}
+    errors = remove_seats(client, group_id, seats) if seats else {}
     _print_removed(group_id, errors, output)
     return errors
 

@@ -365,19 +365,14 @@ def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -
     An unknown instance id gets UNKNOWN_MEMBER_ID, and so does each instance id of an unknown group. Raises `Refused` if
     the coordinator refuses the whole request. Needs LeaveGroup version 3.
     """
-    return _remove(client, group_id, dict.fromkeys(instance_ids, ""))
+    return remove_seats(client, group_id, dict.fromkeys(instance_ids, ""))
 
 
-def remove_seats(client: Client, group_id: str, members: Iterable[Member]) -> dict[str, int]:
-    """Make these static members leave, as `remove_members` does, but only under the member ids that they have here.
+def remove_seats(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
+    """Make static members leave, as `remove_members` does, but only under these member ids, by instance id.
 
-    A member that restarted meanwhile has another member id: it stays, with FENCED_INSTANCE_ID.
+    A member that restarted meanwhile has another member id: it stays, with FENCED_INSTANCE_ID. "": any member id.
     """
-    return _remove(client, group_id, {member.group_instance_id or "": member.member_id for member in members})
-
-
-def _remove(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
-    """Remove static members. member_ids: by instance id; "": whatever it is."""
     identities = [
         LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=LEAVE_REASON)
         for instance_id, member_id in member_ids.items()
