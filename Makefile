@@ -22,7 +22,7 @@ AT_ONCE ?= $(shell expr 3 '*' $(CORES))
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --at-once
 
 # Markers of tests that have targets of their own.
-OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster or nightly
+OTHERS := oracle or compose or spark or suites or toolchain or dist or cluster or kubernetes or nightly
 
 # ARGS: more arguments for the command of a target: make run ARGS="--listen 127.0.0.1:0", make test ARGS="tests/group
 # -x".
@@ -121,6 +121,14 @@ etcd-new: ## build a newer etcd into build/etcd-new (Go; 75 s), for ETCD=build/e
 		GOFLAGS=-mod=mod go build -o etcdctl go.etcd.io/etcd/etcdctl/v3 && \
 		GOFLAGS=-mod=mod go build -o etcdutl go.etcd.io/etcd/etcdutl/v3
 
+.PHONY: kubernetes
+kubernetes: .venv/.dev ## build a control plane of Kubernetes for `make test-kubernetes` (Go; once, 15 minutes, 3 GB of build cache)
+	@$(BIN)/python -m tests.kubernetes.control_plane
+
+.PHONY: test-kubernetes
+test-kubernetes: .venv/.audit ## `tenure seats` beside a real control plane of Kubernetes, with real clients (make kubernetes; Java for Apache Kafka)
+	$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
+
 .PHONY: test-suites
 test-suites: .venv/.audit ## other projects' own tests of groups, as far as their tools are installed
 	$(BIN)/pytest -m 'suites and not oracle' tests/suites $(ARGS)
@@ -185,8 +193,9 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 
 .PHONY: nightly
 nightly: .venv/.audit ## all of test and test-long with the longest rounds, each real client in each of its rounds, long faults of a cluster, and test-suites (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster)' $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes)' $(ARGS)
 	$(MAKE) nightly-cluster
+	$(MAKE) test-kubernetes
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	$(MAKE) test-interop ARGS='--server tenure'
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
@@ -215,6 +224,9 @@ install-audit: .venv/.audit ## the same without Spark: what `tenure audit` and t
 .PHONY: install-etcd
 install-etcd: .venv/.etcd ## what `tenure serve --store` needs, and no more: the server and a client for etcd
 
+.PHONY: install-kubernetes
+install-kubernetes: .venv/.kubernetes ## what `tenure seats` needs, and no more: a client for the API server of Kubernetes
+
 .PHONY: lock
 lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.txt and tests/*/*.txt (with Python 3.11, the oldest); UPGRADE= adds only
 	$(BIN)/python -m venv build/lock
@@ -222,12 +234,16 @@ lock: | .venv/bin/python ## resolve the dependencies again into requirements/*.t
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --all-build-deps --output-file requirements/run.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra etcd \
 		--constraint requirements/run.txt --output-file requirements/etcd.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra kubernetes \
+		--constraint requirements/run.txt --constraint requirements/etcd.txt --output-file requirements/kubernetes.txt pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
-		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/etcd.txt --output-file requirements/dev.txt -
+		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --constraint requirements/etcd.txt \
+		--constraint requirements/kubernetes.txt --output-file requirements/dev.txt -
 	CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit \
 		--constraint requirements/run.txt --constraint requirements/dev.txt --output-file requirements/audit.txt pyproject.toml
 	printf '%s\n' $(SPARK_PINS) | CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) --extra audit --extra spark \
-		--constraint requirements/dev.txt --constraint requirements/audit.txt --output-file requirements/spark.txt pyproject.toml -
+		--constraint requirements/dev.txt --constraint requirements/audit.txt --constraint requirements/kubernetes.txt \
+		--output-file requirements/spark.txt pyproject.toml -
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"], sep="\n")' \
 		| CUSTOM_COMPILE_COMMAND='make lock' $(COMPILE) \
 		--constraint requirements/dev.txt --constraint requirements/spark.txt --output-file requirements/docs.txt -
@@ -273,7 +289,13 @@ clean: ## remove all made files except ./data
 	$(INSTALL) requirements/etcd.txt --only-binary :all:
 	@touch $@
 
-.venv/.dev: requirements/dev.txt .venv/.etcd
+# The extra `kubernetes`: a client for its API server.
+.venv/.kubernetes: requirements/kubernetes.txt .venv/.run
+	@echo 'installing into .venv: requirements/kubernetes.txt, for `tenure seats`'
+	$(INSTALL) requirements/kubernetes.txt --only-binary :all:
+	@touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.etcd .venv/.kubernetes
 	@echo 'installing into .venv: requirements/dev.txt, for tests and the demo'
 	$(INSTALL) requirements/dev.txt --no-build-isolation --use-pep517
 	@touch $@

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "groups": "coordinator.cli.group_settings",
     "members": "coordinator.cli.members",
+    "seats": "coordinator.cli.seats",
     "users": "coordinator.cli.users",
     "transactions": "coordinator.cli.transactions",
     "explain": "coordinator.cli.explain",
@@ -53,6 +54,7 @@ SECTIONS = {
     },
     "Change members and users": {
         "members": "Free the seats of static members.",
+        "seats": "Free the seats of pods that Kubernetes scaled away.",
         "users": "Add, list and remove users that log in by SCRAM.",
     },
     "Read and move logs": {

@@ -1,0 +1,123 @@
+"""`tenure seats`: frees the seats of pods that are gone for good, on any Kafka, until SIGTERM or SIGINT.
+
+Without `--free` it says what it would free, and frees nothing. When it has read all sets and pods, it prints one line
+on standard output: `ready observes=HOST:PORT[,...] frees=false`. Decisions go to standard error, one line each.
+
+House rule: this module knows nothing of groups, and of Kubernetes only where its API server is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coordinator.cli.cluster import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    read_command_config,
+)
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.output import printable
+from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
+from coordinator.config import ConfigError, load
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""A pod's own namespace, as Kubernetes writes it."""
+
+
+def command(
+    free: Annotated[bool, typer.Option("--free", help="Free seats; without it only say which.")] = False,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAMESPACE", help="Follow this namespace alone; without it: all.")
+    ] = "",
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."
+        ),
+    ] = None,
+    lease: Annotated[
+        str,
+        typer.Option(
+            "--lease",
+            metavar="[NAMESPACE/]NAME",
+            help="Of several controllers, the holder of this Lease acts.",
+        ),
+    ] = "tenure-seats",
+    any_host: Annotated[
+        bool,
+        typer.Option("--any-host", help="Free seats of members whose address isn't their pod's: behind a NAT."),
+    ] = False,
+    http: Annotated[
+        str, typer.Option("--http", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz here.")
+    ] = "",
+    timeout: Timeout = None,
+) -> None:
+    """Free the seats of static members whose pods are gone for good, in Kubernetes.
+
+    A pod's annotations tenure.dev/group and tenure.dev/instance-id name its seat. The command frees it when the
+    StatefulSet wants fewer replicas and the pod has ended.
+    """
+    security = None if command_config is None else read_command_config(command_config)
+    try:
+        parse_addresses(bootstrap_server)
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
+    if kubeconfig is not None and not kubeconfig.is_file():
+        fail(ExitCode.USAGE, f"--kubeconfig: there is no file {kubeconfig}")
+    listening = _listening(http)
+    try:
+        from coordinator.seats.api import ApiError
+        from coordinator.seats.controller import Options, run
+    except ImportError as error:
+        advice = "`pip install 'tenure[kubernetes]'` installs it, and so does `make install-kubernetes` in a clone"
+        fail(ExitCode.USAGE, f"{error.name} is missing: {advice}")
+    own = OWN_NAMESPACE.read_text() if OWN_NAMESPACE.exists() else "default"
+    lease_namespace, _, lease_name = lease.rpartition("/")
+    options = Options(
+        namespace=namespace,
+        identity=f"{socket.gethostname()}-{os.getpid()}",
+        lease=(lease_namespace or namespace or own, lease_name),
+        timeout=timeout or (security and security.timeout_s) or TIMEOUT,
+        frees=free,
+        any_host=any_host,
+    )
+    ready = f"ready observes={bootstrap_server} frees={str(free).lower()}"
+
+    def on_ready(at: str) -> None:
+        print(f"{ready} http={at}" if at else ready, flush=True)
+
+    try:
+        run(Cluster(bootstrap_server, security), kubeconfig, options, listening, _say, on_ready)
+    except ApiError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+
+
+def _listening(http: str) -> socket.socket | None:
+    """A socket for HTTP; a wrong address ends the command."""
+    try:
+        # Counts of seats are no secret, and in a pod others read them.
+        config, _ = load(flags={"tenure.http": ("--http", http)}, sets=["tenure.http.allow.anonymous=true"])
+    except ConfigError as error:
+        fail(ExitCode.USAGE, f"--http: {str(error).partition(': ')[2]}")
+    if not config.http:
+        return None
+    try:
+        return socket.create_server((config.http[0].host, config.http[0].port))
+    except OSError as error:
+        fail(ExitCode.USAGE, f"--http: {config.http[0].address}: {error.strerror or error}")
+
+
+def _say(text: str) -> None:
+    """Print a line with its time."""
+    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z  {printable(text)}", file=sys.stderr, flush=True)

@@ -1,0 +1,274 @@
+"""The API server of Kubernetes: objects as JSON, lists that are followed, a lease.
+
+kubernetes-asyncio knows how a server is reached: the service account of a pod, or a kubeconfig with its logins. Its
+thousands of classes for objects stay out: an object here is a dictionary, of which little is kept.
+
+`follow` lists objects and then watches them. A watch that ends goes on from the last version that it saw. If the server
+has forgotten that version (410 Gone), or says nothing for longer than a bookmark takes, the list is read anew.
+
+House rule: a failure is `ApiError`, with a text for a person, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.client.exceptions import ApiException
+from kubernetes_asyncio.config import load_incluster_config, load_kube_config
+
+from coordinator.seats.pods import Object, StatefulSet
+
+REQUEST_S = 10.0
+WATCH_S = 150
+"""A watch ends after these seconds, and goes on. A bookmark comes every minute, so a healthy one is never silent."""
+PAGE = 500
+"""Objects of a list in one answer."""
+PAUSE_FIRST_S = 0.5
+PAUSE_MAX_S = 30.0
+GONE = 410
+CONFLICT = 409
+NOT_FOUND = 404
+COMPONENT = "tenure-seats"
+
+T = TypeVar("T")
+
+
+class ApiError(Exception):
+    """The API server didn't answer, or refused. status: of HTTP; 0 without an answer."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Api:
+    """An API server; see the module."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def get(self, path: str, **query: Any) -> Object:
+        """Read an object or a list."""
+        return await self._call("GET", path, query)
+
+    async def find(self, path: str) -> Object | None:
+        """Read an object as it is at this moment; None if there is none."""
+        try:
+            return await self._call("GET", path, {})
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    async def create(self, path: str, body: Object) -> Object:
+        """Create an object in a collection."""
+        return await self._call("POST", path, {}, body)
+
+    async def replace(self, path: str, body: Object) -> Object:
+        """Replace an object; 409 if its resourceVersion isn't the newest."""
+        return await self._call("PUT", path, {}, body)
+
+    async def list(self, path: str, read: Callable[[Object], T]) -> tuple[list[T], str]:
+        """All objects of a collection, as they are read, and the version that a watch goes on from."""
+        items: list[T] = []
+        query: Object = {"limit": PAGE}
+        while True:
+            page = await self.get(path, **query)
+            items += map(read, page["items"])
+            query["continue"] = page["metadata"].get("continue")
+            if not query["continue"]:
+                return items, page["metadata"]["resourceVersion"]
+
+    async def watch(self, path: str, version: str) -> AsyncIterator[tuple[str, Object]]:
+        """What happens to a collection after a version, until the server ends the answer."""
+        query = {"watch": 1, "allowWatchBookmarks": "true", "timeoutSeconds": WATCH_S, "resourceVersion": version}
+        within = aiohttp.ClientTimeout(connect=REQUEST_S, sock_read=WATCH_S + REQUEST_S)
+        async with self._open("GET", path, query, None, within) as response:
+            async for line in response.content:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ApiError(event["object"].get("code", 0), event["object"].get("message", "watch failed"))
+                yield event["type"], event["object"]
+
+    async def _call(self, method: str, path: str, query: Object, body: Object | None = None) -> Object:
+        async with self._open(method, path, query, body, aiohttp.ClientTimeout(total=REQUEST_S)) as response:
+            answer: Object = json.loads(await response.read())
+            return answer
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, query: Object, body: Object | None, within: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            response = await self._client.call_api(
+                path,
+                method,
+                query_params=[(name, value) for name, value in query.items() if value],
+                header_params={"Accept": "application/json"},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=within,
+            )
+            async with response:
+                if response.status >= 400:
+                    raise ApiError(response.status, _reason(await response.read()))
+                yield response
+        except ApiException as error:
+            raise ApiError(error.status or 0, str(error.reason)) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
+            raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from None
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")
+
+
+@asynccontextmanager
+async def connect(kubeconfig: Path | None) -> AsyncIterator[Api]:
+    """The API server of a kubeconfig; without one that of the pod that this runs in. Raises ApiError."""
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            await load_kube_config(config_file=kubeconfig and str(kubeconfig), client_configuration=configuration)
+    except Exception as error:  # noqa: BLE001 - the library raises anything for a file that is wrong
+        raise ApiError(0, f"the way to Kubernetes is unknown: {error}") from None
+    async with ApiClient(configuration) as client:
+        yield Api(client)
+
+
+async def follow(
+    api: Api,
+    path: str,
+    read: Callable[[Object], T],
+    listed: Callable[[list[T]], None],
+    happened: Callable[[str, Object], None],
+    failed: Callable[[str], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Follow a collection for ever.
+
+    read: keeps what counts of an object of the list. failed: called with a text when the collection can't be read, and
+    with "" when it can.
+    """
+    pause, version = PAUSE_FIRST_S, ""
+    while True:
+        try:
+            if not version:
+                items, version = await api.list(path, read)
+                listed(items)
+            failed("")
+            was_silent = True
+            async for kind, found in api.watch(path, version):
+                pause, was_silent = PAUSE_FIRST_S, False
+                version = found["metadata"]["resourceVersion"]
+                if kind != "BOOKMARK":
+                    happened(kind, found)
+            if was_silent:
+                version = ""
+                await sleep(PAUSE_FIRST_S)
+        except ApiError as error:
+            if error.status == GONE:
+                version = ""
+                continue
+            failed(str(error))
+            await sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
+
+
+class Lease:
+    """A lease of Kubernetes. Who holds it acts; the others wait until it wasn't renewed for `duration_s`.
+
+    A holder counts its own time from before it sent the renewal, so it ends its work before another one begins.
+    """
+
+    def __init__(self, api: Api, namespace: str, name: str, identity: str, clock: Callable[[], float]) -> None:
+        self._api = api
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._seen = ("", "", 0.0)
+        """The holder and its renewal, and when they were first seen: clocks of other machines don't count."""
+        self._until = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this one holds it."""
+        return self._clock() < self._until
+
+    async def renew(self, duration_s: int) -> None:
+        """Take the lease or renew it, if it isn't another one's. Raises ApiError."""
+        began = self._clock()
+        found = await self._api.find(f"{self._path}/{self._name}")
+        spec = {} if found is None else found.get("spec") or {}
+        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
+        if (holder, renewed) != self._seen[:2]:
+            self._seen = holder, renewed, began
+        if holder not in {"", self._identity} and began < self._seen[2] + spec.get("leaseDurationSeconds", duration_s):
+            self._until = 0.0
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        mine = {"holderIdentity": self._identity, "leaseDurationSeconds": duration_s, "renewTime": now}
+        mine["acquireTime"] = spec.get("acquireTime", now) if holder == self._identity else now
+        mine["leaseTransitions"] = spec.get("leaseTransitions", 0) + (holder != self._identity)
+        try:
+            if found is None:
+                body = {"metadata": {"name": self._name}, "spec": mine}
+                await self._api.create(self._path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body})
+            else:
+                await self._api.replace(f"{self._path}/{self._name}", {**found, "spec": mine})
+        except ApiError as error:
+            if error.status == CONFLICT:  # another one was faster
+                self._until = 0.0
+                return
+            raise
+        self._until = began + duration_s
+
+    async def release(self) -> None:
+        """Give the lease back, so that another one need not wait. Raises ApiError."""
+        found = await self._api.find(f"{self._path}/{self._name}")
+        if self.is_held and found is not None and found["spec"].get("holderIdentity") == self._identity:
+            self._until = 0.0
+            await self._api.replace(
+                f"{self._path}/{self._name}", {**found, "spec": {**found["spec"], "holderIdentity": ""}}
+            )
+
+
+def event_of(found: StatefulSet, reason: str, text: str, identity: str, *, is_warning: bool) -> tuple[str, Object]:
+    """The path and the body of an Event about a StatefulSet."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    path = f"/apis/events.k8s.io/v1/namespaces/{found.namespace}/events"
+    return path, {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{found.name}-", "namespace": found.namespace},
+        "eventTime": now,
+        "reportingController": COMPONENT,
+        "reportingInstance": identity,
+        "action": "FreeSeat",
+        "reason": reason,
+        "note": text,
+        "type": "Warning" if is_warning else "Normal",
+        "regarding": {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "namespace": found.namespace,
+            "name": found.name,
+            "uid": found.uid,
+        },
+    }

@@ -1,0 +1,226 @@
+"""A namespace whose pods are confluent-kafka consumers, with a controller beside them.
+
+    stage.create("w", 5); stage.wait_until_shared(5)
+    with stage.controller("--free"):
+        stage.scale("w", 3)
+
+House rule: a test waits for what it wants to see, and counts what it doesn't want to see behind that.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.groups import Group, describe_groups
+from tests.interop.brokers import Broker, create_topic
+from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
+from tests.kubernetes.node import Node
+from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
+from tests.support.tenure import tenure_command, wait_until
+
+PARTITIONS = 10
+SETTINGS = {"group.initial.rebalance.delay.ms": "500"}
+SESSION_MS = 45_000
+
+
+class Controller:
+    """A running `tenure seats`."""
+
+    def __init__(self, stage: Stage, *arguments: str) -> None:
+        self.log = Path(stage.plane.folder) / f"{stage.namespace}-{time.monotonic_ns()}.log"
+        command = [
+            *tenure_command(),
+            "seats",
+            "--kubeconfig",
+            str(stage.plane.kubeconfig),
+            "--namespace",
+            stage.namespace,
+        ]
+        command += ["--bootstrap-server", stage.broker.bootstrap, *arguments]
+        with self.log.open("wb") as log:
+            self.process = popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        """Wait for that many lines with this regular expression."""
+
+        def said() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return len(self.lines(text)) >= count
+
+        try:
+            wait_until(said, text, WITHIN_S)
+        except TimeoutError:
+            raise AssertionError(f"never said {text!r}:\n{self.log.read_text()}") from None
+
+    def lines(self, text: str) -> list[str]:
+        """The lines that it said with this regular expression."""
+        return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
+
+
+class Stage:
+    """See the module."""
+
+    def __init__(self, plane: ControlPlane, broker: Broker, namespace: str) -> None:
+        self.plane = plane
+        self.broker = broker
+        self.namespace = self.group_id = namespace
+        self._topic = f"topic-{namespace}"
+        self._session_ms: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        create_topic(self.broker.bootstrap, self._topic, PARTITIONS)
+        self.plane.api.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        self.fleet = Fleet(self.broker.bootstrap, self._topic, PARTITIONS).__enter__()
+        self.client = Client(self.broker.bootstrap)
+        self.node = Node(self.plane.api, self._start).__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.node.__exit__(kind, error, trace)
+        self.client.close()
+        for name in self._session_ms:
+            self.plane.api.delete(self._path(name), propagationPolicy="Background")
+        self.fleet.__exit__(kind, error, trace)
+
+    def _start(self, pod: Object) -> ConsumerProcess | None:
+        """Start the consumer of a pod."""
+        metadata = pod["metadata"]
+        if metadata["namespace"] != self.namespace:
+            return None
+        (owner,) = metadata["ownerReferences"]
+        return self.fleet.start(
+            "confluent-kafka",
+            self.group_id,
+            group_instance_id=metadata["name"],
+            session_timeout_ms=self._session_ms[owner["name"]],
+            rebalance_timeout_ms=SESSION_MS,
+        )
+
+    def _path(self, name: str) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{name}"
+
+    def create(self, name: str, replicas: int, session_ms: int = SESSION_MS, **spec: Any) -> None:
+        """Create a StatefulSet whose pods are members of the group."""
+        self._session_ms[name] = session_ms
+        annotations = {"tenure.dev/group": self.group_id, "tenure.dev/instance-id": "{pod.name}"}
+        labels = {"app": name}
+        template = {
+            "metadata": {"labels": labels, "annotations": annotations},
+            "spec": {"containers": [{"name": "worker", "image": "worker"}], "terminationGracePeriodSeconds": 5},
+        }
+        body = {
+            "metadata": {"name": name},
+            "spec": {
+                "serviceName": name,
+                "replicas": replicas,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": labels},
+                "template": template,
+                **spec,
+            },
+        }
+        self.plane.api.post(f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets", body)
+
+    def change(self, name: str, spec: Object) -> None:
+        """Change the spec of a StatefulSet."""
+        self.plane.api.patch(self._path(name), {"spec": spec})
+
+    def pods(self) -> dict[str, Object]:
+        """The pods that exist, by name."""
+        found = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def delete_pod(self, name: str, **options: Any) -> None:
+        """Delete a pod."""
+        self.plane.api.delete(f"/api/v1/namespaces/{self.namespace}/pods/{name}", **options)
+
+    def evict(self, name: str) -> None:
+        """Evict a pod, as a drain does."""
+        meta = {"name": name, "namespace": self.namespace}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/eviction"
+        self.plane.api.post(path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta})
+
+    def group(self) -> Group | None:
+        """The group; None while there is none."""
+        found = describe_groups(self.client, [self.group_id])[self.group_id]
+        return None if isinstance(found, Refused) else found
+
+    def owners(self) -> dict[int, str]:
+        """The instance id of each partition's owner, in a stable group."""
+        group = self.group()
+        if group is None or group.state != "Stable":
+            return {}
+        return {
+            partition: member.group_instance_id or ""
+            for member in group.members
+            for partitions in (member.assignment or {}).values()
+            for partition in partitions
+        }
+
+    def wait_until_owned(self, *names: str) -> float:
+        """Wait until these instance ids own all partitions among them; returns when, on the monotonic clock."""
+
+        def owned() -> bool:
+            owners = self.owners()
+            return len(owners) == PARTITIONS and set(owners.values()) == set(names)
+
+        try:
+            wait_until(owned, f"{', '.join(names)} own all partitions", WITHIN_S)
+        except TimeoutError as error:
+            said = "\n".join(consumer.describe() for consumer in self.fleet.consumers)
+            raise AssertionError(f"{error}\n{self.group()}\n{said}") from None
+        return time.monotonic()
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        """The Events about a StatefulSet: reason and text."""
+        found = self.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
+        return [
+            (each["reason"], each["note"])
+            for each in found
+            if each["regarding"]["name"] == name and each["reportingController"] == "tenure-seats"
+        ]
+
+    def wait_until_running(self, names: set[str], but: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        """Wait until exactly these pods exist and run, none of them with one of these uids."""
+
+        def running() -> bool:
+            pods = self.pods()
+            return set(pods) == names and all(
+                pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] not in but for pod in pods.values()
+            )
+
+        wait_until(running, f"pods {', '.join(sorted(names))} run", WITHIN_S)
+
+    @contextmanager
+    def controller(self, *arguments: str) -> Iterator[Controller]:
+        """A controller for a block, once it is ready and has the lease."""
+        started = Controller(self, *arguments)
+        try:
+            started.wait_for("^ready ")
+            yield started
+        except (AssertionError, TimeoutError, ApiError):
+            print(started.log.read_text())
+            raise
+        finally:
+            started.process.send_signal(signal.SIGTERM)
+            code = started.process.wait(WITHIN_S)
+        assert code == 0, started.log.read_text()
+
+
+def names(name: str, *ordinals: int) -> list[str]:
+    """The names of a set's pods."""
+    return [f"{name}-{ordinal}" for ordinal in ordinals]

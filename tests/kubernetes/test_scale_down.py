@@ -1,0 +1,89 @@
+"""`tenure seats` beside a real control plane, with real consumers, on Tenure and Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kubernetes.stage import Stage, names
+
+pytestmark = pytest.mark.kubernetes
+
+
+def test_a_scale_down_frees_the_seats_of_its_pods(stage: Stage, record_property: Callable[[str, object], None]) -> None:
+    """5 to 3 replicas: the others own all partitions soon after the pods' end, and Events say why."""
+    stage.create("w", 5)
+    stage.wait_until_owned(*names("w", 0, 1, 2, 3, 4))
+    with stage.controller("--free") as controller:
+        controller.wait_for("has the lease")
+        stage.change("w", {"replicas": 3})
+        owned = stage.wait_until_owned(*names("w", 0, 1, 2))
+        controller.wait_for("freed w-[34] of group", count=2)
+    took = owned - max(stage.node.ended.values())
+    record_property("seconds until all partitions were owned", f"{took:.2f}")
+    print(f"{took:.2f} s from the end of the last pod until all partitions were owned")
+    assert sorted(reason for reason, _ in stage.events("w")) == ["SeatFreed", "SeatFreed"]
+
+
+def test_without_a_controller_a_seat_waits_for_its_session(stage: Stage) -> None:
+    """The pod is gone, and its partitions still have its member as owner."""
+    stage.create("w", 2)
+    stage.wait_until_owned(*names("w", 0, 1))
+    stage.change("w", {"replicas": 1})
+    stage.wait_until_running({"w-0"})
+    assert set(stage.owners().values()) == {"w-0", "w-1"}
+
+
+def test_a_dry_run_frees_nothing(stage: Stage) -> None:
+    """Without --free the controller says which seats are free, and they stay."""
+    stage.create("w", 2)
+    stage.wait_until_owned(*names("w", 0, 1))
+    with stage.controller() as controller:
+        stage.change("w", {"replicas": 1})
+        controller.wait_for("would free w-1 of group")
+    assert stage.wait_until_owned(*names("w", 0, 1))
+    assert [reason for reason, _ in stage.events("w")] == ["SeatIsFree"]
+
+
+def test_pods_that_come_back_keep_their_seats(stage: Stage) -> None:
+    """A rolling restart, an eviction, a deleted pod, a crashed program: no seat goes, and the group stays as it is."""
+    stage.create("w", 3)
+    all_names = names("w", 0, 1, 2)
+    stage.wait_until_owned(*all_names)
+    since = stage.broker.mark()
+    with stage.controller("--free") as controller:
+        uids = {pod["metadata"]["uid"] for pod in stage.pods().values()}
+        stage.change("w", {"template": {"metadata": {"annotations": {"restarted": "once"}}}})
+        stage.wait_until_running(set(all_names), but=uids)
+        controller.wait_for("kept w-[012] of group .*: its pod comes back", count=3)
+        stage.evict("w-2")
+        controller.wait_for("kept w-2 of group", count=2)
+        stage.wait_until_running(set(all_names))
+        stage.delete_pod("w-1")
+        controller.wait_for("kept w-1 of group", count=2)
+        stage.wait_until_running(set(all_names))
+        uid = stage.pods()["w-0"]["metadata"]["uid"]
+        process = stage.node.processes[uid]
+        assert process is not None
+        process.kill()  # type: ignore[attr-defined]
+        stage.fleet.wait("a new process", lambda: stage.node.processes[uid] is not process)
+        stage.wait_until_owned(*all_names)
+        assert not controller.lines("freed|would free|in doubt")
+    assert stage.broker.rebalances(stage.group_id, since) == 0
+    assert stage.events("w") == []
+
+
+def test_a_pod_that_was_forced_out_keeps_its_seat(stage: Stage) -> None:
+    """The node is lost, and somebody forces the pod out: its program may still run, so its seat stays."""
+    stage.create("w", 3)
+    stage.wait_until_owned(*names("w", 0, 1, 2))
+    since = stage.broker.mark()
+    with stage.controller("--free") as controller:
+        controller.wait_for("has the lease")
+        stage.node.is_lost = True
+        stage.change("w", {"replicas": 2})
+        stage.delete_pod("w-2", gracePeriodSeconds=0)
+        controller.wait_for("kept in doubt w-2 of group")
+    assert stage.broker.rebalances(stage.group_id, since) == 0
+    assert [reason for reason, _ in stage.events("w")] == ["SeatKept"]

@@ -1,0 +1,183 @@
+"""coordinator.seats.controller: a small API server and a real group of members; tests/kubernetes has the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from coordinator.client.client import Cluster
+from coordinator.seats import controller as module
+from coordinator.seats.api import connect
+from coordinator.seats.controller import Controller, Options
+from coordinator.testing.members import Members
+from coordinator.testing.tenure import Tenure
+from tests.seats.api_server import ApiServer, a_pod, a_set
+from tests.support.patience import WITHIN_S
+
+SETS, PODS = "/apis/apps/v1/namespaces/shop/statefulsets", "/api/v1/namespaces/shop/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/shop/events"
+OPTIONS = Options("shop", "me", ("shop", "seats"), 5.0, frees=True, any_host=False)
+
+
+@pytest.fixture
+def tenure(tmp_path: Path) -> Iterator[Tenure]:
+    """Yield a server with a topic."""
+    with Tenure(data_dir=tmp_path / "data") as started:
+        started.create_topic("orders", 3)
+        yield started
+
+
+@pytest.fixture
+def members(tenure: Tenure) -> Members:
+    """Return the programs of the pods."""
+    made = tenure.group("orders").fill(3, client_id="w", topics=["orders"])
+    made.wait_until_seated()
+    return made
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """Yield an API server with a set of three pods."""
+    async with ApiServer().serving() as started:
+        await started.put(f"{SETS}/w", a_set(3))
+        for ordinal in range(3):
+            await started.put(f"{PODS}/w-{ordinal}", a_pod(ordinal))
+        yield started
+
+
+class Running:
+    """A controller that runs, and what it said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self._more = asyncio.Event()
+
+    def say(self, line: str) -> None:
+        """Take a line."""
+        self.said.append(line)
+        self._more.set()
+
+    @asynccontextmanager
+    async def running(
+        self, server: ApiServer, bootstrap: str, folder: Path, options: Options = OPTIONS
+    ) -> AsyncIterator[Controller]:
+        """Run for a block, in which it has read all sets and pods."""
+        async with connect(server.kubeconfig(folder)) as api:
+            controller = Controller(api, Cluster(bootstrap), options, self.say)
+            work = asyncio.create_task(controller.run())
+            try:
+                await asyncio.wait_for(controller.known.wait(), WITHIN_S)
+                yield controller
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+
+    async def until(self, pattern: str) -> None:
+        """Wait until it said a line with this pattern."""
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                while not any(re.search(pattern, line) for line in self.said):
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            raise AssertionError(f"never said {pattern!r}: {self.said}") from None
+
+
+async def names(tenure: Tenure, count: int) -> set[str]:
+    """The instance ids that have a seat, once there are so many."""
+    group = await asyncio.to_thread(tenure.group("orders").wait_until_stable, members=count)
+    return set(group.assignment)
+
+
+async def scale_down(server: ApiServer, members: Members, replicas: int, *, has_ended: bool = True) -> None:
+    """Let the set shrink, and its pods end, the last one first."""
+    await server.put(f"{SETS}/w", a_set(replicas))
+    for ordinal in reversed(range(replicas, 3)):
+        await asyncio.to_thread(members.fall_silent, ordinal)
+        await server.delete(f"{PODS}/w-{ordinal}", a_pod(ordinal, has_ended=has_ended))
+
+
+async def test_a_scale_down_frees_seats(server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path) -> None:
+    """Members leave the group, lines and Events say so, and the metrics count it."""
+    running = Running()
+    async with running.running(server, tenure.bootstrap_servers, tmp_path) as controller:
+        await running.until("has the lease")
+        await scale_down(server, members, 1)
+        await running.until(
+            r"^freed w-1 of group orders \(pod shop/w-1\) after \d.\d\d s: StatefulSet w wants ordinal 0,"
+        )
+        await running.until(r"^freed w-2 of group orders")
+        assert controller.metrics.registry.get_sample_value("tenure_seats_verdicts_total", {"verdict": "freed"}) == 2
+        assert controller.metrics.registry.get_sample_value("tenure_seats_pods") == 1
+    assert await names(tenure, 1) == {"w-0"}
+    events = [found for path, found in server.objects.items() if path.startswith(EVENTS)]
+    assert [event["reason"] for event in events] == ["SeatFreed"] * 2
+    assert server.objects["/apis/coordination.k8s.io/v1/namespaces/shop/leases/seats"]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_doubt_frees_nothing(server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path) -> None:
+    """A pod that was forced out: a warning about the set says why."""
+    running = Running()
+    async with running.running(server, tenure.bootstrap_servers, tmp_path):
+        await scale_down(server, members, 2, has_ended=False)
+        await running.until("^kept in doubt w-2 of group orders")
+    (event,) = (found for path, found in server.objects.items() if path.startswith(EVENTS))
+    assert (event["reason"], event["type"]) == ("SeatKept", "Warning")
+    assert await names(tenure, 3) == {"w-0", "w-1", "w-2"}
+
+
+async def test_of_two_controllers_the_holder_of_the_lease_acts(
+    server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one knows what ended meanwhile, and goes on when the first one, which frees nothing, stops."""
+    monkeypatch.setattr(module, "RENEW_S", 0.05)
+    first, second = Running(), Running()
+    other = OPTIONS._replace(identity="other")
+    async with AsyncExitStack() as stack:
+        async with first.running(server, tenure.bootstrap_servers, tmp_path, OPTIONS._replace(frees=False)):
+            await first.until("has the lease")
+            await stack.enter_async_context(second.running(server, tenure.bootstrap_servers, tmp_path, other))
+            await scale_down(server, members, 2)
+            await first.until("^would free w-2")
+            assert second.said == []
+        await second.until("^freed w-2")
+    assert await names(tenure, 2) == {"w-0", "w-1"}
+
+
+async def test_a_cluster_that_is_away_is_asked_again(
+    server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path
+) -> None:
+    """The seat is freed once Kafka answers."""
+    running = Running()
+    options = OPTIONS._replace(timeout=0.2)
+    async with running.running(server, tenure.bootstrap_servers, tmp_path, options):
+        await running.until("has the lease")
+        await asyncio.to_thread(tenure.kill)
+        await scale_down(server, members, 2)
+        await running.until("^kept in doubt w-2 of group orders .*: trying again: ")
+        await asyncio.to_thread(tenure.start)
+        await running.until("^freed w-2 of group orders")
+
+
+async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:
+    """And readiness says so too, until it answers."""
+    running = Running()
+    async with running.running(server, tenure.bootstrap_servers, tmp_path) as controller:
+        await running.until("has the lease")
+        assert controller.not_ready == ""
+        server.refuses = 503
+        await server.drop_watches()
+        await running.until("^pods: ")
+        assert controller.not_ready == "refused: 503"
+        server.refuses = 0
+        await running.until("^pods: it works again")
+        await running.until("^sets: it works again")
+        assert controller.not_ready == ""
+    pods = [line for line in running.said if line.startswith("pods: ")]
+    assert pods == ["pods: trying again: refused: 503", "pods: it works again"]
