@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 from uuid import uuid4
@@ -398,7 +398,7 @@ def test_transactional_ids_move_both_ways(data_dir: Path, broker: Path, tmp_path
     assert noted_number(Disk(), lock) == 1
 
 
-ODD = {
+ODD: dict[str, Callable[[Path], object]] = {
     "fifo": os.mkfifo,
     "device": lambda path: path.symlink_to("/dev/zero"),
     "nowhere": lambda path: path.symlink_to("nowhere"),
