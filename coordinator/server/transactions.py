@@ -14,6 +14,7 @@ another one through `Peers`. A question is a list, and its first item is its kin
     "marker", and the fields of a `Marker`       has the node write it; the answer is whether it is written
     "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition
     "open"                                       the answer has the producer ids of open transactions
+    "show"                                       has the node show the log as a topic
 
 A marker that gets no answer is asked for again. A node answers nothing before its logs are open. The nodes of a cluster
 have no such way, and refuse transactions.
@@ -69,7 +70,7 @@ NO_OTHER_LOG = (
 
 
 def _nothing(_: object) -> None:
-    """If the marker can't be written, the next start tries it again."""
+    """Take an answer that changes nothing: a start tries again what failed, and finds a log that is used."""
 
 
 class Marker(NamedTuple):
@@ -136,7 +137,19 @@ class Transactions:
             runtime = self._make_runtime(engine, self._kind)
             runtime.start()
             self._engine, self.runtime = engine, runtime
+            self.show()
+            topic = self._discovery.ids
+            assert topic is not None
+            runtime.on_durable = lambda index: self._data.wake((topic.topic_id, index))
         return self.runtime
+
+    def show(self) -> None:
+        """Show the log as a topic, at all nodes: somebody asks for transactions."""
+        if not self._discovery.shows_ids:
+            self._discovery.shows_ids = True
+            for node_id in self._discovery.node_ids:
+                if node_id != self._node_id:
+                    self._ask(node_id, ["show"], _nothing)
 
     def abort_left(self) -> None:
         """Abort what no transactional id has open, once all ids and groups are loaded.
@@ -255,6 +268,9 @@ class Transactions:
             errand = Errand(lambda found: answer([found[each] for each in partitions]))
             event = AddPartitions(errand, NOBODY, transactional_id, producer_id, epoch, partitions, *rest)
             self.submit(transactional_id, event)
+        elif what == "show":
+            self._discovery.shows_ids = True
+            answer(None)
         else:
             assert what == "open"
             is_known = all(each.standing is ACTIVE for each in self.partitions())

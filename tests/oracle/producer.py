@@ -20,17 +20,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from coordinator.group.partition import partition_for
+from coordinator.transaction.records import decode_id, key_of
 from coordinator.transaction.state import NO_TIME
 from protocol.messages import (
     DescribeProducersResponse,
     DescribeTransactionsResponse,
     EndTxnResponse,
+    FetchResponse,
     InitProducerIdResponse,
     ListTransactionsResponse,
     Message,
     TxnOffsetCommitResponse,
     WriteTxnMarkersResponse,
 )
+from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.oracle.stage import Client, Stage, commit_topics
 from tests.support.batches import batch
@@ -43,8 +46,8 @@ TRANSACTIONAL = 0x10
 START_MS = time.time_ns() // 1_000_000
 """Of all records: those that are older than a week begin a new segment."""
 
-OFFSETS_PARTITIONS = 4
-"""Of `__consumer_offsets`, on both servers (conftest.py)."""
+OFFSETS_PARTITIONS = IDS_PARTITIONS = 4
+"""Of `__consumer_offsets` and `__transaction_state`, on both servers (conftest.py)."""
 
 PRODUCE, COMMIT, END = (0, 11, 12), (0, 4, 5), (0, 4, 5)
 """Versions of the APIs, by the version of the producer."""
@@ -246,6 +249,18 @@ class Producer:
         """Fetch at an isolation level, and its answer."""
         self.send_read(topic, level, offset, partition, max_wait_ms=0)
         self.client.receive()
+
+    def logged(self) -> None:
+        """Fetch the log of transactional ids, and note the states of its own id there, in their order."""
+        number = partition_for(self.transactional_id, IDS_PARTITIONS)
+        wanted = {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1_000_000}
+        asked = request("Fetch", max_bytes=1_000_000, topics=[{"topic": "__transaction_state", "partitions": [wanted]}])
+        answer = cast("FetchResponse", self.client.stage.ask_aside(asked, 11)).responses[0].partitions[0]
+        assert answer.error_code == ErrorCode.NONE
+        batches = decode_batches(answer.records or b"")
+        own = [each for one in batches for each in one.records if each.key == key_of(self.transactional_id)]
+        states = [decode_id("", each.value).status.label for each in own if each.value is not None]
+        self.client.stage.transcript.add(self.client.name, f"is in the log as {', '.join(states)}")
 
     def send_read(
         self, topic: str, level: int, offset: int = 0, partition: int = 0, *, max_wait_ms: int = 60_000

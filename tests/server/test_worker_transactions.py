@@ -14,6 +14,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.transactions import abort, hanging_transactions, list_transactions, open_transactions
 from coordinator.group.partition import partition_for
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from protocol.messages import (
     DescribeTransactionsRequest,
     EndTxnRequest,
@@ -143,6 +144,21 @@ def test_a_transaction_ends_at_every_worker(tenure: Tenure) -> None:
         complete = "CompleteCommit" if commit else "CompleteAbort"
         wait_until(lambda complete=complete: producer.state == complete, complete, WITHIN_S)  # type: ignore[misc]
         assert producer.offset == (offset if commit else before)
+
+
+def test_all_workers_show_the_topic_of_ids(tenure: Tenure) -> None:
+    """Once one of them was asked for a coordinator of transactions."""
+
+    def shown(node_id: int) -> list[int]:
+        with Connection(tenure.ports[node_id]) as connection:
+            answer: Any = connection.ask(MetadataRequest(topics=None), 12)
+        topics = [each for each in answer.topics if each.name == TRANSACTIONS_TOPIC]
+        return [each.leader_id for topic in topics for each in topic.partitions]
+
+    assert [shown(node_id) for node_id in (0, 1)] == [[], []]
+    with Connection(tenure.ports[0]) as connection:
+        connection.ask(FindCoordinatorRequest(key_type=1, key=ID), 3)
+    wait_until(lambda: all(shown(node_id) == [0, 1] * 25 for node_id in (0, 1)), "both show it", WITHIN_S)
 
 
 def test_markers_outlive_both_workers(tenure: Tenure) -> None:

@@ -748,3 +748,14 @@ class TestTransactions:
         nodes.start_node(1)
         producer.end()
         nodes.assert_exactly_once("t", [b"one"])
+
+    def test_all_nodes_show_the_topic_of_ids(self, nodes: Tenure) -> None:
+        """Once one of them was asked for a coordinator of transactions; also a node that comes back."""
+        ports = ports_of(nodes)
+        assert not any("__transaction_state" in topic_names(port) for port in ports)
+        TransactionalProducer(nodes, "copier")
+        nodes.kill_node(1)
+        nodes.start_node(1)
+        for port in ports:
+            while "__transaction_state" not in topic_names(port):
+                pass

@@ -24,6 +24,8 @@ from protocol.records.batch import FRAME_SIZE, HEADER_SIZE, CorruptBatch, Header
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+ENGINES_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+"""The topics whose logs engines write. Clients read them."""
 
 CHUNK_SIZE = 256 * 1024
 """Bytes of one read. A load decodes them in a few ms, and appends of other partitions wait that long."""

@@ -25,7 +25,7 @@ from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
-from coordinator.log.segments.segment import OFFSETS_TOPIC, list_segments, read_frames
+from coordinator.log.segments.segment import ENGINES_TOPICS, list_segments, read_frames
 from coordinator.log.segments.view import NO_OFFSET, OutsideView, View
 from coordinator.log.topics.compactions import Compacted, Compactions
 from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
@@ -89,7 +89,7 @@ class TopicLogs:
         self._remover: ThreadPoolExecutor | None = None
         self._producer_ids = ProducerIds(self._disk, data_dir)
         self._logs: dict[tuple[UUID, int], TopicLog] = {}
-        self._views: dict[int, OutsideView] = {}
+        self._views: dict[tuple[UUID, int], OutsideView] = {}
         self._reported: set[tuple[UUID, int]] = set()
         self._unwritable: set[tuple[UUID, int]] = set()
 
@@ -122,7 +122,7 @@ class TopicLogs:
 
     def log(self, partition: TopicPartition) -> TopicLog:
         """The open log of a user's topic partition. Raises EngineError."""
-        assert partition.topic != OFFSETS_TOPIC
+        assert partition.topic not in ENGINES_TOPICS
         log = self._logs.get(partition.key)
         if log is not None and log.is_open():
             self._use(partition, log)
@@ -149,10 +149,10 @@ class TopicLogs:
         return log
 
     def view(self, partition: TopicPartition) -> View:
-        """A log to read from, of `__consumer_offsets` too. Raises EngineError."""
-        if partition.topic != OFFSETS_TOPIC:
+        """A log to read from, those of engines too. Raises EngineError."""
+        if partition.topic not in ENGINES_TOPICS:
             return self.log(partition).view
-        view = self._views.setdefault(partition.number, OutsideView(self._disk, self.folder(partition)))
+        view = self._views.setdefault(partition.key, OutsideView(self._disk, self.folder(partition)))
         try:
             view.look()
         except OSError as error:
@@ -162,10 +162,10 @@ class TopicLogs:
     def producers(self, partition: TopicPartition) -> list[tuple[Described, int]] | EngineError:
         """The producers of a topic partition, each with the first offset of its open transaction; -1 for none.
 
-        That reads all of a partition of `__consumer_offsets`.
+        That reads all of an engine's log.
         """
         try:
-            if partition.topic == OFFSETS_TOPIC:
+            if partition.topic in ENGINES_TOPICS:
                 producers, view = self._read_producers(self.folder(partition))
             else:
                 log = self.log(partition)

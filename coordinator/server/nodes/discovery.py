@@ -23,8 +23,9 @@ from uuid import UUID, uuid5
 from coordinator.config import EVERYWHERE
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
+from coordinator.log.embedded.engine import SEGMENT_SIZE
 from coordinator.log.engine import NOBODY
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.store import node_in_turn
 from coordinator.log.topics.list import Topic
 from coordinator.story.schema import EVENTS_TOPIC
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 SEGMENTS_KEPT = 8
 """__rebalance_events has about so many segments: retention removes one of them at a time."""
+
+IDS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": str(SEGMENT_SIZE)}
+"""The settings of `__transaction_state` that tools see; Kafka has larger segments."""
 
 LEADER_EPOCH = 0
 """The leader epoch of every topic partition: its leader never changes."""
@@ -80,7 +84,8 @@ class Discovery:
     that don't answer now. present: the ids of nodes that run; None for all. leading: the ids of nodes that topic
     partitions go to in turn; None for all. The last three may change at any time.
     cluster: the store's; then `nodes` is this node alone, and neither `owners` nor the last three count.
-    owners_of_ids: of the partitions of `__transaction_state`; None if there are none.
+    owners_of_ids: of the partitions of `__transaction_state`; None if there are none. shows_ids: whether there is
+    such a topic.
     """
 
     def __init__(
@@ -115,7 +120,9 @@ class Discovery:
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
         self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
-        self._state_partitions = config.transaction_state_log_num_partitions
+        ids_id = uuid5(UUID(int=0), f"{cluster_id}/{TRANSACTIONS_TOPIC}")
+        self._ids = Topic(TRANSACTIONS_TOPIC, ids_id, config.transaction_state_log_num_partitions, IDS_CONFIGS)
+        self.shows_ids = False
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
         events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
         self._events = events if config.events_enable else None
@@ -124,6 +131,11 @@ class Discovery:
     def offsets(self) -> Topic:
         """`__consumer_offsets`."""
         return self._offsets
+
+    @property
+    def ids(self) -> Topic | None:
+        """`__transaction_state`; None as long as nobody has asked for a coordinator of transactions, as in Kafka."""
+        return self._ids if self.shows_ids else None
 
     @property
     def events(self) -> Topic | None:
@@ -180,7 +192,7 @@ class Discovery:
     def owner_of_id(self, transactional_id: str) -> int:
         """The id of the node that coordinates a transactional id; a cluster has no transactions."""
         assert self._owners_of_ids is not None
-        return self._owners_of_ids(partition_for(transactional_id, self._state_partitions))
+        return self._owners_of_ids(partition_for(transactional_id, self._ids.partition_count))
 
     def node(self, node_id: int, call: Reached, listener: str) -> Node:
         """A node that lives, with the address of its listener of that name; NO_NODE if it has no such listener."""
@@ -213,6 +225,9 @@ class Discovery:
         """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
         if topic is self._offsets:
             return self._owner(partition)
+        if topic is self._ids:
+            assert self._owners_of_ids is not None
+            return self._owners_of_ids(partition)
         is_events = topic.name == EVENTS_TOPIC
         if self._cluster is None:
             return node_in_turn((0 if is_events else topic.topic_id.int) + partition, self._leading)
@@ -234,6 +249,8 @@ class Discovery:
         """A topic by its name."""
         if name == OFFSETS_TOPIC:
             return self._offsets
+        if name == TRANSACTIONS_TOPIC:
+            return self.ids
         if name == EVENTS_TOPIC and self._events is not None:
             return self.events
         return self.topics.get(name)
@@ -242,6 +259,8 @@ class Discovery:
         """A topic by its id."""
         if topic_id == self._offsets.topic_id:
             return self._offsets
+        if topic_id == self._ids.topic_id:
+            return self.ids
         if self._events is not None and topic_id == self._events.topic_id:
             return self.events
         return self.topics.get_by_id(topic_id)
@@ -254,10 +273,12 @@ class Discovery:
     def all_topics(self) -> Iterator[Topic]:
         """Every topic, by name."""
         yield self._offsets
+        if self.ids is not None:
+            yield self.ids
         yield from self.kept_topics()
 
     def kept_topics(self) -> Iterator[Topic]:
-        """Every topic but `__consumer_offsets`: their records are in logs of their own."""
+        """Every topic but those that engines write (ENGINES_TOPICS)."""
         if self.events is not None:
             yield self.events
         yield from self.topics

@@ -17,7 +17,7 @@ from coordinator.config import topic_name_problem
 from coordinator.group.events import EndTransaction
 from coordinator.group.transactions import marker
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.producers import marker_error
@@ -176,7 +176,9 @@ def _write(
     written: Callable[[Any], None],
 ) -> None:
     topic = services.discovery.topic(name)
-    if services.transactions.refusal or topic is None or not 0 <= index < topic.partition_count:
+    # Records of `__transaction_state` have no producers, so there is nothing to end.
+    has_none = name == TRANSACTIONS_TOPIC or services.transactions.refusal
+    if has_none or topic is None or not 0 <= index < topic.partition_count:
         written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     if not services.data.leads(topic, index):

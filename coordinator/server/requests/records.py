@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.config import INT64_MAX
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
-from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.log.segments.segment import ENGINES_TOPICS, OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.log.topics.log import Written
 from coordinator.security.acls import Kind, Operation
@@ -327,7 +327,7 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif known is None or not 0 <= index < known.partition_count:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif known.name == OFFSETS_TOPIC:
+        elif known.name in ENGINES_TOPICS:
             answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif not services.data.leads(known, index):
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -861,7 +861,7 @@ class _Fetch:
         for each in () if self._is_large else self._wanted:
             if discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 is_gone = True
-            elif each.ends is not None and each.topic_partition.topic != OFFSETS_TOPIC:
+            elif each.ends is not None and each.topic_partition.topic not in ENGINES_TOPICS:
                 data.remember_ends(each.topic_partition.key, each.ends)
         if outcome is not None:
             call.on_sent = partial(data.budget.give, outcome)

@@ -171,7 +171,7 @@ class _Shown:
             return (yield from self.topic(topic))
         valid = topic_name_problem(name) is None
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name)
+        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
     def topic(self, topic: Topic) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
         partitions = []
@@ -314,6 +314,8 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
             return NO_NODE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text
         if key_type == GROUP and not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
             return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
+        if key_type == TRANSACTION:
+            services.transactions.show()
         node = services.discovery.coordinator(key, call, is_transactional=key_type == TRANSACTION)
         if node is NO_NODE:
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."

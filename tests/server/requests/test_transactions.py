@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator.group.partition import partition_for
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
+from coordinator.log.store import open_store
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.runtime.pace import Pace
 from coordinator.server.wire.call import Call
@@ -23,8 +27,10 @@ from protocol.messages import (
     InitProducerIdRequest,
     ListOffsetsRequest,
     ListTransactionsRequest,
+    MetadataRequest,
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
@@ -454,3 +460,37 @@ async def test_unused_ids_expire() -> None:
                 await server.advance(100)
             assert (await idle.describe()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert (await producer.describe()).transaction_state == "Ongoing"
+
+
+async def test_the_log_of_ids_is_a_topic_once_somebody_asks(tmp_path: Path) -> None:
+    """FindCoordinator brings it, as in Kafka, and so does a start. A waiting reader gets each new record."""
+    topic = MetadataRequest.MetadataRequestTopic(name=TRANSACTIONS_TOPIC)
+    metadata = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+    find = FindCoordinatorRequest(key_type=1, key="t")
+    partition = FetchRequest.FetchPartition(partition=partition_for("t", 50), partition_max_bytes=10_000)
+    topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[partition])]
+    waiting = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics)
+    for error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE):
+        async with serving(f"log.dirs={tmp_path}", opened=open_store) as server:
+            peer = await server.peer()
+            (shown,) = (await peer.ask(metadata, 12)).topics
+            assert (shown.error_code, shown.is_internal) == (error, True)
+            assert (await peer.ask(find, 3)).error_code == 0
+            (shown,) = (await peer.ask(metadata, 12)).topics
+            assert (shown.error_code, len(shown.partitions)) == (0, 50)
+            if error:
+                await peer.send(waiting, 11)
+                await server.at_rest()
+                assert peer.is_silent()
+                await Producer(await server.peer(), V2).init()
+                assert (await peer.receive()).responses[0].partitions[0].high_watermark == 1
+
+
+async def test_nobody_writes_markers_to_the_log_of_ids() -> None:
+    """It has no transactions of producers, so nothing of it could end."""
+    async with producing(V2) as (_, producer):
+        kinds = WriteTxnMarkersRequest
+        topics = [kinds.WritableTxnMarkerTopic(name=TRANSACTIONS_TOPIC, partition_indexes=[0])]
+        marker = kinds.WritableTxnMarker(producer_id=producer.producer_id, producer_epoch=0, topics=topics)
+        answer = await producer.peer.ask(kinds(markers=[marker]), 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
