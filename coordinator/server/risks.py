@@ -116,7 +116,7 @@ NEEDS = (
         "the groups are in log.dirs. Set tenure.store",
     ),
     Need(
-        ("transaction.", "transactional."),
+        ("transaction.", "transactional.", "tenure.transaction.", "tenure.transactional."),
         lambda config, _: not config.store,
         "a cluster has no transactions. Leave it out",
     ),

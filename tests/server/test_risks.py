@@ -81,6 +81,8 @@ WITH: dict[str, tuple[str, ...]] = {
     "tenure.offset.fetch.verify": STORE,
     "tenure.statsd.": ("tenure.statsd=127.0.0.1:8125",),
     "tenure.store.": STORE,
+    "tenure.transaction.": (),
+    "tenure.transactional.": (),
     "tenure.worker.timeout.ms": ("tenure.workers=2",),
     "transaction.": (),
     "transactional.": (),
@@ -92,6 +94,8 @@ WITHOUT: dict[str, tuple[str, ...]] = {
     "offsets.topic.segment.bytes": STORE,
     "tenure.events.retention.": ("tenure.events.enable=false",),
     "tenure.journal.": STORE,
+    "tenure.transaction.": STORE,
+    "tenure.transactional.": STORE,
     "transaction.": STORE,
     "transactional.": STORE,
 }
