@@ -49,7 +49,7 @@ LOOK_S = 2.0
 AT_ONCE = 100
 """Groups of one look; at most half of them out of turn."""
 
-CPU_SHARE = 0.02
+CPU_SHARE = 0.01
 """The most of a core that looks take on average."""
 
 EVENTS_KEPT = 100

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-RESTART, TAKEOVER, REJOIN = "static_restart", "takeover", "static_rejoin"
-"""Types of entries about a return."""
+RESTART, TAKEOVER, REJOIN, RETURN = "static_restart", "takeover", "static_rejoin", "static_return"
+"""Types of entries about a return; RETURN where only the log of groups shows it, which has no kind of a return."""
 
-NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover"}
+NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: "takeover", RETURN: "return"}
 """The words for one of each."""
 
-PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers"}
+PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers", RETURN: "returns"}
 
 
 def number_text(number: int, noun: str, plural: str = "", *, at_least: bool = False) -> str:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from coordinator.group.course import Outcome
 from coordinator.story import events
-from coordinator.story.counts import RESTART, TAKEOVER
+from coordinator.story.counts import RESTART, RETURN, TAKEOVER
 from coordinator.story.events import Cause, RebalanceEnded, RebalanceEvent, UnixMs, one_of, says
 from coordinator.story.rebalances import is_end_of, return_type
 
@@ -329,8 +329,8 @@ def counts(entries: Iterable[Entry]) -> Counter[str]:
 
 
 def is_restart(entry: Entry) -> TypeGuard[Return]:
-    """Whether a static member took its own seat again."""
-    return isinstance(entry, Return) and entry.type == RESTART
+    """Whether a static member took its own seat again, as far as anybody knows."""
+    return isinstance(entry, Return) and entry.type in {RESTART, RETURN}
 
 
 def _is_meanwhile(former: Entry, entry: Rebalance) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.story import events
-from coordinator.story.counts import REJOIN, TAKEOVER
+from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.entries import Entry, Rebalance, Return
 from coordinator.story.runs import Run
 from coordinator.story.words import entry_lines
@@ -25,7 +25,7 @@ SETTLED = frozenset({"completed", "emptied"})
 """Outcomes of a rebalance after which the seats are known."""
 
 
-MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin"}
+MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin", RETURN: "return"}
 """The kinds of marks of returns that are no restarts."""
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.story.counts import REJOIN, RESTART
+from msgspec import UNSET
+
+from coordinator.story.counts import REJOIN, RESTART, RETURN
 from coordinator.story.events import (
     GroupDeleted,
     GroupLoaded,
@@ -26,6 +28,8 @@ RETURN_EVENTS = (MemberReplaced, MemberFenced)
 
 def return_type(event: MemberReplaced) -> str:
     """The type of the entry of `member_replaced`. A fencing may show later that it was a takeover."""
+    if event.inferred and event.away_ms is UNSET:  # in the consumer protocol, a seat is free only for its own program
+        return RETURN
     return REJOIN if event.after_load else RESTART
 
 

@@ -22,7 +22,7 @@ from coordinator.group.course import Phase
 from coordinator.group.notes import CONSUMER
 from coordinator.story import events
 from coordinator.story.causes import CAUSES, GONE, INFERENCES
-from coordinator.story.counts import REJOIN, TAKEOVER
+from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.described import client_text
 from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
@@ -250,7 +250,7 @@ def _return_lines(kind: str, event: events.MemberReplaced) -> Iterator[str]:
     costs = "and nothing moves" if event.state == "Stable" else "while the group rebalances"
     if event.rebalances:
         costs = "and the group rebalances"
-    if event.inferred and event.away_ms is UNSET:  # the log of groups has the new member id, and no more
+    if kind == RETURN:
         yield (
             f"return: static member {seat} is back as {member}{other}, {costs}; unknown why: it restarted, or a second "
             "program took its seat [inferred from the log]"

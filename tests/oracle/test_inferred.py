@@ -96,11 +96,13 @@ def remove(port: int, group: str, instance_id: str) -> None:
 
 
 def kinds(entries: list[dict[str, Any]]) -> list[list[str]]:
-    """The kinds of the causes of each entry."""
+    """The kinds of the causes of each entry; a return that only the log shows has none, and may be a restart."""
     return [
-        [cause["kind"] for cause in entry["causes"]] if entry["type"] == "rebalance" else [entry["type"]]
+        [cause["kind"] for cause in entry["causes"]]
+        if entry["type"] == "rebalance"
+        else [entry["type"].replace("static_return", "static_restart")]
         for entry in entries
-        if entry["type"] in {"rebalance", "static_restart"}
+        if entry["type"] in {"rebalance", "static_restart", "static_return"}
     ]
 
 

@@ -164,6 +164,16 @@ def test_a_restart_is_a_takeover_once_the_old_id_is_used_again() -> None:
     assert [entry["type"] for entry in shown(timeline)] == ["static_restart", "takeover", "fencing", "fencing"]
 
 
+def test_a_return_that_only_the_log_shows_is_no_restart() -> None:
+    """It may be a takeover: the count of entries says no more than their words. In the consumer protocol it is one."""
+    replaced = {"member_id": "a-2", "old_member_id": "a-1", "rebalances": False, "inferred": True}
+    timeline = Timeline("g").add_all([
+        event("member_replaced", 1, **replaced),
+        event("member_replaced", 2, **replaced, away_ms=5),
+    ])  # fmt: skip
+    assert [entry["type"] for entry in shown(timeline)] == ["static_return", "static_restart"]
+
+
 def test_a_rebalance_that_is_told_by_its_end_stands_where_it_began() -> None:
     """Entries during the rebalance come after it; the restart that led to it comes before it, even if 1 ms later."""
     timeline = Timeline("g").add_all([

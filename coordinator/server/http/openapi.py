@@ -101,13 +101,17 @@ SCHEMAS: dict[str, Schema] = {
             "static_restarts": NUMBER,
             "suspect_restarts": {
                 **NUMBER,
-                "description": "restarts that no healthy member makes; static_restarts doesn't count them",
+                "description": "restarts and returns that no healthy member makes; the other numbers lack them",
             },
             "static_rejoins": {
                 **NUMBER,
                 "description": "the first returns of seats since the group was loaded: a restart, or only a rejoin",
             },
             "takeovers": {**NUMBER, "description": "seats that a second program took"},
+            "static_returns": {
+                **NUMBER,
+                "description": "restarts, takeovers or rejoins: the log of groups doesn't say which",
+            },
             "node_id": {**or_null(NUMBER), "description": "the coordinator's; null of a group that doesn't exist"},
             "last_event_ms": {**or_null(UNIX_MS), "description": "time of its newest event; null if none is in memory"},
             "state": {
@@ -270,7 +274,7 @@ SCHEMAS: dict[str, Schema] = {
             "marks": list_of(
                 object_of(
                     {
-                        "kind": {"enum": ["restart", "rejoin", "takeover", "fencing", "suspect"]},
+                        "kind": {"enum": ["restart", "rejoin", "takeover", "return", "fencing", "suspect"]},
                         "from_ms": UNIX_MS,
                         "until_ms": UNIX_MS,
                         "times": {**NUMBER, "description": "how many restarts or fencings the mark stands for"},

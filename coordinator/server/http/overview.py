@@ -14,7 +14,7 @@ from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import known_lines, lag_json
 from coordinator.group.notes import CLASSIC
-from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
+from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
 from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
@@ -31,13 +31,14 @@ DELETED, MISSING = "deleted", "unknown"
 
 
 class Churn(NamedTuple):
-    """Counts of a group (coordinator.story.counts): static restarts without those that no healthy member makes."""
+    """Counts of a group (coordinator.story.counts): restarts and returns without those that no healthy member makes."""
 
     rebalances: int = 0
     static_restarts: int = 0
     suspect_restarts: int = 0
     static_rejoins: int = 0
     takeovers: int = 0
+    static_returns: int = 0
 
 
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
@@ -128,10 +129,11 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
     }
 
 
-def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, int, int, int]:
-    """The numbers of plain and of suspect restarts, of rejoins and of takeovers since a time."""
+def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, ...]:
+    """The fields of Churn that are about returns since a time."""
     entries = Timeline(group).add_all(events).entries
-    suspects = [entry for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts]
-    suspect = sum(entry.at_ms >= since_ms for entry in suspects)
-    counted = counts(entry for entry in entries if entry.at_ms >= since_ms)
-    return counted[RESTART] - suspect, suspect, counted[REJOIN], counted[TAKEOVER]
+    suspects = {id(entry) for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts}
+    late = [entry for entry in entries if entry.at_ms >= since_ms]
+    counted = counts(entry for entry in late if id(entry) not in suspects)
+    suspect = sum(id(entry) in suspects for entry in late)
+    return counted[RESTART], suspect, counted[REJOIN], counted[TAKEOVER], counted[RETURN]

@@ -22,17 +22,19 @@ const opened = new Set();  // topics whose partitions are in view
 let asking = null;
 let lagging = null;
 
-const churn = (rebalances, restarts, rejoins, takeovers) =>
+const churn = (rebalances, restarts, rejoins, takeovers, returns) =>
   `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}` +
   (rejoins ? `, ${several(rejoins, "rejoin")} after an outage` : "") +
-  (takeovers ? `, ${several(takeovers, "takeover")}` : "");
+  (takeovers ? `, ${several(takeovers, "takeover")}` : "") + (returns ? `, ${several(returns, "return")}` : "");
 const suspects = (number) => number ? `, ${several(number, "suspect restart")}` : "";
 
 /* The numbers of a group's entries, as text. */
 function counted(entries, runs) {
   const count = (type) => entries.filter((entry) => entry.type === type).length;
-  const suspect = sum(runs.filter((run) => run.finding).map((run) => run.restarts));
-  const numbers = churn(count("rebalance"), count("static_restart") - suspect, count("static_rejoin"), count("takeover"));
+  const runOf = runFinder(runs);
+  const suspect = entries.filter((entry) => runOf(entry)?.finding).length;
+  const plain = (type) => entries.filter((entry) => entry.type === type && !runOf(entry)?.finding).length;
+  const numbers = churn(count("rebalance"), plain("static_restart"), count("static_rejoin"), count("takeover"), plain("static_return"));
   return `${numbers}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
 }
 
@@ -135,7 +137,7 @@ async function askLag() {
 /* A function that finds the run of restarts of an entry. The server says what a run is, and what is wrong with it. */
 function runFinder(runs) {
   const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
-  return (entry) => entry.type !== "static_restart" ? undefined :
+  return (entry) => !["static_restart", "static_return"].includes(entry.type) ? undefined :
     bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
 }
 

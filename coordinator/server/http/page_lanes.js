@@ -21,7 +21,7 @@ let table = null;
 let dragged = null;
 export let drawnWidth = 0;
 
-const look = (mark) => ["restart", "rejoin"].includes(mark.kind) && mark.rebalances ? "restart moves" : mark.kind;
+const look = (mark) => ["restart", "rejoin", "return"].includes(mark.kind) && mark.rebalances ? "restart moves" : mark.kind;
 
 /* Marks that look alike and would touch become one mark with their number. x: the position of a time, in pixels. */
 export function together(marks, x) {

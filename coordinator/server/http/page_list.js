@@ -66,12 +66,13 @@ async function askLags() {
   table.draw();
 }
 
-const restarts = (group) => group.static_restarts + group.suspect_restarts + group.static_rejoins + group.takeovers;
+const restarts = (group) => group.static_restarts + group.suspect_restarts + group.static_rejoins + group.takeovers + group.static_returns;
 const restartText = (group) => [
   group.static_restarts && several(group.static_restarts, "static restart"),
   group.suspect_restarts && several(group.suspect_restarts, "suspect restart"),
   group.static_rejoins && `${several(group.static_rejoins, "rejoin")} after an outage`,
   group.takeovers && several(group.takeovers, "takeover"),
+  group.static_returns && several(group.static_returns, "return"),
 ].filter(Boolean).join(", ");
 
 const ORDER = {error: 3, warning: 2, notice: 1};
@@ -103,7 +104,7 @@ function columns() {
       cell: (group) => problems.has(group.group_id) ? badge(problems.get(group.group_id), KINDS[problems.get(group.group_id)]) : "-"},
     {key: "rebalances", name: "Rebalances", number: true, title: "Rebalances that began in the last hour", value: (group) => group.rebalances,
       cell: (group) => element("span", {class: group.rebalances ? "" : "dim", text: grouped(group.rebalances)})},
-    {key: "restarts", name: "Restarts", number: true, title: "Static restarts, rejoins and takeovers in the last hour", value: restarts,
+    {key: "restarts", name: "Restarts", number: true, title: "Returns of static members in the last hour: restarts, rejoins and takeovers", value: restarts,
       cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : restarts(group) ? "" : "dim", title: restartText(group), text: grouped(restarts(group))})},
     {key: "members", name: "Members", number: true, value: (group) => of(group, "members"),
       cell: (group) => of(group, "standbys") ? element("span", {title: `and ${several(of(group, "standbys"), "standby")}`, text: `${of(group, "members")} + ${of(group, "standbys")}`}) : of(group, "members")},
@@ -144,7 +145,8 @@ function showTiles() {
   const number = (key) => sum(groups.map((group) => group[key]));
   $("hour").textContent = `Last hour: ${several(number("rebalances"), "rebalance")}, ${several(number("static_restarts"), "static restart")}` +
     (number("suspect_restarts") ? `, ${several(number("suspect_restarts"), "suspect restart")}` : "") +
-    (number("takeovers") ? `, ${several(number("takeovers"), "takeover")}` : "");
+    (number("takeovers") ? `, ${several(number("takeovers"), "takeover")}` : "") +
+    (number("static_returns") ? `, ${several(number("static_returns"), "return")}` : "");
 }
 
 export function show() {

@@ -36,6 +36,7 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         told("group_deleted", generation=1),
         told("member_replaced", generation=1, old_member_id="old", **NEW),
         told("member_replaced", generation=1, old_member_id="former", after_load=True, **NEW),
+        told("member_replaced", generation=1, old_member_id="only-logged", inferred=True, **NEW),
         told("member_fenced", generation=1, member_id="old", kind="conflict", group_instance_id="i"),
         told("member_fenced", generation=1, member_id="old", kind="self", group_instance_id="i"),
     ]
@@ -49,8 +50,9 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         for since_ms in (0, 26):
             types = [entry.type for entry in entries if entry.at_ms >= since_ms]
             counted = churn(events, since_ms, 50).get("one", Churn())
-            kinds_of_returns = [types.count(name) for name in ("static_restart", "static_rejoin", "takeover")]
-            assert counted == (types.count("rebalance"), kinds_of_returns[0], 0, *kinds_of_returns[1:])
+            names = "static_restart", "static_rejoin", "takeover", "static_return"
+            restarts, *others = (types.count(name) for name in names)
+            assert counted == (types.count("rebalance"), restarts, 0, *others)
 
 
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:

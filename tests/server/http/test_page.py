@@ -698,8 +698,8 @@ def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Brows
     shown(browser, url, "rolled")
     group = (
         "{group_id: `team.service-${number}`, group_type: 'classic', protocol_type: 'consumer', state: 'Stable',"
-        " rebalances: number, static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0, node_id: 1,"
-        " last_event_ms: number}"
+        " rebalances: number, static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0,"
+        " static_returns: 0, node_id: 1, last_event_ms: number}"
     )
     answered(browser, "/overview", f"Array.from({{length: 10_000}}, (_, number) => ({group}))")
     answered(browser, "/lags", "[]")
@@ -733,7 +733,8 @@ def test_ten_thousand_groups_can_be_sorted_by_lag(browser: Browser, url: str) ->
     shown(browser, url, "rolled")
     group = (
         "{group_id: `g-${number}`, group_type: 'classic', protocol_type: 'consumer', state: 'Stable', rebalances: 0,"
-        " static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0, node_id: 1, last_event_ms: null}"
+        " static_restarts: 0, suspect_restarts: 0, static_rejoins: 0, takeovers: 0, static_returns: 0, node_id: 1,"
+        " last_event_ms: null}"
     )
     sums = (
         "(lag) => ({group_id: `g-${lag}`, members: 9 - lag, standbys: 0, topics: 1, lag,"
