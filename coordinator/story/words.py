@@ -19,7 +19,7 @@ from msgspec import UNSET
 from coordinator.group import causes
 from coordinator.group.causes import CauseKind, Change
 from coordinator.group.course import Phase
-from coordinator.group.notes import CONSUMER
+from coordinator.group.notes import CLASSIC
 from coordinator.story import events
 from coordinator.story.causes import CAUSES, GONE, INFERENCES
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
@@ -455,10 +455,10 @@ def _moves_texts(end: events.RebalanceEnded, moved: Iterable[events.Move], clien
 def _converted_text(event: events.GroupConverted) -> str:
     """A group that changed its protocol: upgraded by its first member of the consumer protocol, or the way back."""
     members = _several(event.members, "member")
-    if event.kind == CONSUMER:
+    if event.kind != CLASSIC:
         stay = "stays" if event.members == 1 else "stay"
         return (
-            f"upgrade: the group has the consumer protocol, from epoch {event.generation} on; "
+            f"upgrade: the group has the {event.kind} protocol, from epoch {event.generation} on; "
             f"{members} of the classic protocol {stay}"
         )
     return f"downgrade: the group has the classic protocol again, from generation {event.generation} on, with {members}"
