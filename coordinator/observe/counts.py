@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from coordinator.observe.live import Live
     from coordinator.observe.watching import Watching
     from coordinator.story.events import RebalanceEvent
+
+
+PARTITIONS_MAX = 100
+"""Topic partitions of a group that have a series of their own for their lag in time."""
 
 
 class Progress(NamedTuple):
@@ -153,6 +158,27 @@ def finding_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
     yield _gauge("tenure_observer_look_seconds", "The time between the last two looks at a group.", watching.round_s)
 
 
+def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
+    """The lag of some groups, in records and in time; kafka-lag-exporter gave most of the names."""
+    prefix = "kafka_consumergroup_group_"
+    sums = GaugeMetricFamily(prefix + "sum_lag", "Records behind the ends of the logs.", labels=["group"])
+    most = GaugeMetricFamily(prefix + "max_lag", "The same, of the worst topic partition.", labels=["group"])
+    oldest = GaugeMetricFamily(prefix + "max_lag_seconds", "Age of the oldest record to read.", labels=["group"])
+    catch_up = GaugeMetricFamily("tenure_group_catch_up_seconds", "Until all is read; Inf: never.", labels=["group"])
+    text = "The same, of each topic partition with records to read."
+    of_partitions = GaugeMetricFamily(prefix + "lag_seconds", text, labels=["group", "topic", "partition"])
+    for group in watching.lag_times.groups[:groups_max]:
+        found = watching.lag_times.of(group)
+        sums.add_metric([group], sum(each.lag for each in found.values()))
+        most.add_metric([group], max((each.lag for each in found.values()), default=0))
+        oldest.add_metric([group], max((each.behind_ms for each in found.values()), default=0) / 1000)
+        waits_s = (inf if each.catch_up_s is None else each.catch_up_s for each in found.values())
+        catch_up.add_metric([group], max(waits_s, default=0))
+        for (topic, partition), each in sorted(found.items())[:PARTITIONS_MAX]:
+            of_partitions.add_metric([group, topic, str(partition)], each.behind_ms / 1000)
+    yield from (sums, most, oldest, catch_up, of_partitions)
+
+
 def progress_families(progress: Progress) -> Iterator[Metric]:
     """The metrics of the observer itself."""
     yield _counter("tenure_observer_records", "Records that were read.", progress.records)
@@ -197,6 +223,7 @@ class ObserverMetrics:
             *self._counts.families(),
             *live_families(self._live, series),
             *finding_families(self._watching, self._groups_max),
+            *lag_families(self._watching, self._groups_max),
             *progress_families(self._progress()),
             *([] if self._posts is None else [post_family(self._posts)]),
         ]

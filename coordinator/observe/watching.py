@@ -32,6 +32,7 @@ from coordinator.story.diagnosis import Severity
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded
 from coordinator.story.group_diagnosis import progress_findings_now
+from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
 from protocol.errors import ProtocolError
 
@@ -67,7 +68,8 @@ class Watching:
     """See the module. live: has the descriptions. takers: get the events. every_s: between two looks at a group.
 
     ready: set once the history was read. cpu: the CPU time of the calling thread, in seconds. found: the present
-    findings, by group. kinds: those of any finding so far. round_s: how long the newest round took.
+    findings, by group. kinds: those of any finding so far. lag_times: of the groups. round_s: how long the newest round
+    took.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Watching:
         """Groups of which another look may show more, and when the last one was."""
         self._began_s = clock()
         self.progress = Progress()
+        self.lag_times = LagTimes()
         self.found: dict[str, dict[Key, FindingBegan]] = {}
         self.kinds: set[str] = set()
         self.round_s = 0.0
@@ -137,6 +140,7 @@ class Watching:
         some = [group for name in wanted if (group := groups.get(name)) is not None]
         counts = self._leaders.counts(client, topics_of(some))
         for name, seen in look(client, some, counts, self.progress, now_ms, self._leaders, self._retention).items():
+            self.lag_times.take(name, seen)
             self._settle(groups[name], seen, counts, now_ms)
             self._suspects.pop(name, None)
             if name in self.found or seen.is_suspect:
@@ -148,6 +152,7 @@ class Watching:
         now_s = self._clock()
         self.round_s, self._began_s = now_s - self._began_s, now_s
         self._turn = dict.fromkeys(groups)
+        self.lag_times.forget(groups)
         for name in [name for name in self.found if name not in groups]:
             self._tell(name, [], self._wall_ms())
         with self._lock:

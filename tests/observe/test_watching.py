@@ -14,7 +14,7 @@ from coordinator.client.errors import Unreachable
 from coordinator.client.groups import Group
 from coordinator.observe import watching as module
 from coordinator.observe.asking import Asking, Budget
-from coordinator.observe.counts import finding_families
+from coordinator.observe.counts import finding_families, lag_families
 from coordinator.observe.live import Live
 from coordinator.observe.watching import CPU_SHARE, LOOK_S, Watching
 from coordinator.story.described import Member
@@ -216,3 +216,28 @@ def test_looks_take_a_small_share_of_a_core(written: Written) -> None:
         cloud.watching.look = fail_later  # type: ignore[method-assign]
         cloud.watching.run(Stopping())
         assert pauses == [1 / CPU_SHARE, LOOK_S]
+
+
+def test_lag_in_time_is_a_metric(written: Written) -> None:
+    """The age of the record at the committed offset, and the time until all is read; groups that are gone have none."""
+    with Cloud(written) as cloud:
+        cloud.offset = 9
+        cloud.look()
+        cloud.end = 29
+        cloud.look(passed_s=10)
+        told_of = {
+            sample.name: (sample.labels, sample.value)
+            for family in lag_families(cloud.watching, 10)
+            for sample in family.samples
+        }
+        group = {"group": "g000"}
+        assert told_of == {
+            "kafka_consumergroup_group_sum_lag": (group, 20),
+            "kafka_consumergroup_group_max_lag": (group, 20),
+            "kafka_consumergroup_group_max_lag_seconds": (group, 10),
+            "kafka_consumergroup_group_lag_seconds": (group | {"topic": "t", "partition": "0"}, 10),
+            "tenure_group_catch_up_seconds": (group, float("inf")),
+        }
+        cloud.live.groups = {}
+        cloud.look()
+        assert not any(family.samples for family in lag_families(cloud.watching, 10))
