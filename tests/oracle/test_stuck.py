@@ -385,8 +385,6 @@ def test_an_observer_names_each_stall_as_an_event(node: Node, tmp_path: Path) ->
         topic = scenes["grown"].topic
         scenes["grown"].admin.create_partitions([NewPartitions(topic, 3)])[topic].result(WITHIN_S)
         kinds["grown"] = "partition_ownerless", _now_ms()
-        commit(back, 1)
-        kinds["back"] = "commit_back", _now_ms()
         place = TopicPartition(scenes["lost"].topic, 0, 3)
         scenes["lost"].admin.delete_records([place])[place].result(WITHIN_S)
         kinds["lost"] = "behind_retention", _now_ms()
@@ -395,9 +393,17 @@ def test_an_observer_names_each_stall_as_an_event(node: Node, tmp_path: Path) ->
                 flaps.until_it_has(1)
             loop.until_it_has(2)
         kinds["loop"] = "rebalance_loop", _now_ms()
-        for name, (kind, since_ms) in kinds.items():
+
+        def named(name: str) -> None:
+            kind, since_ms = kinds[name]
             event = wait_until(partial(begun, name, kind), f"{kind} of {name}", WITHIN_S)
             print(f"{kind}: {(event['at_ms'] - since_ms) / 1_000:.1f} s: {event['found']}")
+
+        for name in kinds:
+            named(name)
+        commit(back, 1)  # looks have seen the former offset meanwhile
+        kinds["back"] = "commit_back", _now_ms()
+        named("back")
         began = "finding_ended"
         hangs.runs.set()
         waits.runs.set()
