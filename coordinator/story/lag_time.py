@@ -59,15 +59,20 @@ class LagTimes:
     def take(self, group_id: str, seen: GroupProgress) -> None:
         """Take a look at a group."""
         former, present = self._samples.get(group_id, {}), dict[tuple[str, int], list[Sample]]()
-        for place, track in seen.tracks.items():
-            offset, end = track.line.current_offset, track.line.log_end_offset
+        tracks = (((topic, index), each) for topic, own in seen.tracks.items() for index, each in own.items())
+        for place, track in tracks:
+            offset, end = track.offset, track.end
             if offset is None or end is None or end <= offset:
                 continue
             samples = former.get(place, [])
             if track.seen_ms != seen.seen_ms:
                 present[place] = samples
                 continue
-            if place not in former and group_id in self._seen_ms and (track.has_moved or (track.end or 0) <= offset):
+            if (
+                place not in former
+                and group_id in self._seen_ms
+                and (track.has_moved or (track.first_end or 0) <= offset)
+            ):
                 samples = [Sample(self._seen_ms[group_id], offset, offset)]
             elif samples and (offset < samples[-1].offset or end < samples[-1].end):
                 samples = []  # an admin moved the offset, or the topic is another one
