@@ -275,6 +275,7 @@ async def test_a_damaged_record_ends_its_connection_alone(certificates: Certific
         assert "BAD_RECORD_MAC" in await victim.said()
         (line,) = server.events("connection_closed")
         assert "mac" in line["reason"]
+        await server.until(lambda: len(server.connections()) == 1)
         assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
 
 
@@ -379,7 +380,10 @@ async def test_one_handshake_more_than_may_wait_ends_the_oldest(
 
 
 async def test_a_connection_that_sent_nothing_ends_in_silence(certificates: Certificates) -> None:
-    """A load balancer that looks whether the port is open causes no line; a client that gives up half way does."""
+    """A load balancer that looks whether the port is open causes no line; a client that gives up half way does.
+
+    Neither keeps its place among the handshakes.
+    """
     async with serving_tls(certificates) as server:
         (await server.peer(listener=-1)).close()
         half = await tls_peer(server, client_context(certificates.ca))
@@ -387,6 +391,7 @@ async def test_a_connection_that_sent_nothing_ends_in_silence(certificates: Cert
         await server.until(lambda: any(each.listener == "SSL" for each in server.connections()))
         half.close()
         assert await failed(server) == ["the client closed the connection"]
+        await server.until(lambda: len(server.server.connections.handshakes) == 0)
 
 
 @pytest.mark.rounds
