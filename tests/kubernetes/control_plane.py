@@ -126,7 +126,7 @@ class ControlPlane:
         self._held = [reserved_port() for _ in range(4)]
         self.port, self._etcd, self._peer, self._manager = (held.getsockname()[1] for held in self._held)
         self.api = Api(self.port, self._ca)
-        self.kubeconfig = self._kubeconfig("admin", TOKEN)
+        self.kubeconfig = self.kubeconfig_of("admin", TOKEN)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -183,10 +183,6 @@ class ControlPlane:
         """The end of a program's output."""
         return "\n".join((self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-15:])
 
-    def kubeconfig_of(self, name: str, token: str) -> Path:
-        """The kubeconfig of a user with this token."""
-        return self._kubeconfig(name, token)
-
     def _start_etcd(self) -> None:
         client, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
         self._run(
@@ -205,7 +201,7 @@ class ControlPlane:
     def _start_manager(self) -> None:
         self._run(
             "kube-controller-manager",
-            f"--kubeconfig={self._kubeconfig('manager', MANAGER_TOKEN)}",
+            f"--kubeconfig={self.kubeconfig_of('manager', MANAGER_TOKEN)}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._manager}",
             f"--cert-dir={self.folder}",
@@ -238,7 +234,8 @@ class ControlPlane:
             return bool(self.api.get("/readyz")["text"] == "ok")
         return False
 
-    def _kubeconfig(self, name: str, token: str) -> Path:
+    def kubeconfig_of(self, name: str, token: str) -> Path:
+        """The kubeconfig of a user with this token."""
         cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": str(self._ca)}
         path = self.folder / f"{name}.kubeconfig"
         path.write_text(
