@@ -433,10 +433,13 @@ class TestFailure:
         assert all(isinstance(outcome, Unavailable) for outcome in append_to_all(engine, owns, 3))
         assert [numbers_of(load(engine, own)[0]) for own in owns] == [[0, 1]] * 5
         assert append_to_all(engine, owns, 4) == [None] * 5
-        assert journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT] != before
+        anew = journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT]
+        assert anew != before
+        assert append_to_all(engine, owns, 5) == [None] * 5
+        assert journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT] == anew, "it is made once for a failure"
         kill(engine, disk)
         engine = journaling(tmp_path)
-        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [[0, 1, 4]] * 5
+        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [[0, 1, 4, 5]] * 5
         engine.close()
 
     @pytest.mark.parametrize(
