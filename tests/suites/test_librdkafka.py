@@ -1,7 +1,8 @@
-"""librdkafka's own tests of groups, of the release that Confluent's client for Node.js contains.
+"""librdkafka's own tests of groups and of readers of committed records.
 
-package-lock.json beside this file locks that client. It carries librdkafka's source with its tests, which make builds
-without the libraries that these tests don't need.
+They are of the release that Confluent's client for Node.js contains; package-lock.json beside this file locks it. Its
+package has librdkafka's source with its tests, which make builds without the libraries that these tests don't need.
+0103, about producers of transactions, is not among them: it needs topics of three replicas.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ TESTS = (
     "0019_list_groups",
     "0030_offset_commit",
     "0056_balanced_group_mt",
+    "0061_consumer_lag",
     "0089_max_poll_interval",
     "0102_static_group_rebalance",
     "0113_cooperative_rebalance",
     "0118_commit_rebalance",
+    "0129_fetch_aborted_msgs",
     "0130_store_offsets",
     "0132_strategy_ordering",
+    "0137_barrier_batch_consume",
 )
 OTHERWISE: dict[str, Otherwise] = {}
 # Those of the cluster that librdkafka's tests start: some tests need topics of four partitions.
