@@ -32,7 +32,7 @@ ADVICE = {
         "all acknowledged topics, ACLs, credentials, quotas and settings are in it, no groups. Put it back from a "
         "backup; or move it out of the folder, and the next start begins without them"
     ),
-    r"\.lock(-[0-9]+)?|\.producer-ids|\.made-by-control|[0-9]{20}\.cleaned": REMOVE,
+    r"\.lock(-.+)?|\.producer-ids|\.made-by-control|[0-9]{20}\.cleaned": REMOVE,
     r"\.journal-.*\.new|(meta\.properties|topics\.json|partition\.metadata|[a-z-]*-checkpoint)\.new": REMOVE,
     r"partition\.metadata|(cleaner-offset|log-start-offset)-checkpoint": (
         "no record is in it. Put it back from a backup of this partition's folder"

@@ -19,6 +19,7 @@ NAMES = {
     ".journal-left-7.3": ".journal-left-7.*",
     ".lock": "remove it",
     ".lock-7": "remove it",
+    ".lock-__transaction_state-7": "remove it",
     ".producer-ids": "remove it",
     ".journal-1.0.new": "remove it",
     "__consumer_offsets-7": "folder back",

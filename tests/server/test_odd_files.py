@@ -22,20 +22,24 @@ from typing import NamedTuple
 import pytest
 
 from coordinator.cli.log.verify import Summary, verify
+from coordinator.config import Config
+from coordinator.group.partition import partition_for
 from coordinator.log.advice import advice
 from coordinator.log.embedded import journal
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import Extent, leave
 from coordinator.log.segments.outside import find_logs
-from coordinator.log.segments.segment import list_segments, partition_folder
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.server.app import Server, StartFailed
 from protocol.messages import InitProducerIdRequest
 from protocol.records.batch import peek_header
 from schemas.errors import ErrorCode
-from tests.server.harness import ManualClock, Serving, config_of, seat
+from tests.server.harness import ManualClock, Peer, Serving, config_of, seat
 from tests.server.requests.test_records import ONE, produce
 
 GROUPS = "abcdefgh"
+ID = "billing"
+"""A transactional id."""
 JOURNAL, LEFT, SEGMENT = ".journal-1.0", ".journal-left-0.0", "__consumer_offsets-0/00000000000000000000.log"
 RIGHTS, PAGE = "give the user that the server runs as", "docs/run/disk-trouble.md"
 NOBODY = 65_534
@@ -84,6 +88,14 @@ async def _start(folder: Path) -> Started:
     return Started("", "".join(groups), [line["message"] for line in lines if line["level"] in {"warn", "error"}])
 
 
+async def init(peer: Peer, transactional_id: str | None) -> int:
+    """The error of InitProducerId, when the id's coordinator has loaded."""
+    asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1_000)
+    while (error_code := (await peer.ask(asked, 4)).error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
+    return int(error_code)
+
+
 async def _killed(folder: Path, image: Path) -> str:
     """Use a folder, and copy it as a kill would leave it; return the groups that aren't on partition 0."""
     log = io.StringIO()
@@ -96,7 +108,8 @@ async def _killed(folder: Path, image: Path) -> str:
         await seat(peer, group, "i")
     (produced,) = await produce(peer, ("orders", 0, ONE))
     assert produced.error_code == ErrorCode.NONE
-    assert (await peer.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)).error_code == 0
+    assert await init(peer, None) == ErrorCode.NONE
+    assert await init(peer, ID) == ErrorCode.NONE
     await serving.at_rest()
     shutil.copytree(folder, image)
     others = [group for group in GROUPS if server.runtime.partition_of(group).index != 0]
@@ -279,8 +292,7 @@ def test_files_of_topics(folder: Path, name: str, damage: str) -> None:
         await serving.loaded()
         peer = await serving.peer()
         answers = [(await produce(peer, ("orders", number, ONE)))[0].error_code for number in (0, 1)]
-        producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
-        answers.append((await peer.ask(producer, 4)).error_code)
+        answers.append(await init(peer, None))
         told = [line["message"] for line in serving.events("topic_partition_unavailable")]
         serving.close_peers()
         await server.stop()
@@ -292,6 +304,46 @@ def test_files_of_topics(folder: Path, name: str, damage: str) -> None:
     assert [number for number, answer in enumerate(answers) if answer != ErrorCode.NONE] == [refused]
     assert len(told) == (refused == 0)
     assert all(str(path) in line and any(text in line for text in (advice(path), RIGHTS)) for line in told)
+
+
+IDS = partition_folder(
+    Path(), partition_for(ID, Config().transaction_state_log_num_partitions), TRANSACTIONS_TOPIC
+).name
+OF_IDS = {
+    f"{IDS}/{0:020}.log": IN_ITS_WAY,
+    f".lock-{IDS}": IN_ITS_WAY,
+    IDS: {"a link to nothing", "a fifo", "without rights"},
+}
+"""Files of a transactional id, and the damages that its coordinator notices."""
+
+
+@pytest.mark.parametrize("name, damage", [(name, damage) for name in OF_IDS for damage in sorted(OF_IDS[name])])
+def test_files_of_transactional_ids(folder: Path, name: str, damage: str) -> None:
+    """The ids of such a partition have no coordinator; groups and all other ids have theirs."""
+    DAMAGES[damage](folder / name)
+
+    async def use() -> tuple[list[int], list[str]]:
+        log = io.StringIO()
+        server = Server(config_of(*_settings(folder)), log=log)
+        await server.start()
+        serving = Serving(server, ManualClock(), log)
+        told = {"partition_refused", "partition_damaged"}
+        await serving.until(lambda: bool(told & {line["event"] for line in serving.events()}))
+        await serving.until(lambda: not serving._is_at_work())
+        peer = await serving.peer()
+        answers = [await init(peer, ID), await init(peer, "another")]
+        messages = [line["message"] for line in serving.events() if line["event"] in told]
+        groups = sorted(line["group"] for line in serving.events("group_loaded"))
+        serving.close_peers()
+        await server.stop()
+        assert "".join(groups) == GROUPS
+        return answers, messages
+
+    with _as_somebody(folder):
+        (refused, other), (message,) = asyncio.run(use())
+    assert (refused, other) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE)
+    assert str(folder / name) in message
+    assert any(text in message for text in (advice(folder / name), RIGHTS, PAGE))
 
 
 @pytest.mark.parametrize("damage", ["empty", "a link to nothing", "a fifo", "without rights"])
