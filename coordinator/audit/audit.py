@@ -29,8 +29,10 @@ from coordinator.audit.check.compaction import LastRecord, PartitionKey, lost_ke
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
+from coordinator.audit.check.transactions import Pending, Producers, id_findings
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.events import RecordedEvents, read_events
+from coordinator.audit.read.ids import Ids, read_ids
 from coordinator.audit.read.logs import Plan, look, plan_partition
 from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
@@ -161,7 +163,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     limits = options.limits._replace(partition_count=planned.partition_count)
     result = AuditResult(str(path), sizes=planned.sizes)
     is_replica = not is_tenures(path)
-    events = read_events(path)
+    events, ids = read_events(path), read_ids(path)
     last: dict[PartitionKey, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     journals = JournalsBeside()
@@ -171,7 +173,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 ranges = plan_partition(planned, log, segments)
                 assert log.partition is not None
                 integrity = integrity_of(planned, log.partition, is_replica=is_replica)
-                checks = PartitionChecks(integrity, limits, events=events)
+                checks = PartitionChecks(integrity, limits, events=events, ids=ids)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
@@ -179,15 +181,21 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                         checks.add_others(to_rows(tables["other"]), result)
                         rows = to_rows(tables["records"])
                         count_kinds(rows, result)
-                        counting = [row for row in rows if does_count(planned, row)]
-                        for row in counting:
-                            checks.add_record(row)
+                        counting = []
+                        for row in rows:
+                            counts = does_count(planned, row)
+                            if counts:
+                                checks.add_record(row)
+                                counting.append(row)
+                            elif counts is None:
+                                checks.add_pending(row)
                         if options.before is not None:
                             note_last(last, counting)
                     progress(range_.end - range_.start)
                 checks.report(result)
     result.notes += notes_of(planned)
     result.notes += events.notes({story.group for story in result.stories})
+    add_ids(result, ids)
     if options.before is not None:
         before = look(options.before)
         both, notes = compared(before, planned)
@@ -248,10 +256,15 @@ def integrity_of(planned: Plan, partition: int, *, is_replica: bool) -> Integrit
     return Integrity(partition, uncleaned_from, newest, damaged_ends, is_replica=is_replica)
 
 
-def does_count(planned: Plan, row: Row) -> bool:
-    """Whether a row of `records` counts: one of a transaction only if that was committed."""
-    producer_id = row[_PRODUCER_AT]
-    return producer_id is None or planned.counts(row[_PARTITION_AT], producer_id, row[_OFFSET_AT])
+def does_count(planned: Plan, row: Row) -> bool | None:
+    """Whether a row of `records` counts: one of a transaction only if that was committed; None if it has no end."""
+    return planned.counts(row[_PARTITION_AT], row[_PRODUCER_AT], row[_OFFSET_AT])
+
+
+def add_ids(result: AuditResult, ids: Ids) -> None:
+    """Add what the log of transactional ids says alone."""
+    result.find(id_findings(ids))
+    result.notes += ids.notes()
 
 
 def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
@@ -260,20 +273,29 @@ def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
 
 
 class PartitionChecks:
-    """Feeds the rows of one partition to the checks, in the order of its log; events: recorded by the server."""
+    """Feeds the rows of one partition to the checks, in the order of its log.
 
-    def __init__(self, integrity: Integrity, limits: Limits, *, events: RecordedEvents | None = None) -> None:
+    events: recorded by the server. ids: the transactional ids.
+    """
+
+    def __init__(
+        self, integrity: Integrity, limits: Limits, *, events: RecordedEvents | None = None, ids: Ids | None = None
+    ) -> None:
         self.integrity = integrity
         self.histories: dict[str, History] = {}
+        self.pending: dict[str, Pending] = {}
         self.end_ms = -1
         self._partition = integrity.partition
         self._limits = limits
         self._events = events or RecordedEvents()
+        self._ids = ids or Ids()
+        self._producers = Producers(self._partition, limits, self._ids)
 
     def add_batches(self, rows: Iterable[Row], result: AuditResult) -> None:
         """Take rows of `batches`."""
         for row in rows:
             self.integrity.add(row)
+            self._producers.add(row)
             self.end_ms = max(self.end_ms, end_of(row))
             result.batches += 1
 
@@ -294,6 +316,13 @@ class PartitionChecks:
             history = self.histories[group] = self.new_history(group)
         history.add(row)
 
+    def add_pending(self, row: Row) -> None:
+        """Take a row of `records` whose transaction has no end."""
+        group = row[_GROUP_AT]
+        if group not in self.pending:
+            self.pending[group] = Pending(self._partition, group, self._limits, self._ids)
+        self.pending[group].add(row)
+
     def new_history(self, group: str) -> History:
         """The history of a group without records."""
         return History(self._partition, group, self._limits, self._events.of(group))
@@ -301,6 +330,9 @@ class PartitionChecks:
     def report(self, result: AuditResult) -> None:
         """Add findings and stories as if the log ended here."""
         result.find(self.integrity.finish())
+        result.find(self._producers.finish())
+        for pending in self.pending.values():
+            result.find(pending.findings(self.end_ms))
         for history in self.histories.values():
             story, findings = history.finish(self.end_ms)
             result.stories.append(story)

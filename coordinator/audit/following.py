@@ -1,8 +1,8 @@
 """Keeps what an audit knows of a log that grows, from one look to the next and over restarts.
 
 It feeds the checks of a whole log with new rows. After each look it asks them for findings as if the log ended there.
-After all looks they are those of an audit of the whole log, without `__rebalance_events`, which nothing here reads.
-Each finding is there once.
+After all looks they are those of an audit of the whole log, without `__rebalance_events` and `__transaction_state`,
+which nothing here reads. Each finding is there once.
 
 A record of an open transaction waits, and so do later records of its group, as the checks need the order of the log. A
 marker in a later look ends the wait. Until then the record counts as never committed. If WAITING_MAX records of a group
@@ -103,9 +103,14 @@ class Followed:
     def report(self, result: AuditResult) -> None:
         """Add the findings as if the log ended here: records of open transactions don't count."""
         checks = copy.copy(self.checks)
-        checks.histories = dict(checks.histories)
+        checks.histories, checks.pending = dict(checks.histories), {}
         for group, rows in self.waiting.items():
-            settled = [row for row, counts in rows if counts]
+            settled = []
+            for row, counts in rows:
+                if counts:
+                    settled.append(row)
+                else:
+                    checks.add_pending(row)
             if settled:
                 history = checks.histories.get(group)
                 checks.histories[group] = checks.new_history(group) if history is None else copy.deepcopy(history)

@@ -1,4 +1,4 @@
-"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9 and 4.2.
+"""Logs that real clients made, on Tenure and (marked `oracle`) on Apache Kafka 3.9 and 4.4.
 
 Where Spark isn't installed (`make test` installs everything else), its modules are skipped and say so.
 """
@@ -10,14 +10,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator.log.compaction.rewrite import compact
@@ -38,7 +38,12 @@ ON_SPARK = ("tests/audit/spark/", "tests/audit/test_following.py")
 TOPIC = "orders"
 MOVING_TOPICS = ("left", "right")
 PARTITION_COUNT = 4
-SETTINGS = {"group.initial.rebalance.delay.ms": "1500", "offsets.topic.num.partitions": str(PARTITION_COUNT)}
+ID_COUNT = 5
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "1500",
+    "offsets.topic.num.partitions": str(PARTITION_COUNT),
+    "transaction.state.log.num.partitions": str(ID_COUNT),
+}
 
 
 class WithoutSpark(pytest.Module):
@@ -63,7 +68,8 @@ class Script:
 
     folder: a copy of the log of the stopped server. moving: a cooperative group, in which one of two topics moves to a
     second member. has_newer: whether the server knows the consumer protocol (KIP-848), so that a group could go over to
-    it and stay there (upgraded), or come back (converted).
+    it and stay there (upgraded), or come back (converted). exact: its offsets were committed and aborted in
+    transactions of a producer of that name. left_open: likewise, and later, in a transaction without an end.
     """
 
     folder: Path
@@ -75,6 +81,8 @@ class Script:
     moving: str = "moving"
     upgraded: str = "upgraded"
     converted: str = "converted"
+    exact: str = "exact"
+    left_open: str = "left-open"
     has_newer: bool = False
 
 
@@ -112,6 +120,7 @@ def play(bootstrap: str, script: Script) -> None:
         partial(storm, bootstrap, script),
         partial(move, bootstrap, script.moving),
         partial(delete, bootstrap, script.deleted),
+        partial(transact, bootstrap, script),
     ]
     if script.has_newer:
         parts.append(partial(change_protocol, bootstrap, script.upgraded, "classic", "consumer"))
@@ -156,6 +165,22 @@ def delete(bootstrap: str, group_id: str) -> None:
     gone.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})  # must live until the server has answered
     admin.delete_consumer_groups([group_id])[group_id].result(WITHIN_S)
+
+
+def transact(bootstrap: str, script: Script) -> None:
+    """Commit, abort and leave open offsets in transactions of groups without members."""
+    producers = []
+    for group_id, *ends in ((script.exact, True, False, True), (script.left_open, None)):
+        with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group_id})) as reads:
+            producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group_id})
+            producers.append(producer)  # a producer that goes aborts
+            producer.init_transactions(WITHIN_S)
+            for number, is_committed in enumerate(ends):
+                producer.begin_transaction()
+                offsets = [TopicPartition(TOPIC, 0, 50 + number)]
+                producer.send_offsets_to_transaction(offsets, reads.consumer_group_metadata(), WITHIN_S)
+                if is_committed is not None:
+                    (producer.commit_transaction if is_committed else producer.abort_transaction)(WITHIN_S)
 
 
 def move(bootstrap: str, group_id: str) -> None:

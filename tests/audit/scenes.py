@@ -153,12 +153,14 @@ def offset_value(offset: int, commit_ms: int = START_MS, version: int = 3, expir
     return versioned(version, encode(value, version))
 
 
-def with_attributes(batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None) -> bytes:
+def with_attributes(
+    batch: bytes, attributes: int, producer_id: int = -1, body: bytes | None = None, *, producer_epoch: int = -1
+) -> bytes:
     """Return the batch with other attributes, producer and records; CRC and length match."""
     changed = bytearray(batch if body is None else batch[:HEADER_SIZE] + body)
     struct.pack_into(">i", changed, 8, len(changed) - 12)
     struct.pack_into(">h", changed, 21, attributes)
-    struct.pack_into(">q", changed, 43, producer_id)
+    struct.pack_into(">qh", changed, 43, producer_id, producer_epoch)
     return with_crc(changed)
 
 
@@ -221,18 +223,17 @@ class Scene:
         """Append a committed offset."""
         return self.append((offset_key(group_id, topic, partition), offset_value(offset, self.now_ms)))
 
-    def transacted(self, offset: int, producer_id: int) -> Scene:
+    def transacted(self, offset: int, producer_id: int, epoch: int = 0) -> Scene:
         """Append a committed offset as part of a producer's transaction."""
         record = Record(offset_key(GROUP), offset_value(offset, self.now_ms), self.now_ms)
-        return self.raw(
-            with_attributes(encode_batch([record], self.next_offset, self.epoch), TRANSACTIONAL, producer_id)
-        )
+        batch = encode_batch([record], self.next_offset, self.epoch)
+        return self.raw(with_attributes(batch, TRANSACTIONAL, producer_id, producer_epoch=epoch))
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> Scene:
+    def end_transaction(self, producer_id: int, epoch: int = 0, *, committed: bool) -> Scene:
         """Append the marker that ends a producer's transaction."""
         record = Record(struct.pack(">hh", 0, committed), struct.pack(">hi", 0, 1), self.now_ms)
         batch = encode_batch([record], self.next_offset, self.epoch)
-        return self.raw(with_attributes(batch, TRANSACTIONAL | CONTROL, producer_id))
+        return self.raw(with_attributes(batch, TRANSACTIONAL | CONTROL, producer_id, producer_epoch=epoch))
 
     def delete(self, group_id: str = GROUP) -> Scene:
         """Append a group's tombstone."""

@@ -23,7 +23,7 @@ END = "<!-- Up to here. -->"
 def sections() -> str:
     """A section for each check: its name, its severity, its advice."""
     parts = [
-        f"### `{name}` ({check.severity})\n\n"
+        f"### `{name}` ({check.severity})\n"
         f"{textwrap.fill(check.advice, WIDTH, break_long_words=False, break_on_hyphens=False)}\n"
         for name, check in CHECKS.items()
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import time
 from collections import defaultdict
@@ -16,7 +18,11 @@ from confluent_kafka import Consumer, KafkaException
 from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show.summary import summary
-from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
+from coordinator.group.partition import partition_for
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
+from protocol.records.walk import decode_batches
+from tests.audit.conftest import ID_COUNT, PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
 from tests.audit.scenes import group_on
 from tests.support.apache import VERSION, ApacheKafka
 from tests.support.patience import WITHIN_S
@@ -40,7 +46,7 @@ def test_nothing_is_found(result: AuditResult, script: Script) -> None:
     assert result.findings == []
     assert result.notes == []
     kinds = {kind for kind in result.records_by_type if not kind.startswith("consumer_group_")}
-    assert kinds == {"group_metadata", "offset_commit"}
+    assert kinds == {"group_metadata", "offset_commit", "transaction_marker"}
     assert (kinds != set(result.records_by_type)) == script.has_newer
     assert set(result.sizes) <= set(range(PARTITION_COUNT))
 
@@ -117,6 +123,50 @@ def test_window_is_the_time_of_the_script(result: AuditResult, script: Script) -
     """The first and the last record are in order and less than ten minutes apart."""
     window = summary(result)["groups"][script.roll]["window"]
     assert 0 < window["last_ms"] - window["first_ms"] < 600_000
+
+
+def test_committed_transactions_count(result: AuditResult, script: Script) -> None:
+    """Only offsets of committed transactions count; an open one within its timeout is no finding."""
+    groups = summary(result)["groups"]
+    assert groups[script.exact]["committed"] == {f"{TOPIC}-0": 52}
+    assert not groups.get(script.left_open, {}).get("committed")
+
+
+def test_lost_marker_is_found(script: Script, tmp_path: Path) -> None:
+    """A commit whose marker is lost is found as soon as the log of ids says that it is over."""
+    lose_marker(script, tmp_path / "log")
+    (found,) = audit(tmp_path / "log", None, Options(), lambda _done: None).findings
+    assert (found.check, found.group) == ("pending_without_end", script.exact)
+    detail = json.loads(found.detail)
+    assert detail["transactional_id"] == script.exact
+    assert detail["why"] == "the transaction is over, and its marker is missing"
+
+
+def test_lost_id_is_found(script: Script, tmp_path: Path) -> None:
+    """A marker whose transactional id is lost is found."""
+    lose_id(script, tmp_path / "log")
+    (found,) = audit(tmp_path / "log", None, Options(), lambda _done: None).findings
+    assert found.check == "marker_without_transaction"
+
+
+def lose_marker(script: Script, copy: Path) -> None:
+    """Copy a log without the last marker of the exact group, and without what follows it in its partition."""
+    shutil.copytree(script.folder, copy)
+    path = newest(partition_folder(copy, partition_for(script.exact, PARTITION_COUNT)))
+    batches = list(decode_batches(path.read_bytes()))
+    last = max(at for at, batch in enumerate(batches) if batch.header.is_control)
+    os.truncate(path, sum(batch.header.size for batch in batches[:last]))
+
+
+def lose_id(script: Script, copy: Path) -> None:
+    """Copy a log without the transactional id of the exact group."""
+    shutil.copytree(script.folder, copy)
+    os.truncate(newest(partition_folder(copy, partition_for(script.exact, ID_COUNT), TRANSACTIONS_TOPIC)), 0)
+
+
+def newest(folder: Path) -> Path:
+    """The newest segment of a partition."""
+    return list_segments(Disk(), folder)[-1].path
 
 
 def is_committed(of: Consumer, offset: int) -> bool:

@@ -103,6 +103,14 @@ CHECKS: dict[str, Check] = {
         "fenced still wrote. One case is no fault: a broker that took over a log from Tenure counts its epochs "
         "from 0 again.",
     ),
+    "producer_epoch_falls": Check(
+        Severity.ERROR,
+        "a transactional producer wrote although a newer one had fenced it",
+        "A batch of a transactional producer has a lower producer epoch than an earlier batch of that producer in the "
+        "partition, or a record of `__transaction_state` has a lower one than the record of its transactional id "
+        "before it; `topic` in the detail says which. A coordinator refuses a producer with an old epoch, so two "
+        "owners wrote to one partition, or somebody mixed the files of two logs.",
+    ),
     "compaction_lost_key": Check(
         Severity.ERROR,
         "a compaction dropped what was still valid",
@@ -242,6 +250,24 @@ CHECKS: dict[str, Check] = {
         "the program only restarted, its restart takes longer than its session timeout: set `session.timeout.ms` "
         "above `gap_ms`, about the time that the member was away. If all members of a group go at once, as when "
         "somebody stops a service, they are one finding.",
+    ),
+    "pending_without_end": Check(
+        Severity.WARNING,
+        "offsets of a transaction wait for an end that doesn't come",
+        "A producer committed these offsets in a transaction, and no marker ends it, although a coordinator should "
+        "have ended it: `why` in the detail has the reason. So the offsets don't count, and clients that ask for "
+        "stable offsets get UNSTABLE_OFFSET_COMMIT for as long. If the folder has no `__transaction_state`, or not "
+        "all of its partitions, the audit waits for the longest timeout of a transaction, 15 minutes. What to do: "
+        "`tenure transactions find-hanging` finds it on a running server, and `tenure transactions abort --hanging` "
+        "ends it. Apache Kafka 4.3 can leave such a transaction behind if it is killed right after a commit.",
+    ),
+    "marker_without_transaction": Check(
+        Severity.WARNING,
+        "a marker ends a transaction of which no transactional id knows",
+        "A marker in the log is of a producer that no transactional id in `__transaction_state` has or had. Records "
+        "of `__transaction_state` are lost, or an administrator sent the marker for a wrong producer. The audit makes "
+        "this check only if the folder has all partitions of `__transaction_state`, and for markers of the last 7 days "
+        "(`transactional.id.expiration.ms`): a coordinator may have forgotten an older id.",
     ),
     "orphan_offsets": Check(
         Severity.NOTICE,

@@ -24,7 +24,7 @@ class Limits(NamedTuple):
     partition_count: offsets.topic.num.partitions; None if it isn't known. session_ms_max: group.max.session.timeout.ms.
     offsets_retention_ms: offsets.retention.minutes. offsets_check_ms: offsets.retention.check.interval.ms, how often a
     coordinator looks for expired offsets. delete_retention_ms: log.cleaner.delete.retention.ms, how long a tombstone
-    stays.
+    stays. transaction_ms_max: transaction.max.timeout.ms. id_expiration_ms: transactional.id.expiration.ms.
     """
 
     partition_count: int | None = None
@@ -33,3 +33,5 @@ class Limits(NamedTuple):
     offsets_retention_ms: int = _GROUP.offsets_retention_ms
     offsets_check_ms: int = _LOG.offsets_retention_check_interval_ms
     delete_retention_ms: int = _LOG.log_cleaner_delete_retention_ms
+    transaction_ms_max: int = _LOG.transaction_max_timeout_ms
+    id_expiration_ms: int = _LOG.transactional_id_expiration_ms

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.audit.read.batches import unpack
+from coordinator.audit.read.topics import read_records
 from coordinator.audit.words import count_text, time_text
-from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
+from coordinator.log.segments.outside import Log
 from coordinator.log.segments.segment import topic_partition_of
 from coordinator.story import entries
 from coordinator.story.diagnosis import conflict_text
@@ -42,7 +42,6 @@ from coordinator.story.events import (
 from coordinator.story.inference.told import unknown
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.schema import EVENTS_TOPIC
-from protocol.records.batch import CorruptBatch
 
 SLACK_MS = 1_000
 """The server may record a rebalance this much later than the time of the group's record."""
@@ -191,24 +190,7 @@ class RebalanceQueue:
 
 def read_events(path: Path) -> RecordedEvents:
     """The recorded events in the data folder `path`; none if it has no such topic. Raises OSError."""
-    return gather(event for log in _logs(path) for event in _events(log))
-
-
-def _events(log: Log) -> Iterator[RebalanceEvent | None]:
-    """The events of a partition, one after the other; None for bytes or a record that can't be read."""
-    with opened(log) as segments:
-        for segment in segments:
-            for frame in read_segment(segment):
-                if isinstance(frame, NoBatch):
-                    if not frame.at_end:  # at the end a write may be under way
-                        yield None
-                    continue
-                try:
-                    records = unpack(frame.data, frame.at, frame.header).records
-                except CorruptBatch:
-                    yield None
-                else:
-                    yield from (read_event(record.value) for record in records)
+    return gather(each and read_event(each[1].value) for log in _logs(path) for each in read_records(log))
 
 
 def _logs(path: Path) -> list[Log]:

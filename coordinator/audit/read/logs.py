@@ -153,9 +153,12 @@ class Plan:
         """Bytes to be read."""
         return sum(self.sizes.values())
 
-    def counts(self, partition: int, producer_id: int, offset: int) -> bool:
-        """Whether a record of a transaction counts: the next marker of its producer must be a commit."""
-        return is_committed(self.markers.get(partition, {}), producer_id, offset) is True
+    def counts(self, partition: int, producer_id: int | None, offset: int) -> bool | None:
+        """Whether a record counts: the next marker of its producer, if it has one, must be a commit.
+
+        None if no marker ends its transaction.
+        """
+        return producer_id is None or is_committed(self.markers.get(partition, {}), producer_id, offset)
 
 
 def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, offset: int) -> bool | None:

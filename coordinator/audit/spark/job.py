@@ -30,6 +30,7 @@ from coordinator.audit.audit import (
     TABLES_FOLDER,
     AuditResult,
     Options,
+    add_ids,
     end_of,
     integrity_of,
     make_room,
@@ -42,7 +43,9 @@ from coordinator.audit.check.checks import Finding, finding_of
 from coordinator.audit.check.compaction import LastRecord, lost_key
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
+from coordinator.audit.check.transactions import Pending, Producers
 from coordinator.audit.read.events import RecordedEvents, read_events
+from coordinator.audit.read.ids import Ids, read_ids
 from coordinator.audit.read.logs import Plan, plan
 from coordinator.audit.read.origin import compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, Row
@@ -62,6 +65,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
     """Audit the log at `path`; findings and tables are written below `out`. Raises NothingRead, or OSError."""
     session.dataSource.register(GroupLogSource)
     with TemporaryDirectory(prefix="tenure-audit-") as scratch:
+        ids = read_ids(path)
         planned = plan(path, options.limits.partition_count)
         limits = options.limits._replace(partition_count=planned.partition_count)
         result = AuditResult(str(path), sizes=planned.sizes, notes=notes_of(planned))
@@ -70,8 +74,9 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
         if out is not None:
             tables |= publish_tables(session, tables, out)
         is_replica = not is_tenures(path)
-        ends_ms = _check_partitions(tables["batches"], planned, result, is_replica=is_replica)
-        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), result)
+        ends_ms = _check_partitions(tables["batches"], limits, planned, ids, result, is_replica=is_replica)
+        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), result, ids)
+        add_ids(result, ids)
         check_others(tables["other"], result)
         if options.before is not None:
             before = plan(options.before)
@@ -121,12 +126,13 @@ def check_groups(
     ends_ms: dict[int, int],
     events: RecordedEvents,
     result: AuditResult,
+    ids: Ids,
 ) -> None:
     """Check each group and add its story; ends_ms: by partition, the time of its last record."""
     by_group = records.repartition("partition", "group").sortWithinPartitions(
         "partition", "group", "segment", "position", "offset"
     )
-    for payload in _payloads(by_group.mapInArrow(_check_by_group(limits, planned, ends_ms, events), FOUND_DDL)):
+    for payload in _payloads(by_group.mapInArrow(_check_by_group(limits, planned, ends_ms, events, ids), FOUND_DDL)):
         result.records_by_type.update(payload["kinds"])
         result.find(Finding(*each) for each in payload["findings"])
         if payload["story"] is not None:
@@ -134,23 +140,29 @@ def check_groups(
     result.notes += events.notes({story.group for story in result.stories})
 
 
-def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: RecordedEvents) -> Mapper:
+def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: RecordedEvents, ids: Ids) -> Mapper:
     counts = _markers_of(planned).counts
 
     def check_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
         history = History(partition, group, limits, events.of(group))
+        pending = Pending(partition, group, limits, ids)
         kinds: Counter[str] = Counter()
         counts_any = False
         for row in rows:
             if row[3] in RECORD_KINDS:
                 kinds[row[3]] += 1
-            if row[7] is None or counts(partition, row[7], row[1]):
+            is_counted = counts(partition, row[7], row[1])
+            if is_counted:
                 history.add(row)
                 counts_any = True
+            elif is_counted is None:
+                pending.add(row)
+        end_ms = ends_ms.get(partition, -1)
+        found = pending.findings(end_ms)
         if not counts_any:
-            return _payload(kinds=kinds, findings=[], story=None)
-        story, findings = history.finish(ends_ms.get(partition, -1))
-        return _payload(kinds=kinds, findings=findings, story=story.to_json())
+            return _payload(kinds=kinds, findings=found, story=None)
+        story, findings = history.finish(end_ms)
+        return _payload(kinds=kinds, findings=findings + found, story=story.to_json())
 
     def check_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (partition, group), rows in groupby(_rows(batches, "records"), itemgetter(0, 4)):
@@ -159,18 +171,23 @@ def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], even
     return check_each
 
 
-def _check_partitions(batches: DataFrame, planned: Plan, result: AuditResult, *, is_replica: bool) -> dict[int, int]:
+def _check_partitions(
+    batches: DataFrame, limits: Limits, planned: Plan, ids: Ids, result: AuditResult, *, is_replica: bool
+) -> dict[int, int]:
     """Check the batches; returns the time of each partition's last record."""
     known = replace(planned, logs=[], ranges=[], markers={})
 
     def check_partition(partition: int, rows: Iterable[Row]) -> pa.RecordBatch:
         integrity = integrity_of(known, partition, is_replica=is_replica)
+        producers = Producers(partition, limits, ids)
         count, end_ms = 0, -1
         for row in rows:
             integrity.add(row)
+            producers.add(row)
             count += 1
             end_ms = max(end_ms, end_of(row))
-        return _payload(partition=partition, batches=count, end_ms=end_ms, findings=integrity.finish())
+        findings = integrity.finish() + producers.finish()
+        return _payload(partition=partition, batches=count, end_ms=end_ms, findings=findings)
 
     def check(arrow: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for partition, rows in groupby(_rows(arrow, "batches"), itemgetter(0)):
@@ -228,7 +245,7 @@ def _counting(records: DataFrame, planned: Plan) -> DataFrame:
     def filtered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = to_rows(batch.select(SCHEMAS["records"].names))
-            yield to_arrow("records", [row for row in rows if row[7] is None or counts(row[0], row[7], row[1])])
+            yield to_arrow("records", [row for row in rows if counts(row[0], row[7], row[1])])
 
     return records.mapInArrow(filtered, records.schema)
 

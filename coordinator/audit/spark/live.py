@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from coordinator.audit.audit import AuditResult, NothingRead, Options
 from coordinator.audit.read.events import RecordedEvents, gather
+from coordinator.audit.read.ids import Ids
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.parse import new_rows, parse_record
 from coordinator.audit.read.tables import to_arrow
@@ -60,7 +61,7 @@ def audit_cluster(session: SparkSession, where: Cluster, out: Path | None, optio
         limits = options.limits._replace(partition_count=len(partitions))
         ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
         events = read_cluster_events(where)
-        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), ends_ms, events, result)
+        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), ends_ms, events, result, Ids())
         for story in result.stories:
             result.sizes[story.partition] += story.bytes
         if out is not None:

@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.read.batches import BAD_CHECKSUM_KIND, UNREADABLE_BATCH_KIND, read_batch, read_marker
+from coordinator.audit.read.ids import id_partition_count
 from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
@@ -54,10 +55,9 @@ from coordinator.group.bounds import epoch_at_bound, group_at_bound, offset_at_b
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
-from coordinator.log.meta import ID_PARTITIONS, noted_partition_count
+from coordinator.log.meta import noted_partition_count
 from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, find_logs_of_ids, opened
 from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
-from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
     CURRENT,
@@ -172,8 +172,7 @@ def guess_partition_count(path: Path, logs: list[Log]) -> int | None:
 
 def guess_id_partition_count(path: Path) -> int | None:
     """The number of partitions of `__transaction_state`, as `guess_partition_count`; None if there are none."""
-    found = known_partitions(path, find_logs_of_ids(path), TRANSACTIONS_TOPIC)
-    return noted_partition_count(path, ID_PARTITIONS) or 1 + max(found) if found else None
+    return id_partition_count(path, find_logs_of_ids(path)) or None
 
 
 def verify(

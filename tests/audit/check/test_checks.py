@@ -205,6 +205,17 @@ def _target_not_reached() -> Scene:
     return ConsumerScene().join("m").join("n").scene.tick(HOUR_MS).commit(5)
 
 
+def _producer_epoch_falls() -> Scene:
+    """A producer that was fenced commits an offset behind the newer one's marker."""
+    scene = Scene().transacted(5, 7).end_transaction(7, 1, committed=True)
+    return scene.transacted(6, 7).end_transaction(7, 1, committed=True)
+
+
+def _pending_without_end() -> Scene:
+    """A transaction is open for longer than any may be."""
+    return Scene().transacted(5, 7).tick(HOUR_MS).commit(6)
+
+
 FAULTS: dict[str, Callable[[], Scene]] = {
     scene.__name__.removeprefix("_"): scene
     for scene in (
@@ -213,7 +224,7 @@ FAULTS: dict[str, Callable[[], Scene]] = {
         _membership_changed, _assignment_changed, _partition_assigned_twice, _subscribed_unassigned, _deleted_returns,
         _session_above_cap, _rebalance_storm, _restarts_in_a_loop, _instance_never_returns,
         _session_shorter_than_gap, _orphan_offsets, _commit_back, _partition_held_twice, _records_contradict,
-        _target_not_reached,
+        _target_not_reached, _producer_epoch_falls, _pending_without_end,
     )
 }  # fmt: skip
 """Check -> a log with that fault."""
@@ -444,8 +455,9 @@ def test_compaction_that_was_long_ago_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_each_check_has_a_fault() -> None:
-    """Each check has a log with its fault; one compares two logs, and one needs recorded events."""
-    assert FAULTS.keys() | {"compaction_lost_key", "instance_contested"} == CHECKS.keys()
+    """Each check has a log with its fault; some compare it with another log."""
+    others = {"compaction_lost_key", "instance_contested", "marker_without_transaction"}
+    assert FAULTS.keys() | others == CHECKS.keys()
 
 
 def test_each_check_has_its_section() -> None:

@@ -14,12 +14,16 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_rows
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.job import audit_folder
+from coordinator.transaction.state import Status
 from protocol.records.codecs import Codec
 from tests.audit.check.test_checks import FAULTS, LEGAL, MORE_FAULTS, PLANTED, three_segments
+from tests.audit.check.test_transactions import known, write_ids
+from tests.audit.conftest import Script
 from tests.audit.random_logs import sample
 from tests.audit.read.test_events import at, dropped, ended, fenced, returned, write
-from tests.audit.scenes import GROUP, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
+from tests.audit.scenes import GROUP, HOUR_MS, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
+from tests.audit.test_servers import lose_id, lose_marker
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
@@ -32,7 +36,7 @@ def faulty(folder: Path) -> Path:
         scene = Scene()
         scene.batches = batches
         scenes.append(scene)
-    count = len(scenes) + 2
+    count = len(scenes) + 3
     for number, scene in enumerate(scenes):
         scene.partition = number
         scene.write(folder, count)
@@ -44,6 +48,10 @@ def faulty(folder: Path) -> Path:
     odd.batches[2] = compressed(odd.batches[2], Codec.LZ4)
     odd.transacted(3, producer_id=7).end_transaction(7, committed=False).transacted(90, producer_id=8)
     odd.append((versioned(999, b""), b"")).append((offset_key(GROUP), b"")).write(folder, count)
+    epochs = (known(Status.COMPLETE_ABORT, update_ms=odd.now_ms, epoch=each) for each in (2, 1))
+    write_ids(folder, *epochs, end_ms=odd.now_ms)
+    ends = Scene(len(scenes) + 1).end_transaction(9, committed=True)
+    ends.transacted(4, producer_id=7).tick(HOUR_MS).commit(5).write(folder, count)
     return folder
 
 
@@ -56,7 +64,9 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
     found = audit_folder(session, folder, tmp_path / "spark", options)
     assert found == alone
     assert summary(found) == summary(alone)
-    assert len({finding.check for finding in found.findings}) >= len(FAULTS)
+    checks = {finding.check for finding in found.findings}
+    assert len(checks) >= len(FAULTS)
+    assert checks > {"marker_without_transaction", "pending_without_end", "producer_epoch_falls"}
     assert sum(story.rebalances_forgotten for story in found.stories) > 0
     assert any("3 events could not be kept" in note for note in found.notes)
     for table in PUBLISHED:
@@ -65,6 +75,16 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
         got = pq.read_table(tmp_path / "spark" / name)
         assert got.schema.names == SCHEMAS[table].names
         assert sorted(map(repr, to_rows(got))) == sorted(map(repr, to_rows(wanted))), table
+
+
+def test_logs_of_servers_give_the_same(session: SparkSession, script: Script, tmp_path: Path) -> None:
+    """So do transactions that real clients made, whole, without a marker, and without a transactional id."""
+    lose_marker(script, tmp_path / "marker")
+    lose_id(script, tmp_path / "id")
+    for folder in (script.folder, tmp_path / "marker", tmp_path / "id"):
+        alone = audit(folder, None, Options(), lambda _done: None)
+        assert audit_folder(session, folder, None, Options()) == alone
+        assert len(alone.findings) == (folder != script.folder)
 
 
 def test_damage_of_segments_is_found_by_both(session: SparkSession, tmp_path: Path) -> None:
