@@ -94,10 +94,10 @@ class Api:
         within = aiohttp.ClientTimeout(connect=REQUEST_S, sock_read=WATCH_S + REQUEST_S)
         async with self._open("GET", path, query, None, within) as response:
             async for line in response.content:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise ApiError(event["object"].get("code", 0), event["object"].get("message", "watch failed"))
-                yield event["type"], event["object"]
+                change = json.loads(line)
+                if change["type"] == "ERROR":
+                    raise ApiError(change["object"].get("code", 0), change["object"].get("message", "watch failed"))
+                yield change["type"], change["object"]
 
     async def _call(self, method: str, path: str, query: Object, body: Object | None = None) -> Object:
         async with self._open(method, path, query, body, aiohttp.ClientTimeout(total=REQUEST_S)) as response:

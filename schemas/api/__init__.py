@@ -76,6 +76,13 @@ API_KEYS = {
 }
 """The key of each API that has a file here, by its name."""
 
+SERVED = {
+    name: key
+    for name, key in API_KEYS.items()
+    if name not in {"ShareGroupDescribe", "StreamsGroupDescribe", "DescribeShareGroupOffsets"}
+}
+"""Those that a server of Tenure has; our commands ask Apache Kafka for the others."""
+
 
 def module_name(api: str) -> str:
     """The file of an API: "JoinGroup" is in `join_group`."""

@@ -168,7 +168,7 @@ WITHOUT_RIGHTS = {
     "groups wait g": "Describe on group 'g'",
     "groups delete g": "Describe on group 'g'",
     "groups settings g": "DescribeConfigs on group 'g'",
-    "groups settings g --set target.group.size=2": "AlterConfigs on group 'g'",
+    "groups settings g --set target.group.size=2": "DescribeConfigs on group 'g'",
     "members remove --group g --instance-id a": "Describe on group 'g'",
     "users list": "Describe on the cluster",
     "users remove bob": "Alter on the cluster",

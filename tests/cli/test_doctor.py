@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_a_full_disk_is_found() -> None:
     """
 
     def produce(connection: Connection) -> int:
-        batch = encode_batch([Record(b"", bytes(20_000), 1)], 0, 0)
+        batch = encode_batch([Record(b"", bytes(20_000), time.time_ns() // 1_000_000)], 0, 0)
         data = ProduceRequest.PartitionProduceData(index=0, records=batch)
         topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
         connection.send(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)

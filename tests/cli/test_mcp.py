@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.main import make_app
@@ -21,7 +22,7 @@ def asked(bootstrap: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any]
     async def ask() -> tuple[list[Any], list[Any]]:
         program, *words = tenure_command()
         server = StdioServerParameters(command=program, args=[*words, "mcp", *at(bootstrap)])
-        async with Client(server) as client:
+        async with Client(stdio_client(server, errlog=sys.__stderr__ or sys.stderr)) as client:
             return (await client.list_tools()).tools, [await client.call_tool(name, each) for name, each in calls]
 
     return asyncio.run(ask())

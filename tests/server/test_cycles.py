@@ -24,13 +24,13 @@ from coordinator.server.wire.api import HANDLERS
 from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS, REAUTHENTICATION_PAUSE_MS
 from protocol.header import encode_request
 from protocol.messages import (
-    API_KEYS,
     ApiVersionsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
     LeaveGroupRequest,
     SaslHandshakeRequest,
 )
+from schemas.api import SERVED
 from schemas.errors import ErrorCode
 from tests.oracle.acl_table import CASES, NEWER, NO_ID
 from tests.server.harness import (
@@ -128,13 +128,13 @@ FEW_APIS = {"Fetch", "JoinGroup", "OffsetCommit", "ConsumerGroupHeartbeat"}
 """For `make test`: those that wait, change something, or come most often."""
 
 
-@pytest.mark.parametrize("api", most_are_long(API_KEYS, FEW_APIS.__contains__))
+@pytest.mark.parametrize("api", most_are_long(SERVED, FEW_APIS.__contains__))
 async def test_no_answer_leaves_a_cycle(api: str) -> None:
     """Requests of every API leave nothing that only a look of the collector could free. None is a fault of ours.
 
     They name several things, are refused or allowed, wait, and lose their clients.
     """
-    assert API_KEYS[api] in HANDLERS
+    assert SERVED[api] in HANDLERS
     assert requests(api)
     async with serving() as server:
         await answered(server, api)  # imports modules and makes codecs

@@ -17,7 +17,8 @@ from itertools import cycle, islice
 import pytest
 
 from benchmarks.meter import resident_bytes
-from protocol.messages import API_KEYS, JoinGroupResponse
+from protocol.messages import JoinGroupResponse
+from schemas.api import SERVED
 from tests.server.harness import join_request
 from tests.server.http.test_cycles import ASKED, GROUPS, targets
 from tests.server.test_cycles import requests
@@ -89,7 +90,7 @@ def grown(server: Tenure, what: str, ask: Callable[[int], None], times: int) -> 
     return after - before
 
 
-@pytest.mark.parametrize("api", API_KEYS)
+@pytest.mark.parametrize("api", SERVED)
 def test_memory_stays_whatever_is_asked_again(server: Tenure, api: str) -> None:
     """Requests of one API again and again, answered or left by their clients, cost no memory that stays."""
     every = cycle([data for data in requests(api) if len(data) <= BYTES_MAX])

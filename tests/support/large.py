@@ -16,6 +16,7 @@ from typing import NamedTuple
 from protocol.definition import FIXED, Field, Struct, Versions
 from protocol.messages import API_KEYS, definition
 from protocol.primitives import encode_uvarint
+from schemas.api import SERVED
 
 EMPTY, EQUAL, DISTINCT, LONG = "empty", "equal", "distinct", "long"
 """Elements of an array: without content, the same over and over, each another, and with texts as long as they get."""
@@ -82,7 +83,7 @@ def is_newest(shape: Shape) -> bool:
 
 def shapes(*apis: str) -> Iterator[Shape]:
     """All shapes of these APIs, or of every API: in the first and in the last version that has the field."""
-    for api in apis or API_KEYS:
+    for api in apis or SERVED:
         message = definition(f"{api}Request")
         flexible = message.flexible is not None
         if flexible:

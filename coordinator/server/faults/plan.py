@@ -36,7 +36,7 @@ from enum import Enum
 from typing import Any, TypedDict, Unpack
 
 from coordinator.config import INT32_MAX
-from protocol.messages import API_KEYS
+from schemas.api import SERVED
 from schemas.errors import ErrorCode
 
 NAMING = (
@@ -111,7 +111,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Raise PlanError if no request could meet the conditions."""
-        unknown = [api for api in self.apis if api not in API_KEYS]
+        unknown = [api for api in self.apis if api not in SERVED]
         if unknown:
             raise PlanError(f"there is no API {unknown[0]}")
         delay_ms = self.argument if self.action is Action.DELAY else None

@@ -36,9 +36,7 @@ class Cluster:
             raise error
         if question is list_groups:
             names = [f"g-{number:03}" for number in range(self.groups)]
-            return [ListedGroup(name, "classic", "consumer", "Stable") for name in names] + [
-                ListedGroup("share", "share", "share", "Stable")
-            ]
+            return [ListedGroup(name, "classic", "consumer", "Stable") for name in names]
         names = question(None)  # type: ignore[arg-type]
         self.asked.append(names)
         return [
@@ -77,7 +75,6 @@ async def test_a_sweep_asks_about_some_groups_at_a_time(cluster: Cluster) -> Non
     assert await cluster.now(1) == (250, 2 * AT_ONCE - 1, False)
     assert await cluster.now(PAUSE_MS) == (250, 249, True)
     assert [len(names) for names in cluster.asked] == [100, 100, 50]
-    assert "share" not in {name for names in cluster.asked for name in names}
     for _ in range(10):  # further pages
         assert await cluster.now() == (250, 249, True)
     assert len(cluster.asked) == 3
