@@ -106,9 +106,8 @@ CHECKS: dict[str, Check] = {
     "producer_epoch_falls": Check(
         Severity.ERROR,
         "a transactional producer wrote although a newer one had fenced it",
-        "A batch of a transactional producer has a lower producer epoch than an earlier batch of that producer in the "
-        "partition, or a record of `__transaction_state` has a lower one than the record of its transactional id "
-        "before it; `topic` in the detail says which. A coordinator refuses a producer with an old epoch, so two "
+        "The producer epoch of a transactional producer falls: in a batch of the partition, or in a record of "
+        "`__transaction_state`. `topic` in the detail says which. A coordinator refuses a producer with an old epoch, so two "
         "owners wrote to one partition, or somebody mixed the files of two logs.",
     ),
     "compaction_lost_key": Check(
@@ -256,8 +255,8 @@ CHECKS: dict[str, Check] = {
         "offsets of a transaction wait for an end that doesn't come",
         "A producer committed these offsets in a transaction, and no marker ends it, although a coordinator should "
         "have ended it: `why` in the detail has the reason. So the offsets don't count, and clients that ask for "
-        "stable offsets get UNSTABLE_OFFSET_COMMIT for as long. If the folder has no `__transaction_state`, or not "
-        "all of its partitions, the audit waits for the longest timeout of a transaction, 15 minutes. What to do: "
+        "stable offsets get UNSTABLE_OFFSET_COMMIT until a marker ends it. If the folder has no `__transaction_state`, or not "
+        "all of its partitions, the audit waits for 16 minutes: the longest timeout, 15 minutes, and one more. What to do: "
         "`tenure transactions find-hanging` finds it on a running server, and `tenure transactions abort --hanging` "
         "ends it. Apache Kafka 4.3 can leave such a transaction behind if it is killed right after a commit.",
     ),
