@@ -122,7 +122,7 @@ def command(
             fail(ExitCode.USAGE, "tenure.http.ssl.*: an observer's HTTP has no TLS; put a proxy in front of it")
         if events not in {"", TOPIC} and not Path(events).absolute().parent.is_dir():
             fail(ExitCode.USAGE, f"--events: there is no folder {Path(events).parent}")
-        posts = webhook, webhook_form, _secret(webhook, webhook_form, webhook_secret_file)
+        posts = webhook, webhook_form, _checked_secret(webhook, webhook_form, webhook_secret_file)
         if not wait:
             with cluster(bootstrap_server, timeout, security=security) as client:
                 client.nodes()
@@ -135,10 +135,14 @@ def command(
         fail(ExitCode.USAGE, f"--http: {error}")
 
 
-def _secret(url: str, form: str, file: Path | None) -> bytes:
-    """The webhook's secret; fails if one of its options is wrong."""
-    parts = urlsplit(url)
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
+def _checked_secret(url: str, form: str, file: Path | None) -> bytes:
+    """Check the webhook's options; returns its secret."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and url.isascii() and " " not in url
+    except ValueError:
+        is_usable = False
+    if url and not is_usable:
         fail(ExitCode.USAGE, "--webhook: it is no URL of http or https")
     if form not in FORMS:
         fail(ExitCode.USAGE, f"--webhook-form: {form!r} is none of {', '.join(FORMS)}")

@@ -8,12 +8,12 @@ House rule: this module knows nothing of groups, and of Kubernetes only where it
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 
@@ -86,7 +86,7 @@ def command(
     lease_namespace, _, lease_name = lease.rpartition("/")
     options = Options(
         namespace=namespace,
-        identity=f"{socket.gethostname()}-{os.getpid()}",
+        identity=f"{socket.gethostname()}-{uuid4().hex[:8]}",
         lease=(lease_namespace or namespace or own, lease_name),
         timeout=timeout or (security and security.timeout_s) or TIMEOUT,
         frees=free,

@@ -151,7 +151,7 @@ def finding_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
         of_all.add_metric([kind], count)
     yield of_all
     of_groups = GaugeMetricFamily("tenure_group_findings", "The same, of some groups.", labels=["group", "kind"])
-    with_series = sorted({group for group, _ in counted})[:groups_max]
+    with_series = set(sorted({group for group, _ in counted})[:groups_max])
     for group, kind in sorted(key for key in counted if key[0] in with_series):
         of_groups.add_metric([group, kind], counted[group, kind])
     yield of_groups
@@ -172,8 +172,10 @@ def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
         sums.add_metric([group], sum(each.lag for each in found.values()))
         most.add_metric([group], max((each.lag for each in found.values()), default=0))
         oldest.add_metric([group], max((each.behind_ms for each in found.values()), default=0) / 1000)
-        waits_s = (inf if each.catch_up_s is None else each.catch_up_s for each in found.values())
-        catch_up.add_metric([group], max(waits_s, default=0))
+        known = [each for each in found.values() if each.is_rate_known]
+        if known or not found:
+            waits_s = (inf if each.catch_up_s is None else each.catch_up_s for each in known)
+            catch_up.add_metric([group], max(waits_s, default=0))
         for (topic, partition), each in sorted(found.items())[:PARTITIONS_MAX]:
             of_partitions.add_metric([group, topic, str(partition)], each.behind_ms / 1000)
     yield from (sums, most, oldest, catch_up, of_partitions)

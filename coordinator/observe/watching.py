@@ -28,7 +28,7 @@ from coordinator.client.groups import Group, topics_of
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders
 from coordinator.observe.live import SHARE_KEPT
-from coordinator.story.diagnosis import Severity
+from coordinator.story.diagnosis import OVER_MS, Severity
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded
 from coordinator.story.group_diagnosis import progress_findings_now
@@ -53,8 +53,8 @@ AT_ONCE = 100
 CPU_SHARE = 0.01
 """The most of a core that looks take on average."""
 
-EVENTS_KEPT = 100
-"""The newest events of each group that findings look at."""
+EVENTS_KEPT, QUIET_KEPT = 100, 3
+"""The newest events of each group that findings look at: of the last OVER_MS, and of a quiet group."""
 
 PAUSE_S = 0.1
 
@@ -157,6 +157,9 @@ class Watching:
             self._tell(name, [], self._wall_ms())
         with self._lock:
             self._events = {name: told for name, told in self._events.items() if name in groups}
+            for told in self._events.values():
+                while len(told) > QUIET_KEPT and told[0].at_ms < self._wall_ms() - OVER_MS:
+                    told.popleft()
         self._suspects = {name: at_s for name, at_s in self._suspects.items() if name in groups}
 
     def _settle(self, group: Group, seen: GroupProgress, counts: Mapping[str, int], now_ms: int) -> None:

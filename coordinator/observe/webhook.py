@@ -170,8 +170,10 @@ class Webhook:
             error.close()
             is_final = error.code < 500 and error.code not in AGAIN
             return "refused" if is_final else "", f"it answers {error.code}"
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             return "", str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
+        except (HTTPException, ValueError) as error:  # its text may have the URL
+            return "", type(error).__name__
 
     def _say(self, name: str, text: str) -> None:
         """Write a line, once until a post succeeds."""

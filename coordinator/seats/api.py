@@ -89,7 +89,7 @@ class Api:
                 return items, page["metadata"]["resourceVersion"]
 
     async def watch(self, path: str, version: str) -> AsyncIterator[tuple[str, Object]]:
-        """What happens to a collection after a version, until the server ends the answer."""
+        """The changes of a collection after a version, until the server ends the answer."""
         query = {"watch": 1, "allowWatchBookmarks": "true", "timeoutSeconds": WATCH_S, "resourceVersion": version}
         within = aiohttp.ClientTimeout(connect=REQUEST_S, sock_read=WATCH_S + REQUEST_S)
         async with self._open("GET", path, query, None, within) as response:
@@ -171,27 +171,28 @@ async def follow(
             if not version:
                 items, version = await api.list(path, read)
                 listed(items)
-            failed("")
+                failed("")
             was_silent = True
             async for kind, found in api.watch(path, version):
+                failed("")
                 pause, was_silent = PAUSE_FIRST_S, False
                 version = found["metadata"]["resourceVersion"]
                 if kind != "BOOKMARK":
                     happened(kind, found)
             if was_silent:
                 version = ""
-                await sleep(PAUSE_FIRST_S)
+            await sleep(PAUSE_FIRST_S)
         except ApiError as error:
-            if error.status == GONE:
+            if error.status == GONE and version:
                 version = ""
-                continue
-            failed(str(error))
+            else:
+                failed(str(error))
             await sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_S)
 
 
 class Lease:
-    """A lease of Kubernetes. Who holds it acts; the others wait until it wasn't renewed for `duration_s`.
+    """A lease of Kubernetes. Its holder acts; the others wait until it wasn't renewed for `duration_s`.
 
     A holder counts its own time from before it sent the renewal, so it ends its work before another one begins.
     """

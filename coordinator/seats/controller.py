@@ -47,7 +47,6 @@ from coordinator.seats.groups import holder, remove
 from coordinator.seats.metrics import Metrics, serving
 from coordinator.seats.pods import Object, Pod, read_pod, read_set
 from protocol.errors import ProtocolError
-from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     import socket
@@ -119,8 +118,10 @@ class Controller:
                 tasks.create_task(self._tick())
         finally:
             self._handle(Leads(does=False))
-            if self._doing:
-                await asyncio.wait(self._doing, timeout=END_WITHIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_WITHIN_S):
+                    while self._doing:  # an answer may have its Event written
+                        await asyncio.wait(self._doing)
             with suppress(ApiError):
                 await self.lease.release()
             self._thread.shutdown(cancel_futures=True)
@@ -132,11 +133,16 @@ class Controller:
         for action in self._core.handle(event, time.monotonic()):
             task = asyncio.create_task(self._do(action))
             self._doing.add(task)
-            task.add_done_callback(self._doing.discard)
+            task.add_done_callback(self._over)
         self.metrics.pods.set(self._core.pods)
         self._woken.set()
         if self._core.is_ready:
             self.known.set()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._doing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._say(f"a fault of this program: {error!r}")
 
     def _sets_listed(self, found: list[Any]) -> None:
         self._handle(SetsListed(tuple(found)))
@@ -206,7 +212,9 @@ class Controller:
                 await self._tell(action)
 
     def _remove(self, step: Any, member_id: str) -> int:
-        return remove(self._client, step.seat, member_id) if self.lease.is_held else ErrorCode.REQUEST_TIMED_OUT
+        if not self.lease.is_held:
+            raise ClientError("the lease ended before the request")
+        return remove(self._client, step.seat, member_id)
 
     async def _of_kafka(self, ask: Callable[[], Any]) -> tuple[Any, str]:
         """An answer of Kafka, or why there is none."""

@@ -34,7 +34,7 @@ RETRY_MAX_S = 60.0
 
 
 class Kind(Enum):
-    """What becomes of a seat."""
+    """The verdict on a seat."""
 
     FREE = "would free"
     FREED = "freed"
@@ -69,7 +69,7 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a step is about. number: a later answer to an earlier step doesn't count."""
+    """The subject of a step. number: a later answer to an earlier step doesn't count."""
 
     place: Place
     seat: Seat
@@ -116,7 +116,7 @@ class PodGone(NamedTuple):
 
 
 class PodLost(NamedTuple):
-    """A pod has no annotations any more."""
+    """A pod lost its annotations."""
 
     uid: str
 
@@ -346,7 +346,7 @@ class Seats:
     def _unclaim(self, place: Place, seat: Seat) -> None:
         """Forget that a place names a seat, unless a pod that exists or has ended there still does."""
         exists = any(seat in self._pods[uid].seats for uid in self._at.get(place, ()))
-        if not exists and (place, seat) not in self._ended:
+        if not exists and seat in self._claims and (place, seat) not in self._ended:
             self._claims[seat].discard(place)
             if not self._claims[seat]:
                 del self._claims[seat]
@@ -355,13 +355,12 @@ class Seats:
         """Forget a seat for good."""
         self._ended.pop((place, seat), None)
         self._suspects.pop((place, seat), None)
-        if seat in self._claims:
-            self._unclaim(place, seat)
+        self._unclaim(place, seat)
 
     # ---- Judgement.
 
     def _judge(self, place: Place, seat: Seat, ended: _Ended) -> Verdict:
-        """What becomes of a seat, by what was seen of sets and pods."""
+        """The verdict on a seat, from the sets and pods that were seen."""
         found = self._sets.get(place.set_uid)
         if found is None:
             return Verdict(Kind.DOUBT, "its set is gone, and may be made again")
@@ -460,11 +459,13 @@ class Seats:
                 self._claims.setdefault(seat, set()).add(place)
                 yield from self._try_again(seat, ended, event.problem, now)
             return
-        verdict = {
+        verdicts: dict[int, Verdict] = {
             ErrorCode.NONE: Verdict(Kind.FREED, ended.told.why),
             ErrorCode.UNKNOWN_MEMBER_ID: NO_MEMBER,
             ErrorCode.FENCED_INSTANCE_ID: Verdict(Kind.KEEP, "another member took it meanwhile"),
-        }.get(ErrorCode(event.error_code)) or Verdict(Kind.DOUBT, f"the group answered {error_name(event.error_code)}")
+        }
+        answered = Verdict(Kind.DOUBT, f"the group answered {error_name(event.error_code)}")
+        verdict = verdicts.get(event.error_code, answered)
         yield from self._tell(seat, ended, verdict, now - ended.at if verdict.kind is Kind.FREED else 0.0)
         self._settle(place, seat)
 

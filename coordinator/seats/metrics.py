@@ -22,7 +22,7 @@ BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 class Metrics:
-    """What the controller did since its start."""
+    """Counts of the controller's work since its start."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()

@@ -137,7 +137,9 @@ def _seats(found: Object, annotations: Object) -> tuple[Seat, ...]:
         if not annotations.get(name):
             raise ValueError(f"it has no annotation {name}")
     names = [each.strip() for each in annotations[INSTANCE_ID].split(",") if each.strip()]
-    return tuple(Seat(annotations[GROUP], _instance_id(found, name)) for name in names)
+    if not names:
+        raise ValueError(f"annotation {INSTANCE_ID} names nothing")
+    return tuple(dict.fromkeys(Seat(annotations[GROUP], _instance_id(found, name)) for name in names))
 
 
 def _instance_id(found: Object, name: str) -> str:
@@ -167,9 +169,9 @@ def _value(found: Object, variable: Object, known: dict[str, str]) -> str | None
     metadata = found["metadata"]
     if "valueFrom" not in variable:
         text: str = variable.get("value", "")
-        if "$$" in text or any(name not in known for name in re.findall(r"\$\((\w+)\)", text)):
+        if "$$" in text or any(name not in known for name in re.findall(r"\$\(([-.\w]+)\)", text)):
             return None
-        return re.sub(r"\$\((\w+)\)", lambda match: known[match[1]], text)
+        return re.sub(r"\$\(([-.\w]+)\)", lambda match: known[match[1]], text)
     path = (variable["valueFrom"].get("fieldRef") or {}).get("fieldPath", "")
     if path in {"metadata.name", "metadata.namespace", "metadata.uid"}:
         return str(metadata[path.removeprefix("metadata.")])

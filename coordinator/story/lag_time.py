@@ -2,7 +2,7 @@
 
 While a topic partition has records to read, each look adds where its log ended and what was committed; its history
 begins with the look before, at which there was nothing to read. So the record at the committed offset came between two
-looks. Nobody knows when records came that were there at the first look: then the lag in time is a least one.
+looks. For records that were there at the first look, nobody knows when they came: `behind_ms` is then a lower bound.
 
 House rule: memory has only topic partitions with records to read, each with SAMPLES_MAX looks.
 """
@@ -34,7 +34,7 @@ class LagTime(NamedTuple):
     """The lag of a topic partition. lag: records. behind_ms: the age of the record at the committed offset.
 
     is_least: whether it was there at the first look, so that behind_ms is the least. in_s, out_s: records that come and
-    that are read in a second. catch_up_s: until all is read; None for never.
+    that are read in a second; not known after one look. catch_up_s: until all is read; None for never.
     """
 
     lag: int
@@ -42,6 +42,7 @@ class LagTime(NamedTuple):
     is_least: bool
     in_s: float
     out_s: float
+    is_rate_known: bool = True
 
     @property
     def catch_up_s(self) -> float | None:
@@ -71,7 +72,7 @@ class LagTimes:
             if (
                 place not in former
                 and group_id in self._seen_ms
-                and (track.has_moved or (track.first_end or 0) <= offset)
+                and ((track.has_moved and track.back is None) or (track.first_end or 0) <= offset)
             ):
                 samples = [Sample(self._seen_ms[group_id], offset, offset)]
             elif samples and (offset < samples[-1].offset or end < samples[-1].end):
@@ -106,4 +107,4 @@ def _lag_time(samples: list[Sample]) -> LagTime:
     if after:  # the record came between two looks
         one, other = samples[after - 1], samples[after]
         came_ms = one.at_ms + (other.at_ms - one.at_ms) * (last.offset - one.end) / (other.end - one.end)
-    return LagTime(last.end - last.offset, round(last.at_ms - came_ms), not after, in_s, out_s)
+    return LagTime(last.end - last.offset, round(last.at_ms - came_ms), not after, in_s, out_s, passed_s > 0)

@@ -127,7 +127,7 @@ async def test_a_list_is_read_anew(server: ApiServer, api: Api, why: str) -> Non
     await followed.wait_for(lambda: len(followed.told) >= 2)
     await followed.close()
     assert followed.told[0] == followed.told[1]
-    assert followed.pauses[:1] == ([] if why == "410 Gone" else [0.5])
+    assert followed.pauses[:1] == [0.5]
 
 
 async def test_a_server_that_refuses_is_asked_again_later_each_time(server: ApiServer, api: Api) -> None:

@@ -89,10 +89,11 @@ async def _start(folder: Path) -> Started:
 
 
 async def init(peer: Peer, transactional_id: str | None) -> int:
-    """The error of InitProducerId, when the id's coordinator has loaded."""
+    """The error of InitProducerId: for a transactional id, when its coordinator has loaded."""
     asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1_000)
-    while (error_code := (await peer.ask(asked, 4)).error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        pass
+    error_code = (await peer.ask(asked, 4)).error_code
+    while transactional_id is not None and error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        error_code = (await peer.ask(asked, 4)).error_code
     return int(error_code)
 
 

@@ -55,7 +55,9 @@ def test_what_has_nothing_to_read_has_no_lag() -> None:
 
 def test_an_offset_that_goes_back_begins_anew() -> None:
     """An admin moved it: the history of what was committed says nothing of its rate."""
-    assert lag((0, 90, 100), (10, 50, 100)) == LagTime(50, 0, is_least=True, in_s=0, out_s=0)
+    assert lag((0, 90, 100), (10, 50, 100)) == LagTime(50, 0, is_least=True, in_s=0, out_s=0, is_rate_known=False)
+    read_all = lag((0, 100, 100), (10, 20, 100))
+    assert (read_all.behind_ms, read_all.is_least, read_all.is_rate_known) == (0, True, False)
 
 
 def test_memory_has_a_bound() -> None:

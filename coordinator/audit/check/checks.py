@@ -107,8 +107,8 @@ CHECKS: dict[str, Check] = {
         Severity.ERROR,
         "a transactional producer wrote although a newer one had fenced it",
         "The producer epoch of a transactional producer falls: in a batch of the partition, or in a record of "
-        "`__transaction_state`. `topic` in the detail says which. A coordinator refuses a producer with an old epoch, so two "
-        "owners wrote to one partition, or somebody mixed the files of two logs.",
+        "`__transaction_state`. `topic` in the detail says which. A coordinator refuses a producer with an old epoch, "
+        "so two owners wrote to one partition, or somebody mixed the files of two logs.",
     ),
     "compaction_lost_key": Check(
         Severity.ERROR,
@@ -255,10 +255,10 @@ CHECKS: dict[str, Check] = {
         "offsets of a transaction wait for an end that doesn't come",
         "A producer committed these offsets in a transaction, and no marker ends it, although a coordinator should "
         "have ended it: `why` in the detail has the reason. So the offsets don't count, and clients that ask for "
-        "stable offsets get UNSTABLE_OFFSET_COMMIT until a marker ends it. If the folder has no `__transaction_state`, or not "
-        "all of its partitions, the audit waits for 16 minutes: the longest timeout, 15 minutes, and one more. What to do: "
-        "`tenure transactions find-hanging` finds it on a running server, and `tenure transactions abort --hanging` "
-        "ends it. Apache Kafka 4.3 can leave such a transaction behind if it is killed right after a commit.",
+        "stable offsets get UNSTABLE_OFFSET_COMMIT until a marker ends it. If the folder has no `__transaction_state`, "
+        "or not all of its partitions, the audit waits for 16 minutes: the longest timeout, 15 minutes, and one more. "
+        "What to do: `tenure transactions find-hanging` finds it on a running server, and `tenure transactions abort "
+        "--hanging` ends it. Apache Kafka 4.3 can leave such a transaction behind if it is killed after a commit.",
     ),
     "marker_without_transaction": Check(
         Severity.WARNING,

@@ -86,7 +86,7 @@ def id_findings(ids: Ids) -> list[Finding]:
 
 
 class _Held:
-    """What a group has pending of one producer, from its first record on."""
+    """The pending offsets of one producer in a group, from its first record on."""
 
     def __init__(self, offset: int, ts: int) -> None:
         self.offset = offset

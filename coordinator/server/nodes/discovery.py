@@ -190,7 +190,7 @@ class Discovery:
         return self.node(node_id, call, call.listener)
 
     def owner_of_id(self, transactional_id: str) -> int:
-        """The id of the node that coordinates a transactional id; a cluster has no transactions."""
+        """The id of the node that coordinates a transactional id. Only for a store with a log of ids."""
         assert self._owners_of_ids is not None
         return self._owners_of_ids(partition_for(transactional_id, self._ids.partition_count))
 
