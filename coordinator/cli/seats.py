@@ -112,8 +112,10 @@ def _listening(http: str) -> socket.socket | None:
         fail(ExitCode.USAGE, f"--http: {str(error).partition(': ')[2]}")
     if not config.http:
         return None
+    address = config.http[0].host, config.http[0].port
     try:
-        return socket.create_server((config.http[0].host, config.http[0].port))
+        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server(address, family=family)
     except OSError as error:
         fail(ExitCode.USAGE, f"--http: {config.http[0].address}: {error.strerror or error}")
 

@@ -55,6 +55,7 @@ class Retention:
         """The expiries of topic partitions with records to read, the widest first. behind: the ends of their logs."""
         now = self._clock()
         self._known = {pair: known for pair, known in self._known.items() if now - known[0] < KNOWN_S}
+        self._kept = {topic: kept for topic, kept in self._kept.items() if now - kept[0] < KNOWN_S}
         asked = set(behind.keys() - self._known.keys())
         self._ask_settings(client, {topic for topic, _ in asked}, now)
         for part in PARTS:
@@ -69,16 +70,16 @@ class Retention:
         return {pair: self._known[pair][1] for pair in behind if pair in self._known}
 
     def _ask_settings(self, client: Client, topics: set[str], now: float) -> None:
-        old = sorted(topic for topic in topics if now - self._kept.get(topic, (-KNOWN_S, 0))[0] >= KNOWN_S)
-        if not old:
+        unknown = sorted(topics - self._kept.keys())
+        if not unknown:
             return
-        self._kept |= dict.fromkeys(old, (now, 0))
+        self._kept |= dict.fromkeys(unknown, (now, 0))
         names = ["retention.ms", "cleanup.policy"]
         resources = [
             DescribeConfigsRequest.DescribeConfigsResource(
                 resource_type=TOPIC, resource_name=topic, configuration_keys=names
             )
-            for topic in old
+            for topic in unknown
         ]
         try:
             response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=resources), at_least=1)

@@ -31,7 +31,7 @@ PARTITIONS_MAX = 100
 """Topic partitions of a group that have a series of their own for their lag in time."""
 
 
-class Progress(NamedTuple):
+class ObserverProgress(NamedTuple):
     """How the observer does. behind: records that it hasn't read yet. is_away: whether the cluster doesn't answer.
 
     requests: beside those for the log. lost: events that could not be written to a file or topic.
@@ -181,7 +181,7 @@ def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
     yield from (sums, most, oldest, catch_up, of_partitions)
 
 
-def progress_families(progress: Progress) -> Iterator[Metric]:
+def progress_families(progress: ObserverProgress) -> Iterator[Metric]:
     """The metrics of the observer itself."""
     yield _counter("tenure_observer_records", "Records that were read.", progress.records)
     yield _counter("tenure_observer_unreadable_records", "Records that make no sense.", progress.unreadable)
@@ -207,7 +207,7 @@ class ObserverMetrics:
         counts: Counts,
         live: Live,
         watching: Watching,
-        progress: Callable[[], Progress],
+        progress: Callable[[], ObserverProgress],
         groups_max: int,
         posts: Counter[str] | None = None,
     ) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused
+from coordinator.client.examination import wall_ms
 from coordinator.client.groups import SHARE, STREAMS, Group, ListedGroup, describe_groups, list_groups
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
@@ -65,7 +66,7 @@ class Live:
         lines: Lines,
         take: Callable[[list[Look]], None],
         clock: Callable[[], float] = time.monotonic,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self._asking = asking
         self._lines = lines

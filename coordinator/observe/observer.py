@@ -26,7 +26,7 @@ from coordinator.client.connection import Address
 from coordinator.config import HTTP
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.broker_log import BrokerLog
-from coordinator.observe.counts import Counts, ObserverMetrics, Progress
+from coordinator.observe.counts import Counts, ObserverMetrics, ObserverProgress
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
@@ -230,9 +230,9 @@ class Observer:
     def _has_spare(self) -> bool:
         return self._asking.budget.share_left >= SHARE_KEPT
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> ObserverProgress:
         reader = self.follower.reader
-        return Progress(
+        return ObserverProgress(
             records=0 if reader is None else reader.records,
             unreadable=0 if reader is None else reader.passed_over,
             behind=0 if reader is None else reader.behind,

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
-from coordinator.client.examination import look
+from coordinator.client.examination import look, wall_ms
 from coordinator.client.groups import Group, topics_of
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders
@@ -80,7 +80,7 @@ class Watching:
         ready: threading.Event,
         every_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = wall_ms,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._asking = asking
@@ -157,8 +157,9 @@ class Watching:
             self._tell(name, [], self._wall_ms())
         with self._lock:
             self._events = {name: told for name, told in self._events.items() if name in groups}
+            over_ms = self._wall_ms() - OVER_MS
             for told in self._events.values():
-                while len(told) > QUIET_KEPT and told[0].at_ms < self._wall_ms() - OVER_MS:
+                while len(told) > QUIET_KEPT and told[0].at_ms < over_ms:
                     told.popleft()
         self._suspects = {name: at_s for name, at_s in self._suspects.items() if name in groups}
 

@@ -191,6 +191,11 @@ async def follow(
             pause = min(2 * pause, PAUSE_MAX_S)
 
 
+def _now() -> str:
+    """The time as Kubernetes writes it, with microseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 class Lease:
     """A lease of Kubernetes. Its holder acts; the others wait until it wasn't renewed for `duration_s`.
 
@@ -223,7 +228,7 @@ class Lease:
         if holder not in {"", self._identity} and began < self._seen[2] + spec.get("leaseDurationSeconds", duration_s):
             self._until = 0.0
             return
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = _now()
         mine = {"holderIdentity": self._identity, "leaseDurationSeconds": duration_s, "renewTime": now}
         mine["acquireTime"] = spec.get("acquireTime", now) if holder == self._identity else now
         mine["leaseTransitions"] = spec.get("leaseTransitions", 0) + (holder != self._identity)
@@ -252,7 +257,7 @@ class Lease:
 
 def event_of(found: StatefulSet, reason: str, text: str, identity: str, *, is_warning: bool) -> tuple[str, Object]:
     """The path and the body of an Event about a StatefulSet."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    now = _now()
     path = f"/apis/events.k8s.io/v1/namespaces/{found.namespace}/events"
     return path, {
         "apiVersion": "events.k8s.io/v1",

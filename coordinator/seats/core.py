@@ -240,7 +240,7 @@ class Seats:
         self._leaving: dict[Step, _Ended] = {}
         """Seats that are being freed. Nothing that happens meanwhile takes the request back."""
         self._unread: list[Pod] = []
-        """Pods whose annotations can't be read, and nobody was told."""
+        """The pods whose annotations can't be read, and of which no line has told yet."""
         self._has_sets = self._has_pods = self._leads = False
         self._steps = 0
 

@@ -213,7 +213,7 @@ class Progress:
         """Take a look at a group. counts: partitions by topic. now_ms: Unix time.
 
         lines: None if its offsets can't be seen: memory keeps what earlier looks saw. begun: `looks` when the first
-        question of this look was sent. A look at the group that was taken since then counts, and this one doesn't.
+        question of this look was sent. If a look at the group has a higher number, this one doesn't count.
         """
         known = self._groups.get(group.group_id, NEVER)
         if begun is not None and known.number > begun:

@@ -66,14 +66,14 @@ UNSETTLED = {Standing.AWAY, Standing.LOADING}
 """The standings of a partition on its way to a node."""
 
 
-class Link:
+class NodeLink:
     """The way of a run to the other nodes: see `Peers`.
 
     changes, questions: what the run asked for and got no outcome of, by number. carry: takes a number and a question
     for a node.
     """
 
-    def __init__(self, carry: Callable[[Link, int, int, Any], None]) -> None:
+    def __init__(self, carry: Callable[[NodeLink, int, int, Any], None]) -> None:
         self.on_asked: OnAsked = unanswered
         self.changes: dict[int, ChangeDone] = {}
         self.questions: dict[int, Callable[[Any], None]] = {}
@@ -108,7 +108,7 @@ class Node:
         self.config = config
         self.make = make
         self.control: Control | None = None
-        self.channel: Link | None = None
+        self.channel: NodeLink | None = None
         self.topics: Topics
 
     @property
@@ -257,7 +257,7 @@ class Nodes:
         return bound
 
     async def _start(self, node: Node, bound: Bound) -> None:
-        link = Link(partial(self._ask, node))
+        link = NodeLink(partial(self._ask, node))
         node.topics = Topics(
             {topic.name: topic for topic in self._topics.list.kept()},
             partial(self._change_topics, node),
@@ -310,7 +310,7 @@ class Nodes:
             while moved.standing in UNSETTLED or any(other is not None and other.ownership for other in others):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
-    # What nodes ask for.
+    # Requests of nodes.
 
     def _change_topics(self, node: Node, change: Change, done: ChangeDone) -> None:
         """A node asks for a change of the list of topics."""
@@ -321,7 +321,7 @@ class Nodes:
         peers = [each for each in self._nodes.values() if each.channel is not None]
         self._topics.change(node, number, change, peers)
 
-    def _ask(self, node: Node, link: Link, number: int, node_id: int, question: Any) -> None:
+    def _ask(self, node: Node, link: NodeLink, number: int, node_id: int, question: Any) -> None:
         """A node asks another one."""
         if node.channel is link:
             self._relay.ask(node, number, self._nodes[node_id], question)
@@ -332,7 +332,7 @@ class Nodes:
         """Send a message to a node that runs: in a later turn, as over a channel."""
         asyncio.get_running_loop().call_soon(self._receive, node, node.channel, kind, fields)
 
-    def _receive(self, node: Node, link: Link | None, kind: str, fields: Mapping[str, Any]) -> None:
+    def _receive(self, node: Node, link: NodeLink | None, kind: str, fields: Mapping[str, Any]) -> None:
         if link is None or node.channel is not link:
             return
         number = fields["number"]
@@ -347,11 +347,11 @@ class Nodes:
             done = link.changes.pop(number)
             done(Unavailable(fields["error"]) if fields["error"] else fields["taken"])
 
-    def _applied(self, node: Node, link: Link, number: int) -> None:
+    def _applied(self, node: Node, link: NodeLink, number: int) -> None:
         if node.channel is link:
             self._topics.applied(node, number)
 
-    def _answered(self, node: Node, link: Link, number: int, answer: Any) -> None:
+    def _answered(self, node: Node, link: NodeLink, number: int, answer: Any) -> None:
         if node.channel is link:
             self._relay.answered(number, answer)
 

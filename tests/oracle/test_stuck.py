@@ -394,16 +394,18 @@ def test_an_observer_names_each_stall_as_an_event(node: Node, tmp_path: Path) ->
             loop.until_it_has(2)
         kinds["loop"] = "rebalance_loop", _now_ms()
 
-        def named(name: str) -> None:
+        def named(name: str) -> str:
             kind, since_ms = kinds[name]
             event = wait_until(partial(begun, name, kind), f"{kind} of {name}", WITHIN_S)
             print(f"{kind}: {(event['at_ms'] - since_ms) / 1_000:.1f} s: {event['found']}")
+            return str(event["found"])
 
-        for name in kinds:
-            named(name)
+        found = {name: named(name) for name in kinds}
+        owners = {"hangs": "hangs", "leaves": "last", "loop": "flaps"}
+        assert [name for name, owner in owners.items() if owner not in found[name]] == []
         commit(back, 1)  # looks have seen the former offset meanwhile
         kinds["back"] = "commit_back", _now_ms()
-        named("back")
+        assert "from 5 to 1" in named("back")
         began = "finding_ended"
         hangs.runs.set()
         waits.runs.set()

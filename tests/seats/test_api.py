@@ -44,10 +44,10 @@ class Followed:
             follow(api, path, _name, self._tell, self._happened, self._failed, self._sleep)
         )
 
-    async def until(self, *told: Any) -> None:
-        """Wait until exactly this was told."""
-        await self.wait_for(lambda: len(self.told) >= len(told))
-        assert self.told == list(told)
+    async def first(self, count: int) -> list[Any]:
+        """All that was told, once there is so much."""
+        await self.wait_for(lambda: len(self.told) >= count)
+        return self.told
 
     async def wait_for(self, holds: Callable[[], bool]) -> None:
         """Wait until it holds; look again after each thing that is told."""
@@ -92,25 +92,25 @@ async def test_a_collection_is_listed_in_pages_and_followed(
     for name in "abc":
         await server.put(f"{PODS}/{name}", {})
     followed = Followed(api)
-    await followed.until(["a", "b", "c"])
+    assert await followed.first(1) == [["a", "b", "c"]]
     await server.put("/api/v1/other/x", {})
     await server.put(f"{PODS}/a", {})
     await server.delete(f"{PODS}/b")
-    await followed.until(["a", "b", "c"], ("MODIFIED", "a"), ("DELETED", "b"))
+    assert await followed.first(3) == [["a", "b", "c"], ("MODIFIED", "a"), ("DELETED", "b")]
     await followed.close()
 
 
 async def test_a_watch_goes_on_from_its_last_version(server: ApiServer, api: Api) -> None:
     """A connection that is lost costs no event and no list."""
     followed = Followed(api)
-    await followed.until([])
+    assert await followed.first(1) == [[]]
     await server.put(f"{PODS}/a", {})
-    await followed.until([], ("ADDED", "a"))
+    assert await followed.first(2) == [[], ("ADDED", "a")]
     server.is_silent = True
     await server.put(f"{PODS}/b", {})
     server.is_silent = False
     await server.put(f"{PODS}/c", {})
-    await followed.until([], ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"))
+    assert await followed.first(4) == [[], ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
     await followed.close()
 
 

@@ -163,6 +163,7 @@ async def test_a_cluster_that_is_away_is_asked_again(
         await running.until("^kept in doubt w-2 of group orders .*: trying again: ")
         await asyncio.to_thread(tenure.start)
         await running.until("^freed w-2 of group orders")
+    assert await names(tenure, 2) == {"w-0", "w-1"}
 
 
 async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:

@@ -234,14 +234,16 @@ def test_a_pod_that_never_joined_ends_with_the_seat_of_the_one_before_it() -> No
     play = Play()
     again = pod(uid="u-2")._replace(addresses=frozenset({"10.1.0.6"}))
     play.take(GONE, PodSeen(again), DOWN)
-    play.confirm(play.ask(PodGone(ended(again))))
+    (action,) = play.take(Asked(play.ask(PodGone(ended(again))), HOLDER))
+    assert isinstance(action, Confirm)
 
 
 def test_addresses_of_a_pod_are_remembered() -> None:
     """The last form of a pod may have none."""
     play = Play()
     play.take(DOWN)
-    play.confirm(play.ask(PodGone(ended(pod())._replace(addresses=frozenset()))))
+    (action,) = play.take(Asked(play.ask(PodGone(ended(pod())._replace(addresses=frozenset()))), HOLDER))
+    assert isinstance(action, Confirm)
 
 
 def test_a_seat_without_member_needs_no_removal() -> None:
