@@ -191,7 +191,10 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
             continue
         since_ms = min(track.since_ms for _, track in stuck)
         lag = sum(track.lag or track.end or 0 for _, track in stuck)
-        moves = any(track.has_moved and now_ms - track.since_ms < STUCK_MS for _, track in placed)
+        moves = any(  # not in the last commit before the member stood still
+            track.has_moved and now_ms - track.since_ms < STUCK_MS < 2 * (track.since_ms - since_ms)
+            for _, track in placed
+        )
         never = all(track.offset is None for _, track in stuck)
         others = "others of its partitions move" if moves else "none of its partitions moves"
         yield Finding(

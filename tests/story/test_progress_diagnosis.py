@@ -113,6 +113,10 @@ def test_a_partition_that_stands_still_names_its_owner_and_since_when() -> None:
     assert "others of its partitions move" in moves.found
     assert "look at the record" in moves.advice
     assert "hangs in a handler" in hung.advice
+    # A program that hangs committed its partitions one after the other before that.
+    last = (STUCK_MS, (3, 6), (3, 9)), (STUCK_MS - 5_000, (3, 7), (6, 9)), (0, (3, 9), (6, 9))
+    hangs = looks(group_of(both), (AGO, (3, 5), (3, 9)), *last).findings()["partition_stuck"]
+    assert "none of its partitions moves" in hangs.found
     long = looks(PAIR, (LONG_MS, (3, 5), (9, 9)), *HUNG.steps[1:])
     assert long.findings()["partition_stuck"].severity == "warning"
 
