@@ -70,6 +70,7 @@ class Script:
     second member. has_newer: whether the server knows the consumer protocol (KIP-848), so that a group could go over to
     it and stay there (upgraded), or come back (converted). exact: its offsets were committed and aborted in
     transactions of a producer of that name. left_open: likewise, and later, in a transaction without an end.
+    has_transactions: whether these two are played.
     """
 
     folder: Path
@@ -84,6 +85,7 @@ class Script:
     exact: str = "exact"
     left_open: str = "left-open"
     has_newer: bool = False
+    has_transactions: bool = True
 
 
 def consumer(
@@ -120,8 +122,9 @@ def play(bootstrap: str, script: Script) -> None:
         partial(storm, bootstrap, script),
         partial(move, bootstrap, script.moving),
         partial(delete, bootstrap, script.deleted),
-        partial(transact, bootstrap, script),
     ]
+    if script.has_transactions:
+        parts.append(partial(transact, bootstrap, script))
     if script.has_newer:
         parts.append(partial(change_protocol, bootstrap, script.upgraded, "classic", "consumer"))
         parts.append(partial(change_protocol, bootstrap, script.converted, "classic", "consumer", "classic"))

@@ -26,10 +26,17 @@ def collected() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[SparkSession]:
-    """Return a session of this machine."""
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Return the session of this process, with Kafka's connector if a test of this run needs it."""
     from coordinator.audit.spark.session import make_session  # noqa: PLC0415  where pyspark isn't installed, no test asks
 
-    made = make_session("local[2]")
+    tests = request.session.items
+    made = make_session("local[2]", kafka=any("connected" in getattr(each, "fixturenames", ()) for each in tests))
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def connected(session: SparkSession) -> SparkSession:
+    """Return a session with Kafka's connector."""
+    return session
