@@ -156,8 +156,11 @@ class Watching:
         for name in [name for name in self.found if name not in groups]:
             self._tell(name, [], self._wall_ms())
         with self._lock:
-            self._events = {name: told for name, told in self._events.items() if name in groups}
             over_ms = self._wall_ms() - OVER_MS
+            # A group that is not described yet may have events: of one that is gone, they get old.
+            self._events = {
+                name: told for name, told in self._events.items() if name in groups or told[-1].at_ms >= over_ms
+            }
             for told in self._events.values():
                 while len(told) > QUIET_KEPT and told[0].at_ms < over_ms:
                     told.popleft()

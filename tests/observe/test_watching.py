@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -166,6 +167,21 @@ def test_a_group_that_is_gone_has_no_findings(written: Written) -> None:
         cloud.live.groups = {}
         cloud.look()
         assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
+
+
+def test_a_group_that_is_described_later_has_its_history(written: Written) -> None:
+    """Its members came and went between two descriptions: the group is silent as of the event before the first one."""
+    with Cloud(written) as cloud:
+        groups, cloud.live.groups = cloud.live.groups, {}
+        cause = {"kind": "member_left", "member_ids": ["i-1"]}
+        at_ms = int(cloud.at_s * 1_000)
+        cloud.watching.put(
+            [told("rebalance_ended", group="g000", at_ms=at_ms, outcome="emptied", members=0, causes=[cause])]
+        )
+        cloud.look()
+        cloud.live.groups = {name: replace(group, state="Empty", members=[]) for name, group in groups.items()}
+        cloud.until(1)
+        assert [(each.type, each.kind) for each in cloud.events] == [("finding_began", "silent_group")]
 
 
 def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
