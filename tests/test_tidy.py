@@ -26,7 +26,7 @@ from coordinator import pages
 from coordinator.cli.main import make_app
 from coordinator.config import Config, Setting, settings
 from coordinator.group import state
-from coordinator.server.telemetry.lines import Level
+from coordinator.loop.lines import Level
 from coordinator.server.telemetry.log_reports import REPORTS
 from coordinator.server.telemetry.note_lines import LEVELS
 from coordinator.story.schema import event_name
@@ -77,7 +77,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/etcd/messages.py": "a table",
     "coordinator/log/cluster/port.py": "an interface and plain values",
     "coordinator/log/topics/partition.py": "plain values",
-    "coordinator/server/hop.py": "a type alone",
+    "coordinator/loop/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/pages.py": "plain values",
     "coordinator/transaction/events.py": "plain values",

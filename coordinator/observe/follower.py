@@ -33,9 +33,9 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
+    from coordinator.loop.lines import Lines
     from coordinator.observe.live import Look
     from coordinator.server.http.feed import News
-    from coordinator.server.telemetry.lines import Lines
     from coordinator.story.events import RebalanceEvent
     from coordinator.story.inference.knowledge import Told
 

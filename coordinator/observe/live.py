@@ -27,8 +27,8 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
+    from coordinator.loop.lines import Lines
     from coordinator.observe.asking import Asking
-    from coordinator.server.telemetry.lines import Lines
 
 LOOK_S = 1.0
 LIST_S = 30.0

@@ -24,6 +24,10 @@ import uvloop
 
 from coordinator.client.connection import Address
 from coordinator.config import HTTP
+from coordinator.loop import cycles, heap
+from coordinator.loop.clock import LoopClock
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.broker_log import BrokerLog
 from coordinator.observe.counts import Counts, ObserverMetrics, ObserverProgress
@@ -32,14 +36,10 @@ from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
 from coordinator.observe.watching import LOOK_S, Watching
 from coordinator.observe.webhook import Webhook
-from coordinator.server import cycles, heap
-from coordinator.server.clock import LoopClock
 from coordinator.server.http.feed import Feed
 from coordinator.server.http.newest import Bounds
 from coordinator.server.http.site import Site
 from coordinator.server.http.turns import Turns
-from coordinator.server.runtime.pace import Pace
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.listener import bind
 from coordinator.story.inference.broker_lines import BrokerLines
 

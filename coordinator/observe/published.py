@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from coordinator.client.client import Client
+    from coordinator.loop.lines import Lines
     from coordinator.observe.follower import Reached
-    from coordinator.server.telemetry.lines import Lines
     from coordinator.story.events import RebalanceEvent
     from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
 

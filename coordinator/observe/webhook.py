@@ -37,7 +37,7 @@ from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEnded,
 from coordinator.story.words import duration_text, entry_lines
 
 if TYPE_CHECKING:
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.lines import Lines
     from coordinator.story.events import RebalanceEvent
 
 SIGNATURE = "X-Tenure-Signature"

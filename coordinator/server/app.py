@@ -33,8 +33,10 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.log.topics.folders import partitions_of
 from coordinator.log.topics.list import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS
+from coordinator.loop.clock import Alarm, LoopClock, busy_ns
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.clock import Alarm, LoopClock, busy_ns
 from coordinator.server.idle_acls import warn_of_idle_acls
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.cluster_topics import ClusterTopics
@@ -45,12 +47,10 @@ from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import Topics, changed
 from coordinator.server.risks import warn_of_risks
-from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import Engine
     from coordinator.log.store import OpenStore, Store
     from coordinator.log.topics.list import Topic
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
     from coordinator.server.faults.faults import Faults
     from coordinator.server.http.in_process import InProcess
     from coordinator.server.http.site import Site

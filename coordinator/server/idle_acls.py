@@ -20,7 +20,7 @@ from coordinator.server.wire.connection import java_host
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.lines import Lines
 
 LINES_MAX = 10
 """Lines at a time: one request can create 5,000 ACLs."""

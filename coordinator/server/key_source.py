@@ -17,17 +17,17 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+from coordinator.loop.clock import Alarm, SystemClock
 from coordinator.security.sasl.keys import keys_of
-from coordinator.server.clock import Alarm, SystemClock
 
 if TYPE_CHECKING:
     from http.client import HTTPMessage
     from ssl import SSLContext
 
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.hop import Hop
+    from coordinator.loop.lines import Sparing
     from coordinator.security.sasl.keys import Key
-    from coordinator.server.clock import Clock
-    from coordinator.server.hop import Hop
-    from coordinator.server.telemetry.lines import Sparing
 
 FETCH_WITHIN_S = 10
 BYTES_MAX = 256 * 1024

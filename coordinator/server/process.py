@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NoReturn
 import uvloop
 
 from coordinator.log.store import open_cluster, open_store
-from coordinator.server import cycles, heap
+from coordinator.loop import cycles, heap
+from coordinator.loop.clock import LoopClock
 from coordinator.server.app import Server, at_most
-from coordinator.server.clock import LoopClock
 
 if TYPE_CHECKING:
     from coordinator.config import Config

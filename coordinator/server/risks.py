@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from coordinator.config import Config
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.lines import Lines
 
 
 class Need(NamedTuple):

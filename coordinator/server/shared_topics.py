@@ -24,8 +24,8 @@ from coordinator.server.telemetry.log_reports import report
 
 if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic, TopicsFile
+    from coordinator.loop.lines import Lines
     from coordinator.server.nodes.topics import Change, ChangeDone
-    from coordinator.server.telemetry.lines import Lines
 
 
 class Peer(Protocol):

@@ -37,6 +37,8 @@ from uuid import uuid4
 from coordinator.config import HTTP, ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
+from coordinator.loop.clock import SystemClock
+from coordinator.loop.lines import Lines
 from coordinator.server.app import (
     STOP_WITHIN_S,
     Bound,
@@ -61,13 +63,11 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
-from coordinator.server.clock import SystemClock
 from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.relay import Relay
 from coordinator.server.risks import warn_of_risks
 from coordinator.server.shared_topics import SharedTopics
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.worker import work
 

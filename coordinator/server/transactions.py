@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import Engine
     from coordinator.log.store import Store
     from coordinator.log.topics.list import Topic
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
     from coordinator.server.nodes.discovery import Discovery
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.relay import Peers

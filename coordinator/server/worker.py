@@ -24,6 +24,7 @@ import uvloop
 
 from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
+from coordinator.loop.heap import settle
 from coordinator.server.app import Bound, Server, Share, StartFailed
 from coordinator.server.channel import (
     ANSWER,
@@ -45,7 +46,6 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
-from coordinator.server.heap import settle
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.process import allow_files, serve
 from coordinator.server.relay import unanswered

@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.effects import SESSION, TimerKey
 from coordinator.group.events import TimerFired
-from coordinator.server.clock import CATCH_UP_MS, Handle, LoopClock
+from coordinator.loop.clock import CATCH_UP_MS, Handle, LoopClock
+from coordinator.loop.timers import Timers
 from coordinator.server.faults.plan import Action
 from coordinator.server.runtime.partition import ACTIVE
-from coordinator.server.timers import Timers
 
 if TYPE_CHECKING:
     from coordinator.group.any_group import AnyGroup
     from coordinator.group.client import Client
     from coordinator.group.turn import Watched
+    from coordinator.loop.clock import Clock
     from coordinator.server.app import Server
-    from coordinator.server.clock import Clock
     from coordinator.server.faults.faults import Asked, Faults
     from coordinator.server.faults.plan import Fault
     from coordinator.server.runtime.partition import Partition

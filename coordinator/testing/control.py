@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import DescribeConsumerGroup, DescribeGroup
 from coordinator.group.state import Kind
+from coordinator.loop.lines import Lines
 from coordinator.server.app import Server, random_id
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines
 from coordinator.testing.clock import Sessions
 from coordinator.testing.values import Look
 

@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
     from coordinator.config import Config
     from coordinator.log.store import OpenStore
+    from coordinator.loop.lines import Lines
     from coordinator.server.app import Bound
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.relay import OnAsked
     from coordinator.server.runtime.partition import Partition
-    from coordinator.server.telemetry.lines import Lines
 
     Make = Callable[[Config, OpenStore, Share], Control]
     End = Callable[[Control], Coroutine[Any, Any, None]]

@@ -43,11 +43,11 @@ from coordinator.config import load, ports_of, served_listeners
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
 from coordinator.log.store import in_memory, lock_folder, open_store
+from coordinator.loop.clock import LoopClock
+from coordinator.loop.lines import Lines
 from coordinator.server.app import random_id
-from coordinator.server.clock import LoopClock
 from coordinator.server.faults.faults import Faults
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.server.telemetry.lines import Lines
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.client import Client as GroupClient
     from coordinator.log.store import OpenStore
+    from coordinator.loop.clock import Clock
     from coordinator.server.app import Share
-    from coordinator.server.clock import Clock
     from coordinator.server.faults.plan import Fault
     from coordinator.testing.members import Members
     from coordinator.testing.nodes import Nodes

@@ -25,7 +25,7 @@ from coordinator.log.cluster.core import Core
 from coordinator.log.cluster.port import Compare, Lost, Target, Txn
 from coordinator.log.cluster.writer import Writer
 from coordinator.log.etcd import client as clients
-from coordinator.server import clock
+from coordinator.loop import clock
 from coordinator.server.runtime.runtime import Runtime
 
 BUSY_S = 0.02

@@ -29,8 +29,8 @@ from types import FrameType
 
 from coordinator.cli.main import main
 from coordinator.log.embedded import journal
+from coordinator.loop.clock import Handle, LoopClock
 from coordinator.server import app, process
-from coordinator.server.clock import Handle, LoopClock
 
 COUNTS = ("python", "c", "syncs", "reads", "writes", "bytes")
 """Calls of Python functions, of C functions, of fdatasync and fsync; system calls that read, and that write; bytes."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.clock import SystemClock
-from coordinator.server.telemetry.lines import Lines
+from coordinator.loop.clock import SystemClock
+from coordinator.loop.lines import Lines
 
 
 class Written:

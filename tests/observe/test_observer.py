@@ -193,7 +193,7 @@ import gc, os, signal, sys, threading, weakref
 from coordinator.client.client import Cluster
 from coordinator.config import load
 from coordinator.observe.observer import Options, observe
-from coordinator.server import cycles
+from coordinator.loop import cycles
 
 class Cycle:
     def __init__(self):

@@ -8,9 +8,9 @@ import pytest
 
 from coordinator.client.client import Cluster
 from coordinator.config import load
+from coordinator.loop.clock import LoopClock
 from coordinator.observe.live import Live
 from coordinator.observe.observer import Observer, Options
-from coordinator.server.clock import LoopClock
 from tests.observe.conftest import Written
 
 

@@ -8,8 +8,8 @@ from typing import cast
 
 from coordinator.client.client import Cluster
 from coordinator.config import HTTP, Listener, load
+from coordinator.loop.clock import LoopClock
 from coordinator.observe.observer import Observer, Options
-from coordinator.server.clock import LoopClock
 from coordinator.server.wire.listener import bind
 from tests.observe.conftest import Written
 from tests.server.http.test_turns import CLIENTS, REQUESTS, TURN_CALLS_MAX, Work, WorkClock, counting_ends

@@ -30,12 +30,12 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Engine
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.store import OpenStore, Store, in_memory
+from coordinator.loop.clock import Handle
+from coordinator.loop.pace import Pace
+from coordinator.loop.timers import Timers
 from coordinator.server.app import Server
-from coordinator.server.clock import Handle
 from coordinator.server.faults.faults import Faults
-from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.partition import Standing
-from coordinator.server.timers import Timers
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.long_calls import LongCalls
 from protocol.connection import FrameReader

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.server.hop import Arguments
+from coordinator.loop.hop import Arguments
+from coordinator.loop.lines import Lines, Sparing
 from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
-from coordinator.server.telemetry.lines import Lines, Sparing
 from tests.server.harness import ManualClock
 from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S

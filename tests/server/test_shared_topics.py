@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.topics.list import Topic, TopicsFile
+from coordinator.loop.lines import Lines
 from coordinator.server.channel import APPLY, CHANGE_RESULT
 from coordinator.server.nodes.topics import Change
 from coordinator.server.shared_topics import SharedTopics
-from coordinator.server.telemetry.lines import Lines
 from tests.server.harness import ManualClock
 
 GONE = Change(deleted=[UUID(int=1)])

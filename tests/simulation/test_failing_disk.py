@@ -25,11 +25,11 @@ from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
-from coordinator.server.runtime.pace import Pace
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.messages import (
     GroupMetadataKey,

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from coordinator.server.clock import LoopClock
+from coordinator.loop.clock import LoopClock
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.faults.faults import Faults
-from coordinator.server.runtime.pace import Pace
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.api import UNTOUCHED, Interceptor
 from coordinator.server.wire.call import Call, Outcome, Send

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from coordinator.group.effects import SESSION, TimerKey
+from coordinator.loop.clock import CATCH_UP_MS, Alarm
 from coordinator.server.app import Server
-from coordinator.server.clock import CATCH_UP_MS, Alarm
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
 from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions

@@ -14,8 +14,8 @@ import pytest
 from coordinator.client.errors import Refused
 from coordinator.config import ConfigError, load
 from coordinator.log.segments.disk import Disk
+from coordinator.loop.clock import LoopClock
 from coordinator.server.app import StartFailed
-from coordinator.server.clock import LoopClock
 from coordinator.testing import NotRunning, Tenure, assert_no_rebalance
 from coordinator.testing.faults import error, kill
 from protocol.messages import MetadataRequest, ProduceRequest

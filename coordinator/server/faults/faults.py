@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from coordinator.server.clock import Alarm
+from coordinator.loop.clock import Alarm
 from coordinator.server.faults.plan import NAMING, Action, Fault
 from coordinator.server.faults.refusals import as_loading, refusal
 from coordinator.server.wire.api import UNTOUCHED
@@ -26,8 +26,8 @@ from coordinator.server.wire.connection import Waiting
 from protocol.messages import api_schema, decode, request_class
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Clock
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
     from coordinator.server.wire.api import Dispatched, Interceptor
     from coordinator.server.wire.call import Call, Outcome, Send
     from coordinator.server.wire.connection import Connection

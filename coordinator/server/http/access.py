@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from coordinator.server.clock import Clock
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
 
 PROBES = frozenset({"/healthz", "/readyz"})
 """Open without a token."""

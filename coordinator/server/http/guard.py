@@ -5,7 +5,7 @@ clients send in turns (turns.py). It closes a connection above `tenure.http.max.
 client speaks something else than HTTP. It also closes a connection if one of these lasts for
 `tenure.http.idle.timeout.ms`: no request comes, the body of a request isn't whole, or the client takes nothing of an
 answer. Of slow clients whose answers together take more than UNSENT_BYTES_MAX, the slowest loses its connection
-(wire/unsent.py). Lines about closed connections are rare, however often clients come back.
+(loop/unsent.py). Lines about closed connections are rare, however often clients come back.
 
 The Host header must name this server. Otherwise a web page could give its own name the address of this server (DNS
 rebinding) and read all groups through the browser of somebody who can reach it. Allowed are addresses, `localhost`, and
@@ -26,9 +26,9 @@ from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.client.connection import Address
-from coordinator.server.clock import Alarm
-from coordinator.server.cycles import drop_trace
-from coordinator.server.wire.unsent import Unsent
+from coordinator.loop.clock import Alarm
+from coordinator.loop.cycles import drop_trace
+from coordinator.loop.unsent import Unsent
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
     from coordinator.server.http.turns import Turns
-    from coordinator.server.telemetry.lines import Lines
 
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
 

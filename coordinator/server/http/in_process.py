@@ -18,8 +18,8 @@ from coordinator.client.client import Client as ClusterClient
 from coordinator.client.connection import NEWEST, Address, Connection, software_version
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.group.client import Client
+from coordinator.loop.cycles import drop_trace
 from coordinator.security.access import OWN
-from coordinator.server.cycles import drop_trace
 from coordinator.server.wire.api import HANDLERS
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from coordinator.client.connection import Asking, Deadline
     from coordinator.client.security import Security
+    from coordinator.loop.lines import Lines
     from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.telemetry.lines import Lines
     from coordinator.server.wire.api import Api
     from coordinator.server.wire.call import Call, Outcome
     from protocol.messages import Message

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
     from typing import Any
 
-    from coordinator.server.clock import Times
+    from coordinator.loop.clock import Times
 
 KEPT_MAX = 32
 """The most answers in memory, beside those that are being made."""

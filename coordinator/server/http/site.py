@@ -38,7 +38,7 @@ from coordinator.client.groups import (
 )
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
-from coordinator.server.cycles import drop_trace
+from coordinator.loop.cycles import drop_trace
 from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.server.http.body import InPieces, pieces_of
 from coordinator.server.http.examined import examined
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
 
     from coordinator.client.client import Client
     from coordinator.config import Config
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
+    from coordinator.loop.pace import Pace
     from coordinator.server.http.guard import Secure
-    from coordinator.server.runtime.pace import Pace
-    from coordinator.server.telemetry.lines import Lines
 
     Answering = Callable[[Request], Coroutine[Any, Any, Response]]
 

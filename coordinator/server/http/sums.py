@@ -22,7 +22,7 @@ from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
 
 AT_ONCE = 100
 """Groups of one question: their answers keep a server's loop busy for a few milliseconds."""

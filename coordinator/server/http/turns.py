@@ -1,7 +1,7 @@
 """Turns: HTTP shares the turns of the loop with Kafka's clients, and the loop's pace counts its work.
 
 Before each piece of work HTTP asks here: to read what a client sent, to begin an answer, to write a further part of it.
-While the turn has time (`runtime.pace`), the work is done at once. Otherwise it waits, in its order, and each further
+While the turn has time (`loop.pace`), the work is done at once. Otherwise it waits, in its order, and each further
 turn lets one piece on. So a hundred clients who ask for everything at once take a hundred turns, and in each of them
 heartbeats are answered.
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from coordinator.server.runtime.pace import Pace
+    from coordinator.loop.pace import Pace
 
 
 class Turns:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from coordinator.loop.lines import Lines
     from coordinator.server.http.guard import Guard
-    from coordinator.server.telemetry.lines import Lines
 
 LOGGER = logging.getLogger("uvicorn.error")
 """uvicorn's log of the server's faults."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.log.topics.log import TopicLog
     from coordinator.log.topics.partition import TopicPartition
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
     from coordinator.server.nodes.topic_data import TopicData
     from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
     from coordinator.story.schema import Gap, TimedNote

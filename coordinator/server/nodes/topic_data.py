@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from coordinator.log.topics.logs import TopicLogs
     from coordinator.log.topics.partition import TopicPartition
     from coordinator.log.topics.thread import Result
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
+    from coordinator.loop.pace import Pace
     from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.runtime.pace import Pace
-    from coordinator.server.telemetry.lines import Lines
     from protocol.records.batch import Batch
 
 Key = tuple["UUID", int]

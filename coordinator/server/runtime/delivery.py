@@ -23,7 +23,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.group.effects import Response
     from coordinator.group.notes import Note
-    from coordinator.server.runtime.pace import Pace
+    from coordinator.loop.pace import Pace
     from coordinator.server.runtime.replies import RepeatedCommit
     from coordinator.server.telemetry.note_lines import NoteLines
 

@@ -19,9 +19,9 @@ from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from coordinator.log.engine import Engine, Ownership
-    from coordinator.server.hop import Arguments
+    from coordinator.loop.hop import Arguments
+    from coordinator.loop.lines import Lines
     from coordinator.server.runtime.kinds import LogKind
-    from coordinator.server.telemetry.lines import Lines
     from protocol.records.batch import Record
 
 LOADED_AT_ONCE = 100

@@ -55,7 +55,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.log.engine import EngineError, Fenced, Unavailable
-from coordinator.server.clock import Alarm, now
+from coordinator.loop.clock import Alarm, now
 from coordinator.server.runtime import kinds, loading
 from coordinator.server.runtime.delivery import Held
 from coordinator.server.runtime.gate import Gate
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from coordinator.group.consumer.steady import Steady
     from coordinator.group.effects import Effects
     from coordinator.log.engine import Done, Ownership
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
     from coordinator.server.runtime.delivery import Delivery
     from coordinator.server.runtime.replies import RepeatedCommit
     from protocol.records.batch import Record

@@ -37,10 +37,10 @@ from coordinator.server.telemetry.measures import Loads
 if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
     from coordinator.log.engine import Done, Engine, Ownership
-    from coordinator.server.clock import Clock
-    from coordinator.server.hop import Arguments
-    from coordinator.server.runtime.pace import Pace
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.hop import Arguments
+    from coordinator.loop.lines import Lines
+    from coordinator.loop.pace import Pace
     from coordinator.server.telemetry.note_lines import NoteLines
     from protocol.records.batch import Record
 

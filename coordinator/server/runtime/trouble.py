@@ -17,8 +17,8 @@ from coordinator import pages
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Clock
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
 
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000

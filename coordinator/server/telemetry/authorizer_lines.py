@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from coordinator.loop.lines import Level
 from coordinator.security.access import Access, Asked
-from coordinator.server.telemetry.lines import Level
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.server.clock import Clock
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
 
 LINES_PER_SECOND = 50
 """Lines about denied requests in a second at most, and as many about allowed ones, so that clients can't fill the disk.

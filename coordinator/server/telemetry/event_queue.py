@@ -36,8 +36,8 @@ from protocol.speed import new
 
 if TYPE_CHECKING:
     from coordinator.group.client import Client
-    from coordinator.server.clock import Clock, Handle
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock, Handle
+    from coordinator.loop.lines import Lines
     from coordinator.server.telemetry.note_lines import Noted
 
 LINGER_MS = 200

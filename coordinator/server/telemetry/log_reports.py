@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.log.segments.tail import LAST_CUT
-from coordinator.server.telemetry.lines import Level
+from coordinator.loop.lines import Level
 
 if TYPE_CHECKING:
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.lines import Lines
 
 Fields = Mapping[str, Any]
 

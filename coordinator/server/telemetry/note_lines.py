@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from coordinator.group import notes
-from coordinator.server.telemetry.lines import Level, Lines
+from coordinator.loop.lines import Level, Lines
 from coordinator.story.log_words import TEXTS, place_text
 from coordinator.story.schema import event_name
 

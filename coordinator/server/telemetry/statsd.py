@@ -29,7 +29,7 @@ import asyncio_dgram
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.lines import Lines
     from coordinator.server.telemetry.metrics import Metrics
 
 DATAGRAM_BYTES = 1432

@@ -26,15 +26,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from coordinator.config import INT32_MAX
+from coordinator.loop.clock import Alarm
 from coordinator.security.quotas import CONNECTIONS, DEFAULT, quotas_of
 from coordinator.security.quotas_rates import Rate, Sampling, Sensors
-from coordinator.server.clock import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from coordinator.config import Config
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
     from coordinator.server.wire.connection import Connection
 
 RATE = "max_connection_creation_rate"

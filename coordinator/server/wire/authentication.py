@@ -26,8 +26,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from coordinator.loop.clock import Alarm
 from coordinator.security.sasl import AuthenticationFailed
-from coordinator.server.clock import Alarm
 from coordinator.server.telemetry.measures import Login
 from protocol.connection import SIZE_BYTES
 from protocol.errors import ProtocolError
@@ -48,10 +48,10 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Sparing
     from coordinator.security.sasl import Exchange, Step
     from coordinator.security.sasl.offer import Offer
-    from coordinator.server.clock import Clock
-    from coordinator.server.telemetry.lines import Sparing
     from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.connection import Connection
     from protocol.header import RequestHeader

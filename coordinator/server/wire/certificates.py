@@ -22,16 +22,16 @@ from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.config import DOORS, ConfigError, tls_listeners
+from coordinator.loop.clock import Alarm
 from coordinator.security.tls import Terms, terms_of
 from coordinator.security.tls_stores import files_of
-from coordinator.server.clock import Alarm
 from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
     from coordinator.config import Config, ListenerConfig
-    from coordinator.server.clock import Clock
-    from coordinator.server.hop import Hop
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.hop import Hop
+    from coordinator.loop.lines import Lines
     from coordinator.server.wire.handshakes import Handshakes
     from coordinator.server.wire.tls import Plain
 

@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.server.clock import Alarm
-from coordinator.server.telemetry.lines import Sparing
+from coordinator.loop.clock import Alarm
+from coordinator.loop.lines import Sparing
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Clock
-    from coordinator.server.runtime.pace import Pace
-    from coordinator.server.telemetry.lines import Lines
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
+    from coordinator.loop.pace import Pace
 
 TURN_MIN_MS, TURN_MAX_MS = 2, 10
 """The time that queued steps take of a turn: as long as all else took since the last one, within these limits.

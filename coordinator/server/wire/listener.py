@@ -16,22 +16,22 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from coordinator.config import EVERYWHERE
-from coordinator.server.clock import Alarm
-from coordinator.server.telemetry.lines import Sparing
+from coordinator.loop.clock import Alarm
+from coordinator.loop.lines import Sparing
+from coordinator.loop.unsent import Unsent
 from coordinator.server.wire.admission import Admission
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.intake import Intake
 from coordinator.server.wire.tls import TlsTransport
-from coordinator.server.wire.unsent import Unsent
 
 if TYPE_CHECKING:
     from coordinator.config import Config, Listener
     from coordinator.group.client import Client
+    from coordinator.loop.clock import Clock
+    from coordinator.loop.lines import Lines
+    from coordinator.loop.pace import Pace
     from coordinator.security.tls import Terms
-    from coordinator.server.clock import Clock
-    from coordinator.server.runtime.pace import Pace
-    from coordinator.server.telemetry.lines import Lines
     from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.authentication import Door
 

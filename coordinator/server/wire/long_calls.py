@@ -1,6 +1,6 @@
 """Long calls: how many calls that take long are under way at the same time, and how large an answer may be.
 
-The work of a call goes on in turns (`runtime.pace`). A call that has taken FREE_MS of them is long: it may hold a part
+The work of a call goes on in turns (`loop.pace`). A call that has taken FREE_MS of them is long: it may hold a part
 of a large answer. Only AT_ONCE long calls go on; the others wait, in their order, so that a hundred clients who ask for
 everything hold a few answers and not a hundred. A call that waits for something else than the loop doesn't count. When
 its work goes on, it comes before calls that were never under way: it holds more memory than they do.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.config import Config
-    from coordinator.server.runtime.pace import Pace
+    from coordinator.loop.pace import Pace
 
     Work = Callable[[], None]
 

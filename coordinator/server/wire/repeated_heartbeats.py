@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from coordinator.group.classic.heartbeat import again, remember
-from coordinator.server.clock import Alarm
+from coordinator.loop.clock import Alarm
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, HeartbeatResponse

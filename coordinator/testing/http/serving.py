@@ -21,15 +21,15 @@ from anyio import to_thread
 from starlette.middleware import Middleware
 
 from coordinator.config import CONTROL, ConfigError, with_values
+from coordinator.loop.clock import LoopClock
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.app import StartFailed, reason
-from coordinator.server.clock import LoopClock
 from coordinator.server.http.access import RefusedTokens, TokenCheck
 from coordinator.server.http.guard import Guard
 from coordinator.server.http.turns import Turns
 from coordinator.server.http.web import Web
 from coordinator.server.process import allow_files
-from coordinator.server.runtime.pace import Pace
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.listener import bind
 from coordinator.testing.http.routes import NoBrowsers, routes

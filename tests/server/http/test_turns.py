@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from coordinator.client.events import Placed
+from coordinator.loop.pace import TURN_MAX_MS, Pace
 from coordinator.server.http import feed, openapi, site
 from coordinator.server.http.feed import News, TopicSource
 from coordinator.server.http.guard import GuardedProtocol
 from coordinator.server.http.kept import Kept
 from coordinator.server.http.turns import Turns
-from coordinator.server.runtime.pace import TURN_MAX_MS, Pace
 from coordinator.server.telemetry.metrics import exposition
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock

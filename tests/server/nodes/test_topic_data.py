@@ -12,8 +12,8 @@ import pytest
 from coordinator.group.partition import partition_for
 from coordinator.log.embedded import journal
 from coordinator.log.store import open_store
+from coordinator.loop.pace import TURN_MAX_MS
 from coordinator.server.nodes.topic_data import Budget
-from coordinator.server.runtime.pace import TURN_MAX_MS
 from protocol.messages import (
     CreateTopicsRequest,
     IncrementalAlterConfigsRequest,

@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.group.consumer import target
 from coordinator.group.coordinator import PROTOCOLS_MAX
-from coordinator.server.runtime.pace import Pace
+from coordinator.loop.pace import Pace
 from protocol.header import decode_response
 from protocol.messages import (
     ConsumerGroupDescribeRequest,

@@ -14,8 +14,8 @@ from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import Event, RemoveOffsets
 from coordinator.group.offsets import REMOVED_AT_ONCE
+from coordinator.loop.pace import Pace
 from coordinator.server.requests.records import PLAIN_MAX
-from coordinator.server.runtime.pace import Pace
 from coordinator.server.wire.call import Call
 from protocol.messages import (
     AlterConfigsRequest,

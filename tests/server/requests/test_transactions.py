@@ -12,8 +12,8 @@ import pytest
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.log.store import open_store
+from coordinator.loop.pace import Pace
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.runtime.pace import Pace
 from coordinator.server.wire.call import Call
 from coordinator.server.wire.long_calls import LongCalls
 from protocol.messages import (

@@ -12,9 +12,9 @@ from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import DescribeGroup, Event
 from coordinator.log.memory import MemoryEngine
+from coordinator.loop.lines import Lines
 from coordinator.server.runtime.delivery import ANSWERED_AT_ONCE, Held
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.wire.call import Call
 from protocol.messages import (
     DescribeGroupsRequest,

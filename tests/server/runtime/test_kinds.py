@@ -10,11 +10,11 @@ from coordinator.group.client import NOBODY, Now
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import ListGroups, Load, Unload
 from coordinator.log.memory import MemoryEngine
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.runtime.kinds import GROUPS, CoordinatorHost
-from coordinator.server.runtime.pace import Pace
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import NoteLines
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode

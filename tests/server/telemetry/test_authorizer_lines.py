@@ -6,10 +6,10 @@ import io
 import json
 
 from coordinator.group.client import ANONYMOUS
+from coordinator.loop.lines import Lines
 from coordinator.security.access import Asked
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.telemetry.authorizer_lines import LINES_OF_ONE, NAME_MAX, AuthorizerLines
-from coordinator.server.telemetry.lines import Lines
 from protocol.messages import DescribeGroupsRequest, FindCoordinatorRequest
 from tests.server.harness import ManualClock, serving
 from tests.server.requests.test_acls import STANDARD, SUPER

@@ -13,6 +13,7 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
+from coordinator.loop.lines import Lines
 from coordinator.server.telemetry.event_queue import (
     AGAIN_MS,
     LINGER_MS,
@@ -23,7 +24,6 @@ from coordinator.server.telemetry.event_queue import (
     Events,
     WriteDone,
 )
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted
 from coordinator.story.diagnosis import NOT_KEPT
 from coordinator.story.schema import Gap, TimedNote

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.telemetry.lines import Lines
+from coordinator.loop.lines import Lines
 from coordinator.server.telemetry.log_reports import REPORTS, report
 from tests.server.harness import ManualClock
 

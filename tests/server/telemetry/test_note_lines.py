@@ -12,7 +12,7 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Pending, Phase, Snapshot, Waited
-from coordinator.server.telemetry.lines import Lines
+from coordinator.loop.lines import Lines
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.story.making import USUAL
 from coordinator.story.schema import event_name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.client import Client
-from coordinator.server.runtime.pace import Pace
+from coordinator.loop.pace import Pace
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.call import Call, Steps, gather, ring
 from coordinator.server.wire.long_calls import LongCalls

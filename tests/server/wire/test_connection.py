@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.log.memory import MemoryEngine
-from coordinator.server.runtime.pace import TURN_MAX_MS
-from coordinator.server.timers import LEFTOVERS_MIN
+from coordinator.loop.pace import TURN_MAX_MS
+from coordinator.loop.timers import LEFTOVERS_MIN
 from coordinator.server.wire.call import Call
 from coordinator.server.wire.connection import (
     QUEUED_BYTES_MAX,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-from coordinator.server.runtime.pace import Pace
-from coordinator.server.telemetry.lines import Lines
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.wire.handshakes import TURN_MAX_MS, TURN_MIN_MS, WITHIN_MS, Handshakes
 from tests.server.harness import ManualClock
 

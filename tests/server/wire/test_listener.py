@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from coordinator.config import Listener
-from coordinator.server.telemetry.lines import SPARED_ABOVE
+from coordinator.loop.lines import SPARED_ABOVE
 from coordinator.server.wire.listener import bind
 from protocol.messages import ApiVersionsRequest, MetadataRequest
 from schemas.errors import ErrorCode

@@ -22,10 +22,10 @@ from coordinator.group.group import Group
 from coordinator.group.offsets import commit_answer, template_of
 from coordinator.log.cluster.claims import wait_for
 from coordinator.log.cluster.core import Core
-from coordinator.server.runtime.pace import Pace
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.runtime.replies import RepeatedCommit, Reply
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.telemetry.lines import Lines
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import NoteLines
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, Beat, beat_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from coordinator.group.topics import Topics
     from coordinator.log.cluster.keys import Keys
     from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page
-    from coordinator.server.clock import Handle
+    from coordinator.loop.clock import Handle
     from protocol.records.batch import Record
     from tests.support.etcd_model import ModelPort
     from tests.support.virtual_time import Process

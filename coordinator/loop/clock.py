@@ -15,7 +15,7 @@ from math import floor
 from typing import Generic, Protocol, TypeVar
 
 from coordinator.group.client import Now
-from coordinator.server.timers import Timers
+from coordinator.loop.timers import Timers
 
 Key = TypeVar("Key", bound=Hashable)
 

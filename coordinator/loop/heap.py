@@ -16,10 +16,10 @@ import ctypes
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from coordinator.server import cycles
+from coordinator.loop import cycles
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Clock, Handle
+    from coordinator.loop.clock import Clock, Handle
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 HEAP_BYTES = 4 * 1024 * 1024

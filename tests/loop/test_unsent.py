@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.server.wire.unsent import TAKEN_WITHIN_MS, UNSENT_BYTES_MAX, Unsent
+from coordinator.loop.unsent import TAKEN_WITHIN_MS, UNSENT_BYTES_MAX, Unsent
 from protocol.compile import encode
 from protocol.messages import (
     ConsumerGroupDescribeRequest,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from protocol.speed import HashedById
 
 if TYPE_CHECKING:
-    from coordinator.server.clock import Times
+    from coordinator.loop.clock import Times
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
 

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from coordinator.server import heap
-from coordinator.server.heap import FREE_BYTES, HEAP_BYTES, REST_MS, Trims
+from coordinator.loop import heap
+from coordinator.loop.heap import FREE_BYTES, HEAP_BYTES, REST_MS, Trims
 from tests.server.harness import ManualClock
 from tests.support.patience import WITHIN_S
 
@@ -18,7 +18,7 @@ MB = 1024 * 1024
 
 WRITES_TWICE = """
 import resource
-from coordinator.server.heap import settle
+from coordinator.loop.heap import settle
 settle()
 def write():
     values = [b"x" * 100_000 for _ in range(10)]
@@ -38,7 +38,7 @@ def test_memory_of_records_that_are_written_together_is_not_got_anew_each_time()
 
 GROWS = """
 import resource
-from coordinator.server.heap import settle
+from coordinator.loop.heap import settle
 from protocol.connection import FrameReader
 settle()
 freed = bytearray(b"x" * 30_000_000)  # once, for another request
@@ -62,8 +62,8 @@ def test_a_large_frame_grows_without_a_move_of_all_of_it() -> None:
 
 DROPS = f"""
 import os
-from coordinator.server.heap import FREE_BYTES, give_back
-from coordinator.server.heap import settle
+from coordinator.loop.heap import FREE_BYTES, give_back
+from coordinator.loop.heap import settle
 from benchmarks.meter import resident_bytes
 settle()
 def drop(size):

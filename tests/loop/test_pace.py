@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.runtime.pace import LATE_MS, TURN_MAX_MS, Pace
+from coordinator.loop.pace import LATE_MS, TURN_MAX_MS, Pace
 from tests.server.harness import ManualClock
 
 

@@ -18,8 +18,8 @@ from coordinator.group.effects import Effects
 from coordinator.group.events import Event, Load
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryEngine
+from coordinator.loop import cycles
 from coordinator.security.acls import Kind
-from coordinator.server import cycles
 from coordinator.server.wire.api import HANDLERS
 from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS, REAUTHENTICATION_PAUSE_MS
 from protocol.header import encode_request
@@ -312,7 +312,7 @@ async def test_no_connection_over_tls_leaves_a_cycle(certificates: Certificates)
 
 KEEPS_MUCH = """
 import gc
-from coordinator.server.cycles import GC_OBJECTS, YOUNG_LOOKS, settle
+from coordinator.loop.cycles import GC_OBJECTS, YOUNG_LOOKS, settle
 sizes = []
 gc.callbacks.append(lambda phase, info: sizes.append(sum(map(len, map(gc.get_objects, range(info["generation"] + 1))))))
 settle()
@@ -332,7 +332,7 @@ def test_old_objects_are_not_looked_at_again() -> None:
 
 LEAVES_CYCLES = """
 import gc
-from coordinator.server.cycles import GC_OBJECTS, settle
+from coordinator.loop.cycles import GC_OBJECTS, settle
 settle()
 class Cycle:
     def __init__(self):

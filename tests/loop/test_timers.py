@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.server.timers import LEFTOVERS_MIN, Timers
+from coordinator.loop.timers import LEFTOVERS_MIN, Timers
 
 KEYS = st.sampled_from("abcd")
 STEPS = st.lists(

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from coordinator.server.clock import Alarm
+from coordinator.loop.clock import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coordinator.server.clock import Clock
+    from coordinator.loop.clock import Clock
 
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """As much as requests that come in may take by default (queued.max.request.bytes)."""

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from coordinator.server.telemetry.lines import Level, Lines
+from coordinator.loop.lines import Level, Lines
 from tests.server.harness import ManualClock
 
 HOSTILE = 'a\nfake line\r\x1b[2J\u2028"end'

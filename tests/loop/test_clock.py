@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.server.clock import CATCH_UP_MAX_MS, CATCH_UP_MS, RING_MAX_MS, STALL_MS, Alarm, Handle, LoopClock, now
+from coordinator.loop.clock import CATCH_UP_MAX_MS, CATCH_UP_MS, RING_MAX_MS, STALL_MS, Alarm, Handle, LoopClock, now
 from tests.server.harness import ManualClock
 from tests.support.patience import WITHIN_S
 
