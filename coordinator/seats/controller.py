@@ -4,7 +4,8 @@
         await Controller(api, cluster, Options(...), say).run()
 
 One loop follows the API server. Requests to Kafka wait for their answers in one thread of their own, so that a cluster
-that is away holds nothing up. Only the holder of the lease acts; the others follow too, and know what ended.
+that is away holds nothing up. Seats of a group that wait for that thread share a request. Only the holder of the lease
+acts; the others follow too, and know what ended.
 
 House rule: what is sent to a group or to the API server comes from an action of the core.
 """
@@ -43,7 +44,7 @@ from coordinator.seats.core import (
     Tell,
     Tick,
 )
-from coordinator.seats.groups import holder, remove
+from coordinator.seats.groups import holders, remove
 from coordinator.seats.metrics import Metrics, serving
 from coordinator.seats.pods import Object, Pod, read_pod, read_set
 from protocol.errors import ProtocolError
@@ -89,6 +90,10 @@ class Controller:
         self._core = Seats(frees=options.frees, any_host=options.any_host)
         self._client = cluster.client(options.timeout)
         self._thread = ThreadPoolExecutor(1, "kafka")
+        self._turn = asyncio.Lock()
+        """Of the thread."""
+        self._waiting: dict[tuple[object, ...], dict[str, Ask | Leave]] = {}
+        """The requests that wait for it, by instance id: those of one group become one."""
         self.lease = Lease(api, *options.lease, options.identity, time.monotonic)
         self.metrics = Metrics()
         self.known = asyncio.Event()
@@ -200,21 +205,40 @@ class Controller:
 
     async def _do(self, action: Action) -> None:
         match action:
-            case Ask(step):
-                who, problem = await self._of_kafka(lambda: holder(self._client, step.seat))
-                self._handle(Asked(step, who, problem))
+            case Ask() | Leave():
+                await self._send(action)
             case Confirm():
                 self._handle(await self._confirm(action))
-            case Leave(step, member_id):
-                code, problem = await self._of_kafka(lambda: self._remove(step, member_id))
-                self._handle(Left(step, code or 0, problem))
             case Tell():
                 await self._tell(action)
 
-    def _remove(self, step: Any, member_id: str) -> int:
+    async def _send(self, action: Ask | Leave) -> None:
+        """Send a request to a group when the thread is free, with all others of that kind that wait for this group."""
+        seat = action.step.seat
+        key: tuple[object, ...] = type(action), seat.group_id
+        if seat.instance_id in self._waiting.get(key, ()):  # a request names a seat once
+            key = (*key, action.step)
+        waiting = self._waiting.setdefault(key, {})
+        waiting[seat.instance_id] = action
+        if len(waiting) > 1:
+            return  # the first one takes it along
+        async with self._turn:
+            await asyncio.sleep(0)  # the actions of one event begin one after the other
+            del self._waiting[key]
+            answers, problem = await self._of_kafka(lambda: self._request(seat.group_id, waiting))
+        for name, each in waiting.items():
+            if isinstance(each, Ask):
+                self._handle(Asked(each.step, None if problem else answers.get(name), problem))
+            else:
+                self._handle(Left(each.step, 0 if problem else answers[name], problem))
+
+    def _request(self, group_id: str, waiting: dict[str, Ask | Leave]) -> Any:
+        member_ids = {name: each.member_id for name, each in waiting.items() if isinstance(each, Leave)}
+        if not member_ids:
+            return holders(self._client, group_id)
         if not self.lease.is_held:
             raise ClientError("the lease ended before the request")
-        return remove(self._client, step.seat, member_id)
+        return remove(self._client, group_id, member_ids)
 
     async def _of_kafka(self, ask: Callable[[], Any]) -> tuple[Any, str]:
         """An answer of Kafka, or why there is none."""

@@ -98,7 +98,7 @@ class SetGone(NamedTuple):
 
 
 class PodsListed(NamedTuple):
-    """All pods with seats that there are. The end of any other pod wasn't seen."""
+    """All pods with seats that there are. The deletion of any other pod wasn't seen."""
 
     pods: tuple[Pod, ...]
 
@@ -275,8 +275,8 @@ class Seats:
                 there = {pod.uid for pod in pods}
                 for pod in pods:
                     self._see(pod)
-                for uid in [uid for uid in self._pods if uid not in there]:
-                    self._end(uid, now, is_clean=False)
+                for pod in [pod for uid, pod in self._pods.items() if uid not in there]:
+                    self._end(pod.uid, now, is_clean=pod.has_ended)  # a pod that has ended never runs again
             case PodSeen(pod):
                 self._see(pod)
             case PodGone(pod):

@@ -1,4 +1,4 @@
-"""Seats of groups, as any Kafka knows them: who has one, and its removal.
+"""Seats of groups, as any Kafka knows them: who has them, and their removal.
 
 House rule: a removal names the member id. Without it, a member that came back would go.
 """
@@ -13,26 +13,31 @@ from coordinator.client.groups import describe_groups, is_unknown, remove_seats
 from coordinator.seats.core import Holder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coordinator.client.client import Client
-    from coordinator.seats.pods import Seat
 
 
-def holder(client: Client, seat: Seat) -> Holder | None:
-    """The member that has a seat; None if there is no such member or group. Raises as the client does."""
-    group = describe_groups(client, [seat.group_id])[seat.group_id]
+def holders(client: Client, group_id: str) -> dict[str, Holder]:
+    """The static members of a group, by instance id; none if there is no such group. Raises as the client does."""
+    group = describe_groups(client, [group_id])[group_id]
     if isinstance(group, Refused):
         if is_unknown(group):
-            return None
+            return {}
         raise group
-    for member in group.members:
-        if member.group_instance_id == seat.instance_id:
-            return Holder(member.member_id, _address(member.client_host))
-    return None
+    return {
+        member.group_instance_id: Holder(member.member_id, _address(member.client_host))
+        for member in group.members
+        if member.group_instance_id is not None
+    }
 
 
-def remove(client: Client, seat: Seat, member_id: str) -> int:
-    """Remove the member; its error code, 0 for success. Raises as the client does."""
-    return remove_seats(client, seat.group_id, {seat.instance_id: member_id})[seat.instance_id]
+def remove(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
+    """Remove members, whose ids are given by instance id; error codes by instance id, 0 for success.
+
+    Raises as the client does.
+    """
+    return remove_seats(client, group_id, member_ids)
 
 
 def _address(host: str) -> str:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from coordinator.client.client import Cluster
+from coordinator.client.client import Client, Cluster
+from coordinator.client.connection import NEWEST, Connection, Deadline
+from coordinator.client.errors import Refused
 from coordinator.seats import controller as module
 from coordinator.seats.api import connect
 from coordinator.seats.controller import Controller, Options
 from coordinator.testing.members import Members
 from coordinator.testing.tenure import Tenure
+from protocol.messages import Message
+from schemas.errors import ErrorCode
 from tests.seats.api_server import ApiServer, a_pod, a_set
 from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
 SETS, PODS = "/apis/apps/v1/namespaces/shop/statefulsets", "/api/v1/namespaces/shop/pods"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/shop/leases/seats"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/shop/events"
 OPTIONS = Options("shop", "me", ("shop", "seats"), 5.0, frees=True, any_host=False)
 
@@ -64,11 +73,11 @@ class Running:
 
     @asynccontextmanager
     async def running(
-        self, server: ApiServer, bootstrap: str, folder: Path, options: Options = OPTIONS
+        self, server: ApiServer, cluster: Cluster, folder: Path, options: Options = OPTIONS
     ) -> AsyncIterator[Controller]:
         """Run for a block, in which it has read all sets and pods."""
         async with connect(server.kubeconfig(folder)) as api:
-            controller = Controller(api, Cluster(bootstrap), options, self.say)
+            controller = Controller(api, cluster, options, self.say)
             work = asyncio.create_task(controller.run())
             try:
                 await asyncio.wait_for(controller.known.wait(), WITHIN_S)
@@ -78,11 +87,11 @@ class Running:
                 with suppress(asyncio.CancelledError):
                     await work
 
-    async def until(self, pattern: str) -> None:
-        """Wait until it said a line with this pattern."""
+    async def until(self, pattern: str, count: int = 1) -> None:
+        """Wait until it said so many lines with this pattern."""
         try:
             async with asyncio.timeout(WITHIN_S):
-                while not any(re.search(pattern, line) for line in self.said):
+                while sum(bool(re.search(pattern, line)) for line in self.said) < count:
                     self._more.clear()
                     await self._more.wait()
         except TimeoutError:
@@ -106,7 +115,7 @@ async def scale_down(server: ApiServer, members: Members, replicas: int, *, has_
 async def test_a_scale_down_frees_seats(server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path) -> None:
     """Members leave the group, lines and Events say so, and the metrics count it."""
     running = Running()
-    async with running.running(server, tenure.bootstrap_servers, tmp_path) as controller:
+    async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path) as controller:
         await running.until("has the lease")
         await scale_down(server, members, 1)
         await running.until(
@@ -118,13 +127,77 @@ async def test_a_scale_down_frees_seats(server: ApiServer, tenure: Tenure, membe
     assert await names(tenure, 1) == {"w-0"}
     events = [found for path, found in server.objects.items() if path.startswith(EVENTS)]
     assert [event["reason"] for event in events] == ["SeatFreed"] * 2
-    assert server.objects["/apis/coordination.k8s.io/v1/namespaces/shop/leases/seats"]["spec"]["holderIdentity"] == ""
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+KAFKA_24 = {"ApiVersions": 3, "Metadata": 9, "FindCoordinator": 3, "DescribeGroups": 5, "LeaveGroup": 4}
+"""The newest versions that Apache Kafka 2.4 has of the requests that this controller may send."""
+
+
+class Counted(Cluster):
+    """A cluster whose clients count their requests, and take it for Apache Kafka 2.4."""
+
+    requests: Counter[str]
+
+    def client(self, timeout: float) -> Client:
+        """See Cluster."""
+        requests = self.requests = Counter[str]()
+
+        class Counting(Connection):
+            def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
+                name = request_class.NAME.removesuffix("Request")
+                if name not in KAFKA_24 or at_least > KAFKA_24[name]:
+                    raise Refused(ErrorCode.UNSUPPORTED_VERSION, name)
+                return super().version(request_class, at_least, min(at_most, KAFKA_24[name]))
+
+            def request(self, message: Message, version: int, deadline: Deadline) -> Any:
+                requests[type(message).NAME.removesuffix("Request")] += 1
+                return super().request(message, version, deadline)
+
+        return Client(self.bootstrap, timeout, connect=Counting)
+
+
+async def test_a_seat_costs_four_requests_that_kafka_2_4_has(
+    server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path
+) -> None:
+    """Two questions for the coordinator, a description and a removal; before the pod ended there is none."""
+    running, cluster = Running(), Counted(tenure.bootstrap_servers)
+    async with running.running(server, cluster, tmp_path):
+        await running.until("has the lease")
+        assert cluster.requests == {}
+        await scale_down(server, members, 2)
+        await running.until("^freed w-2")
+    assert cluster.requests == {"FindCoordinator": 2, "DescribeGroups": 1, "LeaveGroup": 1}
+
+
+async def test_seats_that_end_together_share_requests(
+    server: ApiServer, tenure: Tenure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 seats that are free at one moment: they are described once, and few requests remove them."""
+    monkeypatch.setattr(module, "RENEW_S", 0.05)
+    count = 30
+    members = tenure.group("orders").fill(count, client_id="w", topics=["orders"])
+    await asyncio.to_thread(members.wait_until_seated)
+    for ordinal in range(count):
+        await server.put(f"{PODS}/w-{ordinal}", a_pod(ordinal))
+    await server.put(f"{SETS}/w", a_set(0))
+    await server.put(LEASE, {"spec": {"holderIdentity": "other"}})
+    running, cluster = Running(), Counted(tenure.bootstrap_servers)
+    async with running.running(server, cluster, tmp_path) as controller:
+        for ordinal in range(count):
+            await server.delete(f"{PODS}/w-{ordinal}", a_pod(ordinal, has_ended=True))
+        pods = partial(controller.metrics.registry.get_sample_value, "tenure_seats_pods")
+        await asyncio.to_thread(wait_until, lambda: pods() == 0, "the controller saw all ends", WITHIN_S)
+        await server.put(LEASE, {"spec": {"holderIdentity": ""}})
+        await running.until("^freed ", count)
+    assert cluster.requests["DescribeGroups"] == 1
+    assert cluster.requests["LeaveGroup"] <= count // 3
 
 
 async def test_a_doubt_frees_nothing(server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path) -> None:
     """A pod that was forced out: a warning about the set says why."""
     running = Running()
-    async with running.running(server, tenure.bootstrap_servers, tmp_path):
+    async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path):
         await scale_down(server, members, 2, has_ended=False)
         await running.until("^kept in doubt w-2 of group orders")
     (event,) = (found for path, found in server.objects.items() if path.startswith(EVENTS))
@@ -140,9 +213,9 @@ async def test_of_two_controllers_the_holder_of_the_lease_acts(
     first, second = Running(), Running()
     other = OPTIONS._replace(identity="other")
     async with AsyncExitStack() as stack:
-        async with first.running(server, tenure.bootstrap_servers, tmp_path, OPTIONS._replace(frees=False)):
+        async with first.running(server, Cluster(tenure.bootstrap_servers), tmp_path, OPTIONS._replace(frees=False)):
             await first.until("has the lease")
-            await stack.enter_async_context(second.running(server, tenure.bootstrap_servers, tmp_path, other))
+            await stack.enter_async_context(second.running(server, Cluster(tenure.bootstrap_servers), tmp_path, other))
             await scale_down(server, members, 2)
             await first.until("^would free w-2")
             assert second.said == []
@@ -156,7 +229,7 @@ async def test_a_cluster_that_is_away_is_asked_again(
     """The seat is freed once Kafka answers."""
     running = Running()
     options = OPTIONS._replace(timeout=0.2)
-    async with running.running(server, tenure.bootstrap_servers, tmp_path, options):
+    async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path, options):
         await running.until("has the lease")
         await asyncio.to_thread(tenure.kill)
         await scale_down(server, members, 2)
@@ -169,7 +242,7 @@ async def test_a_cluster_that_is_away_is_asked_again(
 async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:
     """And readiness says so too, until it answers."""
     running = Running()
-    async with running.running(server, tenure.bootstrap_servers, tmp_path) as controller:
+    async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path) as controller:
         await running.until("has the lease")
         assert controller.not_ready == ""
         server.refuses = 503

@@ -175,6 +175,13 @@ def test_an_end_that_nobody_saw_is_a_doubt() -> None:
         assert play.take(DOWN, Tick()) == []  # said once
 
 
+def test_a_pod_that_was_seen_to_end_is_free_when_its_deletion_was_missed() -> None:
+    """Its phase is final: a list without the pod says enough."""
+    play = Play()
+    assert play.take(DOWN, PodSeen(ended(pod()))) == []
+    play.ask(PodsListed(()))
+
+
 def test_a_pod_that_never_ran_says_nothing() -> None:
     """The pod before it had the seat: what is known of its end counts."""
     pending = pod(uid="u-2")._replace(has_node=False, addresses=frozenset())

@@ -8,15 +8,12 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.seats.groups import _address, holder, remove
-from coordinator.seats.pods import Seat
+from coordinator.seats.groups import _address, holders, remove
 from coordinator.testing.tenure import Tenure
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
 from tests.support.patience import WITHIN_S
-
-SEAT = Seat("orders", "w-1")
 
 
 @pytest.fixture
@@ -31,18 +28,18 @@ def client() -> Iterator[Client]:
 
 def test_a_removal_names_the_member(client: Client) -> None:
     """Another member id removes nobody; the right one does, once."""
-    found = holder(client, SEAT)
-    assert found is not None
-    assert found.host == "127.0.0.1"
-    assert remove(client, SEAT, "w-1-of-yesterday") == ErrorCode.FENCED_INSTANCE_ID
-    assert holder(client, SEAT) == found
-    assert remove(client, SEAT, found.member_id) == ErrorCode.NONE
+    found = holders(client, "orders")
+    assert found["w-1"].host == "127.0.0.1"
+    assert remove(client, "orders", {"w-1": "w-1-of-yesterday"}) == {"w-1": ErrorCode.FENCED_INSTANCE_ID}
+    assert holders(client, "orders") == found
+    member_ids = {"w-1": found["w-1"].member_id, "w-0": "w-0-of-yesterday"}
+    assert remove(client, "orders", member_ids) == {"w-1": ErrorCode.NONE, "w-0": ErrorCode.FENCED_INSTANCE_ID}
 
 
-def test_no_member_and_no_group_are_none(client: Client) -> None:
-    """Nobody has such a seat."""
-    assert holder(client, Seat("orders", "w-2")) is None
-    assert holder(client, Seat("returns", "w-0")) is None
+def test_an_unknown_group_has_no_members(client: Client) -> None:
+    """Nobody has its seats."""
+    assert set(holders(client, "orders")) == {"w-0", "w-1"}
+    assert holders(client, "returns") == {}
 
 
 def test_a_group_that_refuses_is_an_error() -> None:
@@ -53,7 +50,7 @@ def test_a_group_that_refuses_is_an_error() -> None:
         Client(server.bootstrap, WITHIN_S) as client,
         pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"),
     ):
-        holder(client, SEAT)
+        holders(client, "orders")
 
 
 @pytest.mark.parametrize(
