@@ -1119,6 +1119,7 @@ class DescribeGroupsResponse(Message):
         session_timeout_ms: int
         silent_ms: int
         standby_ms: int
+        client_software: str
         def __init__(
             self,
             *,
@@ -1131,6 +1132,7 @@ class DescribeGroupsResponse(Message):
             session_timeout_ms: int = ...,
             silent_ms: int = ...,
             standby_ms: int = ...,
+            client_software: str = ...,
             unknown_tagged_fields: dict[int, bytes] = ...,
         ) -> None: ...
 

@@ -74,7 +74,7 @@ def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.Desc
 
 
 def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedGroup, now_ms: int) -> None:
-    """Add to each described member its session timeout, and for how long the coordinator heard nothing of it.
+    """Add to each described member its session timeout and software, and for how long nothing was heard of it.
 
     A member that waits in JoinGroup or SyncGroup is there. After a load, silence counts from the load. A standby also
     has the time for which it has waited.
@@ -82,6 +82,7 @@ def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedG
     standbys = (standby.member for standby in group.standbys.values())
     for member, told in zip(chain(group.members.values(), standbys), described.members, strict=True):
         told.session_timeout_ms = member.session_timeout_ms
+        told.client_software = "" if member.joined_by is None else member.joined_by.software
         waits = member.awaiting_join is not None or member.awaiting_sync is not None
         told.silent_ms = 0 if waits else silent_ms(member, now_ms)
     for standby, told in zip(group.standbys.values(), described.members[len(group.members) :], strict=True):

@@ -4,9 +4,11 @@ Members have metadata and assignments in Stable only. A group that doesn't exist
 
 `include_waiting` and `waiting` are this project's own: tagged fields, which other programs skip. While a group is
 between two generations, `waiting` names the members that it waits for. A member's `session_timeout_ms` and `silent_ms`
-say whether its program is there. `standby_ms` says for how long a standby has waited for a seat; -1: it is no standby.
-`target_size` says how many seats the group has. `expects` names the expected members that are missing, and how many
-joins are held for them. The server sends these only if the request asks for `waiting`.
+say whether its program is there. `client_software` is the library that joined last, by name and version, as its
+ApiVersions said; empty if it said nothing, or the member was read from the log. `standby_ms` says for how long a
+standby has waited for a seat; -1: it is no standby. `target_size` says how many seats the group has. `expects` names
+the expected members that are missing, and how many joins are held for them. The server sends these only if the request
+asks for `waiting`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ CHANGES = {
     3: "`include_authorized_operations` asks for `authorized_operations` (KIP-430).",
     4: "Static members show their `group_instance_id` (KIP-345).",
     5: "A group can say whom it waits for, and how long each member was silent: `include_waiting`, `waiting`, "
-    "`session_timeout_ms`, `silent_ms`, `standby_ms`, `target_size`, `expects` (this project's, tagged).",
+    "`session_timeout_ms`, `silent_ms`, `standby_ms`, `client_software`, `target_size`, `expects` (this project's, "
+    "tagged).",
     6: "A group's error can have words, `error_message`; a group that doesn't exist is GROUP_ID_NOT_FOUND (KIP-1043).",
 }
 
@@ -51,6 +54,7 @@ groups                     []DescribedGroup        0+
         session_timeout_ms int32                   5+  default=-1 ignorable tag=10000
         silent_ms          int64                   5+  default=-1 ignorable tag=10001  # since its last request
         standby_ms         int64                   5+  default=-1 ignorable tag=10002  # it waits for a seat
+        client_software    string                  5+  ignorable tag=10003
     authorized_operations  int32                   3+  default=-2147483648
     waiting                GroupWaiting            5+  ignorable tag=10000
         since_ms           int64                   5+  default=-1  # Unix time; -1: it waits for nobody

@@ -141,6 +141,20 @@ def test_members_show_their_silence() -> None:
     assert a.member_id
 
 
+def test_members_show_their_software() -> None:
+    """The library that joined last, if it is asked for; the log doesn't have it."""
+    bench = Bench()
+    bench.seated("a", client=Client("a", "/127.0.0.1", software="apache-kafka-java 3.9.1"))
+    bench.static("a", client=Client("a", "/127.0.0.1", software="apache-kafka-java 4.4.0")).enter()
+
+    def told(*, waiting: bool = True) -> list[str]:
+        return [each.client_software for each in bench.describe(waiting=waiting).response.members]
+
+    assert (told(), told(waiting=False)) == (["apache-kafka-java 4.4.0"], [""])
+    bench.restart()
+    assert told() == [""]
+
+
 def test_standbys_show_for_how_long_they_wait() -> None:
     """A standby shows since when it waits for a seat; a member doesn't, nor does a standby that got a seat."""
     bench, (_, b, c) = with_standby("a", "b", "c")

@@ -110,7 +110,7 @@ OURS_ALONE = {
     "JoinGroupRequest": {"join_reason"},
     "DescribeGroupsRequest": {"include_waiting"},
     "DescribedGroup": {"waiting", "expects", "target_size"},
-    "DescribedGroupMember": {"session_timeout_ms", "silent_ms", "standby_ms"},
+    "DescribedGroupMember": {"session_timeout_ms", "silent_ms", "standby_ms", "client_software"},
     "Member": {"session_timeout_ms", "silent_ms"},
     "ConsumerGroupDescribeRequest": {"include_waiting"},
     "DescribeClusterRequest": {"include_failing_logs"},
