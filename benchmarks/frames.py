@@ -124,9 +124,12 @@ def subscription() -> bytes:
 
 
 @functools.cache
-def assignment(number: int) -> bytes:
-    """Return a consumer's assignment: two topic partitions."""
-    given = ConsumerProtocolAssignment.TopicPartition(topic=TOPIC, partitions=[2 * number, 2 * number + 1])
+def assignment(number: int, partition_count: int = 2) -> bytes:
+    """Return a consumer's assignment: its share of the topic partitions."""
+    first = number * partition_count
+    given = ConsumerProtocolAssignment.TopicPartition(
+        topic=TOPIC, partitions=list(range(first, first + partition_count))
+    )
     return b"\0\0" + encode(ConsumerProtocolAssignment(assigned_partitions=[given]), 0)
 
 

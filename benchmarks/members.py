@@ -50,16 +50,19 @@ class Member:
 class Group:
     """A group of `size` members. metadata: each member's metadata in JoinGroup; a plain subscription if None.
 
-    completed: the time (of `clock`) when all members had synced one generation; None until then.
+    partition_count: topic partitions of each member. completed: the time (of `clock`) when all members had synced one
+    generation; None until then.
     """
 
-    def __init__(self, group_id: str, size: int, *, static: bool, metadata: bytes | None = None) -> None:
+    def __init__(
+        self, group_id: str, size: int, *, static: bool, metadata: bytes | None = None, partition_count: int = 2
+    ) -> None:
         self.group_id = group_id
         self.size = size
         self.static = static
         self.members = [Member(f"instance-{number:06}" if static else None) for number in range(size)]
         self.completed: float | None = None
-        self._given = [frames.assignment(number) for number in range(size)]
+        self._given = [frames.assignment(number, partition_count) for number in range(size)]
         self._join = frames.join(group_id, static=static, metadata=metadata)
         self._sync = frames.sync(group_id, static=static, assignments={})
         self._heartbeat = frames.heartbeat(group_id, static=static)

@@ -1,9 +1,14 @@
 """`python -m benchmarks.observe`: what `tenure observe` costs, while members of many groups commit.
 
+    python -m benchmarks.observe                                                       10,000 groups, one partition each
+    python -m benchmarks.observe --groups 1000 --partitions 100 --beside OLD           beside another version, in turns
+
 A server gets groups of one member each, and each member commits at its pace, so that the log grows by a steady number
 of records a second. The observer runs beside it. After a while for its start the program reads the CPU and the memory
 of the observer, and its own count of records. Then some groups are made anew, one after the other: the delay is the
 time from the answer to a group's SyncGroup until the observer's HTTP has the rebalance.
+
+Two versions have their turns on the same server, one after the other, because a shared machine changes its speed.
 
 House rule: the observer is a process of its own, with its defaults; it is known by its command and its HTTP.
 """
@@ -20,7 +25,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -28,8 +34,12 @@ from benchmarks import frames
 from benchmarks.driver import Driver, Script, clock
 from benchmarks.members import Group
 from benchmarks.meter import cpu_s, peak_bytes
+from benchmarks.records import RECORD_HEAD_BYTES, Partition, batch_of
 from benchmarks.servers import kafka, tenure
 from benchmarks.works import check, create_topic
+
+if TYPE_CHECKING:
+    from benchmarks.servers import Running
 
 LINKS = 40
 PROBES = 5
@@ -42,10 +52,20 @@ WARM_S = {"tenure": 10.0, "kafka": 60.0}
 MB = 1e6
 
 
-def committing(group: Group, pause_s: float, phase_s: float) -> Script:
+class Turn(NamedTuple):
+    """An observer, measured. cpu: the part of a core that it took. records: a second. told: delays in seconds."""
+
+    cpu: float
+    records: float
+    memory: int
+    of_server: float
+    told: list[float]
+
+
+def committing(group: Group, partitions: int, pause_s: float, phase_s: float) -> Script:
     """Commit for ever, once in `pause_s`."""
-    template = frames.commit(group.group_id, 1, static=False)
-    done = frames.commit_done(1)
+    template = frames.commit(group.group_id, partitions, static=False)
+    done = frames.commit_done(partitions)
     me = group.members[0]
     offset, at = 0, clock() + phase_s
     while True:
@@ -65,10 +85,12 @@ def share(pid: int, seconds: float) -> float:
 
 
 @contextmanager
-def observer(port: int) -> Iterator[tuple[int, str]]:
-    """An observer of that server: its process id, and the address of its HTTP."""
-    command = [sys.executable, "-m", "coordinator.cli.main", "observe", "--http", "127.0.0.1:0"]
-    process = subprocess.Popen([*command, "--bootstrap-server", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+def observer(port: int, tree: Path | None = None) -> Iterator[tuple[int, str]]:
+    """An observer of that server: its process id, and the address of its HTTP. tree: another version with its .venv."""
+    python = sys.executable if tree is None else str(tree / ".venv/bin/python")
+    command = [python, "-m", "coordinator.cli.main", "observe", "--http", "127.0.0.1:0"]
+    command += ["--bootstrap-server", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tree)
     assert process.stdout is not None
     with process, process.stdout:
         try:
@@ -102,13 +124,13 @@ def is_told(http: str, group_id: str) -> bool:
         return False
 
 
-def delays(port: int, http: str) -> list[float]:
+def delays(port: int, http: str, turn: int) -> list[float]:
     """How many seconds after a rebalance the observer tells it, for some new groups."""
     found = []
     with Driver("127.0.0.1", port) as driver:
         (link,) = driver.connect(1)
         for number in range(PROBES):
-            group = Group(f"probe-{number}", 1, static=False)
+            group = Group(f"probe-{turn}-{number}", 1, static=False)
             driver.start(link, group.seat(0))
             driver.run()
             began = clock()
@@ -118,51 +140,73 @@ def delays(port: int, http: str) -> list[float]:
     return found
 
 
+def turn(running: Running, tree: Path | None, number: int, seconds: float) -> Turn:
+    """Measure an observer of a version."""
+    with observer(running.port, tree) as (pid, http):
+        while not is_ready(http):
+            time.sleep(0.1)
+        time.sleep(SETTLE_S)
+        began, cpu, of_server, records = clock(), cpu_s(pid), cpu_s(running.pid), records_read(http)
+        time.sleep(seconds)
+        took = clock() - began
+        cpu, read = cpu_s(pid) - cpu, records_read(http) - records
+        of_server = cpu_s(running.pid) - of_server
+        told = delays(running.port, http, number)
+        return Turn(cpu / took, read / took, peak_bytes(pid), of_server / took, told)
+
+
 def main(
     groups: Annotated[int, typer.Option(help="Groups, of one member each.")] = 10_000,
-    rate: Annotated[int, typer.Option(help="Commits a second, of all members together.")] = 5_000,
+    partitions: Annotated[int, typer.Option(help="Topic partitions of each member, up to 100.")] = 1,
+    unread: Annotated[int, typer.Option(help="Records to read in each topic partition.")] = 0,
+    rate: Annotated[int, typer.Option(help="Committed offsets a second, of all members together.")] = 5_000,
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 30.0,
     server: Annotated[str, typer.Option(help="tenure or kafka")] = "tenure",
+    beside: Annotated[Path | None, typer.Option(help="A folder with another version and its .venv.")] = None,
+    turns: Annotated[int, typer.Option(help="Turns of each version.")] = 1,
 ) -> None:
     """Measure the observer."""
     cpus = os.sched_getaffinity(0)
     opened = kafka(cpus) if server == "kafka" else tenure({"tenure.events.enable": "false"}, cpus)
     with opened as running, Driver("127.0.0.1", running.port) as driver:
-        made = [Group(f"group-{number:05}", 1, static=False) for number in range(groups)]
+        made = [Group(f"group-{number:05}", 1, static=False, partition_count=partitions) for number in range(groups)]
         links = driver.connect(LINKS)
         driver.start(links[0], create_topic())
         driver.run()
+        if unread:
+            batch, count = batch_of(1, unread * (1 + RECORD_HEAD_BYTES))
+            logs = [Partition(frames.TOPIC, number, batch, count) for number in range(partitions)]
+            for log in logs:
+                driver.start(links[0], log.until_led())
+                driver.run()
         for number, group in enumerate(made):
             driver.start(links[number % LINKS], group.seat(0))
         driver.run()
+        pause_s = groups * partitions / rate
         for number, group in enumerate(made):
-            driver.start(links[number % LINKS], committing(group, groups / rate, number / rate))
+            driver.start(links[number % LINKS], committing(group, partitions, pause_s, number * partitions / rate))
         over = threading.Event()
         loading = threading.Thread(target=_load, args=(driver, over))
         loading.start()
         try:
             time.sleep(WARM_S[server])
             before = share(running.pid, seconds)
-            with observer(running.port) as (pid, http):
-                while not is_ready(http):
-                    time.sleep(0.1)
-                time.sleep(SETTLE_S)
-                began, cpu, of_server, records = clock(), cpu_s(pid), cpu_s(running.pid), records_read(http)
-                time.sleep(seconds)
-                took = clock() - began
-                cpu, read = cpu_s(pid) - cpu, records_read(http) - records
-                of_server = (cpu_s(running.pid) - of_server) / took
-                told = delays(running.port, http)
-                memory = peak_bytes(pid)
+            trees = [None] if beside is None else [None, beside]
+            done = [(tree, turn(running, tree, number, seconds)) for number, tree in enumerate(trees * turns)]
             after = share(running.pid, seconds)
         finally:
             over.set()
             loading.join()
-    each = 1e6 * cpu / read
-    print(f"{groups} groups on {server}, {read / took:.0f} records/s")
-    print(f"observer: {100 * cpu / took:.1f} % of a core, {each:.1f} us a record, {memory / MB:.0f} MB at most")
-    print(f"server: {before:.1f} % of a core before, {100 * of_server:.1f} % with it, {after:.1f} % after")
-    print(f"a rebalance is on the page after {min(told):.2f} to {max(told):.2f} s")
+    print(f"{groups} groups of {partitions} partitions on {server}")
+    for tree in trees:
+        own = [each for which, each in done if which == tree]
+        for each in own:
+            cost = f"{100 * each.cpu:.1f} % of a core, {1e6 * each.cpu / each.records:.1f} us a record"
+            print(f"{tree or 'observer'}: {each.records:.0f} records/s, {cost}, {each.memory / MB:.0f} MB at most")
+        told = [delay for each in own for delay in each.told]
+        of_server = sum(each.of_server for each in own) / len(own)
+        print(f"server: {before:.1f} % of a core before, {100 * of_server:.1f} % with it, {after:.1f} % after")
+        print(f"a rebalance is on the page after {min(told):.2f} to {max(told):.2f} s")
 
 
 def _load(driver: Driver, over: threading.Event) -> None:
