@@ -90,7 +90,7 @@ def test_all_code_in_the_table_exists() -> None:
     ("page", "files"),
     [
         ("docs/contribute/known-bugs.md", {"tickets"}),
-        ("tests/kip/transactions.md", {"transactions", "transaction_checks"}),
+        ("tests/kip/transactions.md", {"transactions", "transaction_checks", "offsets_log"}),
     ],
 )
 def test_every_script_is_in_the_table(page: str, files: set[str]) -> None:

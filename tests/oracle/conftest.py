@@ -29,6 +29,7 @@ CONSUMER_NODES = {
         for policy in ("upgrade", "downgrade", "disabled")
     },
     "transactions": {**AS_IN_TESTS, "transaction.state.log.num.partitions": "4"},
+    "offsets_log": {**AS_IN_TESTS, "transaction.state.log.num.partitions": "4"},
     "expiring": {
         **AS_IN_TESTS,
         "transaction.state.log.num.partitions": "4",

@@ -28,6 +28,7 @@ from protocol.messages import (
     EndTxnResponse,
     FetchResponse,
     InitProducerIdResponse,
+    ListOffsetsResponse,
     ListTransactionsResponse,
     Message,
     TxnOffsetCommitResponse,
@@ -63,6 +64,7 @@ class Producer:
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
         self._start_ms = NO_TIME
+        self._log_end = 0
 
     def init(self, *, version: int = 5, **changes: Any) -> None:
         """InitProducerId and its answer."""
@@ -261,6 +263,52 @@ class Producer:
         own = [each for one in batches for each in one.records if each.key == key_of(self.transactional_id)]
         states = [decode_id("", each.value).status.label for each in own if each.value is not None]
         self.client.stage.transcript.add(self.client.name, f"is in the log as {', '.join(states)}")
+
+    def notes_end(self) -> None:
+        """Note, outside of the transcript, where the log of the group's partition ends; see `read_offsets`."""
+        self._log_end = self._end_of_log(level=0)
+
+    def read_offsets(self, level: int, offset: int = 0) -> None:
+        """Fetch the log of the group's partition at an isolation level, and note what is there; see `notes_end`.
+
+        Offsets count from the noted end on. Each batch is shown by its first offset and its producer.
+        """
+        end = self._log_end
+        wanted = {"fetch_offset": offset + end, "partition_max_bytes": 1_000_000}
+        topics = [self._own_log("topic", "partition", **wanted)]
+        asked = request("Fetch", min_bytes=0, max_bytes=1_000_000, isolation_level=level, topics=topics)
+        answer = cast("FetchResponse", self.client.stage.ask_aside(asked, 11)).responses[0].partitions[0]
+        assert answer.error_code == ErrorCode.NONE
+        aborted = answer.aborted_transactions
+        listed = None
+        if aborted is not None:
+            listed = [f"{each.first_offset - end} of {self._whose(each.producer_id)}" for each in aborted]
+        batches = [
+            f"{each.base_offset - end} {'control' if each.is_control else 'of'} {self._whose(each.producer_id)}"
+            for each in decode_batches(answer.records or b"")
+        ]
+        ends = f"ends at {answer.high_watermark - end}, is stable to {answer.last_stable_offset - end}"
+        text = f"{ends}, has aborted {listed}, and batches {batches}"
+        self.client.stage.transcript.add(self.client.name, f"reads a log that {text}")
+
+    def log_end(self, level: int) -> None:
+        """ListOffsets of the group's partition at an isolation level, and where it ends; see `notes_end`."""
+        found = self._end_of_log(level) - self._log_end
+        self.client.stage.transcript.add(self.client.name, f"finds the end at {found}")
+
+    def _end_of_log(self, level: int) -> int:
+        topics = [self._own_log("name", "partition_index", timestamp=-1)]
+        asked = request("ListOffsets", replica_id=-1, isolation_level=level, topics=topics)
+        answer = cast("ListOffsetsResponse", self.client.stage.ask_aside(asked, 5))
+        return answer.topics[0].partitions[0].offset
+
+    def _own_log(self, topic: str, index: str, **fields: int) -> dict[str, Any]:
+        """The group's partition in a request; topic, index: its fields for the topic's name and for the number."""
+        number = partition_for(self.client.group, OFFSETS_PARTITIONS)
+        return {topic: "__consumer_offsets", "partitions": [{index: number, **fields}]}
+
+    def _whose(self, producer_id: int) -> str:
+        return {self.producer_id: "its own", -1: "no producer"}.get(producer_id, "another")
 
     def send_read(
         self, topic: str, level: int, offset: int = 0, partition: int = 0, *, max_wait_ms: int = 60_000

@@ -20,7 +20,8 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from protocol.records.batch import Batch, Record
+from protocol.records.batch import Batch, CorruptBatch, Header, Record
+from protocol.records.walk import decode_records
 
 COMMIT = 1
 """The type in the key of a marker that commits its transaction (Kafka: ControlRecordType); the type of an abort is 0.
@@ -54,6 +55,18 @@ def marker_type(key: bytes) -> int | None:
 def coordinator_epoch_of(value: bytes | None) -> int:
     """The epoch of the coordinator in a marker's value; NO_EPOCH if it is too short to have one."""
     return NO_EPOCH if value is None or len(value) < _marker_value.size else int(_marker_value.unpack_from(value)[1])
+
+
+def marker_of(data: bytes, at: int, header: Header) -> tuple[int | None, int]:
+    """How the control batch at `at` ends a transaction, as `marker_type`, and its coordinator's epoch.
+
+    Raises CorruptBatch.
+    """
+    try:
+        found = decode_records(data, at, header).records
+        return (marker_type(found[0].key), coordinator_epoch_of(found[0].value)) if found else (None, NO_EPOCH)
+    except ValueError as error:
+        raise CorruptBatch(at, str(error)) from error
 
 
 class Transactions:

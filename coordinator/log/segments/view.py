@@ -14,12 +14,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import Segment, list_segments, read_frames
-from coordinator.log.segments.transactions import COMMIT
+from coordinator.log.segments.transactions import COMMIT, marker_of
 from protocol.records.batch import HEADER_SIZE, CorruptBatch, Header, peek_header
 from protocol.records.walk import find_records
 from schemas.errors import ErrorCode
@@ -286,6 +287,9 @@ class OutsideView(View):
 
     It contains the batches that existed at the last `look`. The newest batches are whole, but may not be durable yet.
     If a compacted file replaces a segment during a read, that read fails.
+
+    A look reads what is behind the batches of the last one. If another file has taken a segment's place, it reads that
+    one and all behind it anew, as their transactions may have begun in it.
     """
 
     def __init__(self, disk: Disk, folder: Path) -> None:
@@ -298,16 +302,43 @@ class OutsideView(View):
         known = {part.segment: part for part in self.parts}
         self.parts = []
         self.start = segments[0].base_offset if segments else 0
+        end = self.end
         for segment in segments:
+            if segment not in known and segment.base_offset < end:
+                self._rewind(segment, known)
             self.end = segment.base_offset
-            self.parts.append(self._read_on(known.get(segment) or Part(segment)))
+            try:
+                self.parts.append(self._read_on(known.get(segment) or Part(segment), known))
+            except OSError:
+                self._rewind(segment, known)
+                raise
 
-    def _read_on(self, part: Part) -> Part:
+    def _rewind(self, segment: Segment, known: dict[Segment, Part]) -> None:
+        """Forget the batches from a segment on, to read them again.
+
+        A transaction that began before it and was committed behind isn't open again: its marker will come in this look.
+        """
+        offset = segment.base_offset
+        for each in [each for each in known if each.base_offset >= offset]:
+            del known[each]
+        held = [(first, producer_id) for producer_id, first in self.open.items() if first < offset]
+        held += [
+            (each.first_offset, each.producer_id)
+            for each in self.aborted
+            if each.first_offset < offset <= each.marker_offset
+        ]
+        self.open = {producer_id: first for first, producer_id in sorted(held)}
+        self.aborted = [each for each in self.aborted if each.marker_offset < offset]
+
+    def _read_on(self, part: Part, known: dict[Segment, Part]) -> Part:
         """Add the new batches of a segment; read it from its front if another file has taken its place."""
         descriptor = self._disk.open_to_read(part.segment.path)
         try:
             size = self._disk.size(descriptor)
-            if size < part.size or not self._take(descriptor, part, size):
+            is_closed = any(each.base_offset > part.segment.base_offset for each in known)
+            is_replaced = size != part.size if is_closed else size < part.size
+            if is_replaced or not self._take(descriptor, part, size):
+                self._rewind(part.segment, known)
                 part = Part(part.segment)
                 self._take(descriptor, part, size)
         finally:
@@ -320,9 +351,16 @@ class OutsideView(View):
         start = part.size
         try:
             for frame in read_frames(self._disk, descriptor, size, start=start):
-                if frame.header.base_offset < part.end:
+                header = frame.header
+                if header.base_offset < part.end:
                     return False
-                part.add(frame.position, frame.header.base_offset, frame.header)
+                marker = None
+                if header.is_control:
+                    with suppress(CorruptBatch):  # whoever loads the log refuses it
+                        marker, _ = marker_of(frame.data, frame.at, header)
+                part.add(frame.position, header.base_offset, header)
+                if header.is_transactional:
+                    self.take_transaction(header, header.base_offset, marker)
         except CorruptBatch as error:
             # A batch that is being written ends like this too.
             return not start or error.position > start

@@ -39,7 +39,7 @@ from coordinator.log.segments.partition import PartitionLog, check_room
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
 from coordinator.log.segments.tail import Cut, Tails
-from coordinator.log.segments.transactions import NO_EPOCH, coordinator_epoch_of, marker_type
+from coordinator.log.segments.transactions import NO_EPOCH, marker_of
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Part, Rejected, View
 from coordinator.log.topics.folders import OWNER_NAME
 from coordinator.log.topics.list import kafka_id
@@ -48,7 +48,6 @@ from coordinator.log.topics.produced import check_produced
 from coordinator.log.topics.producers import DuplicateBatch, Producers
 from protocol.records.batch import Batch, CorruptBatch, Header, encode_batch, peek_header
 from protocol.records.rewrite import placed
-from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
 LEADER_EPOCH = 0
@@ -370,19 +369,10 @@ class TopicLog(PartitionLog):
 
 def take_batch(producers: Producers, view: View, base_offset: int, header: Header, data: bytes, at: int) -> None:
     """Note the producer of a batch in a log, and its transaction. Raises CorruptBatch."""
-    marker, coordinator_epoch = _marker(data, at, header) if header.is_control else (None, NO_EPOCH)
+    marker, coordinator_epoch = marker_of(data, at, header) if header.is_control else (None, NO_EPOCH)
     producers.take(header, base_offset, coordinator_epoch)
     if header.is_transactional:
         view.take_transaction(header, base_offset, marker)
-
-
-def _marker(data: bytes, at: int, header: Header) -> tuple[int | None, int]:
-    """How a control batch ends a transaction, and the epoch of the coordinator. Raises CorruptBatch."""
-    try:
-        found = decode_records(data, at, header).records
-        return (marker_type(found[0].key), coordinator_epoch_of(found[0].value)) if found else (None, NO_EPOCH)
-    except ValueError as error:
-        raise CorruptBatch(at, str(error)) from error
 
 
 def noted_offset(path: Path) -> int | None:

@@ -12,7 +12,7 @@ from coordinator.group.transactions import marker
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.view import INDEX_INTERVAL, OutsideView, Rejected, View
 from coordinator.log.topics.log import TopicLog, Written
-from protocol.records.batch import CorruptBatch, Record, check_crc, encode_batch, peek_header
+from protocol.records.batch import Batch, CorruptBatch, Record, check_crc, encode_batch, peek_header
 from protocol.records.walk import UNPACKED_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.log.topics.test_log import LIMITS, NOW_MS
@@ -225,3 +225,91 @@ def test_a_segment_that_goes_while_it_is_looked_at_is_an_error(tmp_path: Path) -
     with pytest.raises(FileNotFoundError):
         view.look()
     assert seen(view) == [3]
+
+
+def written(producer_id: int, number: int) -> bytes:
+    """Return a batch of a producer's transaction in a group's partition."""
+    return encode_batch(Batch([Record(b"key", b"x", 1_000)], producer_id, 0), number, 0)
+
+
+def ended(producer_id: int, number: int, *, is_commit: bool) -> bytes:
+    """Return the marker of its end."""
+    return encode_batch(marker(producer_id, 0, is_commit=is_commit, coordinator_epoch=0, wall_ms=0), number, 0)
+
+
+def known(view: OutsideView) -> tuple[dict[int, int], list[tuple[int, int, int]]]:
+    """Return the open transactions, and the aborted ones with their markers."""
+    view.look()
+    return view.open, [(each.producer_id, each.first_offset, each.marker_offset) for each in view.aborted]
+
+
+def test_transactions_of_somebody_else_are_seen(tmp_path: Path) -> None:
+    """A view from outside knows the last stable offset and the aborted transactions of a growing log."""
+    view = OutsideView(Disk(), tmp_path)
+    first, second = tmp_path / f"{0:020}.log", tmp_path / f"{3:020}.log"
+    first.write_bytes(a_batch(0) + written(7, 1) + written(8, 2))
+    assert known(view) == ({7: 1, 8: 2}, [])
+    assert view.ends() == (0, 3, 1)
+    second.write_bytes(ended(7, 3, is_commit=True))
+    assert known(view) == ({8: 2}, [])
+    assert view.ends() == (0, 4, 2)
+    second.write_bytes(ended(7, 3, is_commit=True) + ended(8, 4, is_commit=False) + ended(9, 5, is_commit=False))
+    assert known(view) == ({}, [(8, 2, 4)])
+    assert view.ends() == (0, 6, 6)
+    assert [each.first_offset for each in view.aborted_within(0, 1)] == [2]
+
+
+def test_transactions_are_known_once_when_somebody_compacts(tmp_path: Path) -> None:
+    """Where a file is read anew, so are its transactions: those before it stay, and none is there twice."""
+    view = OutsideView(Disk(), tmp_path)
+    files = [tmp_path / f"{number:020}.log" for number in (0, 3, 6, 9)]
+    files[0].write_bytes(written(6, 0) + ended(6, 1, is_commit=False) + written(7, 2))
+    files[1].write_bytes(a_batch(3) + written(8, 4) + ended(7, 5, is_commit=False))
+    files[2].write_bytes(written(9, 6) + ended(9, 7, is_commit=False) + ended(8, 8, is_commit=True))
+    files[3].write_bytes(written(7, 9))
+    found = known(view)
+    assert found == ({7: 9}, [(6, 0, 1), (7, 2, 5), (9, 6, 7)])
+    files[1].write_bytes(written(8, 4) + ended(7, 5, is_commit=False))
+    assert known(view) == found
+    files[1].write_bytes(written(8, 4) + ended(7, 5, is_commit=False) + ended(8, 8, is_commit=True))
+    files[2].unlink()
+    assert known(view) == ({7: 9}, [(6, 0, 1), (7, 2, 5)])
+
+
+def test_a_joined_file_opens_no_transaction_again(tmp_path: Path) -> None:
+    """A file that got the batches of the next one didn't grow: the marker of one of them is in a later file."""
+    view = OutsideView(Disk(), tmp_path)
+    files = [tmp_path / f"{number:020}.log" for number in (0, 3, 6)]
+    files[0].write_bytes(a_batch(0))
+    files[1].write_bytes(written(7, 3))
+    files[2].write_bytes(ended(7, 6, is_commit=True))
+    assert known(view) == ({}, [])
+    files[0].write_bytes(a_batch(0) + written(7, 3))
+    files[1].unlink()
+    assert known(view) == ({}, [])
+
+
+def test_transactions_are_known_once_after_a_failed_look(tmp_path: Path) -> None:
+    """A look that fails in a segment leaves those before it known, and the next look reads on from there."""
+
+    class Failing(Disk):
+        fails = False
+
+        def read(self, descriptor: int, size: int, position: int) -> bytes:
+            if self.fails and self.size(descriptor) > 200:
+                raise OSError(5, "Input/output error")
+            return super().read(descriptor, size, position)
+
+    disk = Failing()
+    view = OutsideView(disk, tmp_path)
+    (tmp_path / f"{0:020}.log").write_bytes(written(7, 0) + ended(7, 1, is_commit=False))
+    second = tmp_path / f"{2:020}.log"
+    second.write_bytes(written(8, 2) + ended(8, 3, is_commit=False))
+    found = known(view)
+    assert found == ({}, [(7, 0, 1), (8, 2, 3)])
+    second.write_bytes(written(8, 2) + ended(8, 3, is_commit=False) + written(9, 4))
+    disk.fails = True
+    with pytest.raises(OSError, match="Input/output error"):
+        view.look()
+    disk.fails = False
+    assert known(view) == ({9: 4}, found[1])
