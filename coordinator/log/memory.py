@@ -126,9 +126,9 @@ class MemoryLog:
         """A new engine for a node."""
         return MemoryEngine(len(self.owners), node_id, log=self)
 
-    def is_used(self) -> bool:
-        """Whether it has records outside of open transactions."""
-        return any(self.records.values())
+    def was_opened(self) -> bool:
+        """Whether a node ever acquired a partition."""
+        return any(epoch >= 0 for epoch in self.epochs.values())
 
     def move(self, partition: int, node_id: int) -> None:
         """Give a partition to another node. The former owner keeps it until the new one acquires it.

@@ -33,7 +33,7 @@ from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import claim_folder, refuse_foreign
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
-from coordinator.log.segments.lock import lock_data_folder
+from coordinator.log.segments.lock import lock_data_folder, partition_lock
 from coordinator.log.topics.entries import declare_in, topic_entry, topic_if_readable
 from coordinator.log.topics.folders import find_strays, set_aside_stray
 from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
@@ -60,7 +60,7 @@ Owners = Callable[[int], int]
 
 
 class OtherLog(NamedTuple):
-    """Another log of a store, beside the groups'. exists: whether it was ever used.
+    """Another log of a store, beside the groups'. exists: whether it was ever open.
 
     engine: makes the engine of that log, which has so many partitions. owners: of these.
     """
@@ -221,7 +221,8 @@ def _other_in_folder(config: Config, owners: Owners, report: Report, counts: Cou
     data_dir = Path(config.log_dirs)
 
     def exists(log: str) -> bool:
-        return any(data_dir.glob(f"{log}-*"))
+        locks = partition_lock(data_dir, 0, log).name.removesuffix("0")
+        return any(data_dir.glob(f"{log}-*")) or any(data_dir.glob(f"{locks}*"))
 
     def engine(log: str, partition_count: int) -> Engine:
         cleaning = _cleaning(config)
@@ -411,7 +412,7 @@ def share_memory(
     ids: the log of transactional ids. The caller keeps the list of topics.
     """
     engine = log.engine(config.node_id)
-    other = OtherLog(lambda _: ids.is_used(), lambda *_: ids.engine(config.node_id), ids.owners.__getitem__)
+    other = OtherLog(lambda _: ids.was_opened(), lambda *_: ids.engine(config.node_id), ids.owners.__getitem__)
     return Store(
         engine,
         cluster_id,

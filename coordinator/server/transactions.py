@@ -1,7 +1,7 @@
 """The transactions of this server: the log of transactional ids, and the markers that end a transaction.
 
-The log is opened by the first request that needs it, or at the start if it was ever used: a server without
-transactional producers pays nothing. It has a runtime and an engine of its own.
+The log is opened when a client first asks for a coordinator of transactions, or at the start if it ever was: a server
+without transactional producers pays nothing. It has a runtime and an engine of its own.
 
 When the end of a transaction is durable, its coordinator asks for markers (`Markers`). Each partition gets one: those
 of topics through the topics' logs, those of `__consumer_offsets` through the groups' runtime. A partition that can't
@@ -13,8 +13,8 @@ another one through `Peers`. A question is a list, and its first item is its kin
 
     "marker", and the fields of a `Marker`       has the node write it; the answer is whether it is written
     "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition
-    "open"                                       the answer has the producer ids of open transactions
-    "show"                                       has the node show the log as a topic
+    "ongoing"                                    the answer has the producer ids of open transactions
+    "open"                                       has the node open the log
 
 A marker that gets no answer is asked for again. A node answers nothing before its logs are open. The nodes of a cluster
 have no such way, and refuse transactions.
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,7 +71,7 @@ NO_OTHER_LOG = (
 
 
 def _nothing(_: object) -> None:
-    """Take an answer that changes nothing: a start tries again what failed, and finds a log that is used."""
+    """Take an answer that changes nothing: a start tries again what failed, and finds a log that was opened."""
 
 
 class Marker(NamedTuple):
@@ -119,37 +120,38 @@ class Transactions:
         self.ended: Counter[Outcome] = Counter()
 
     def start(self) -> None:
-        """Open the log if it was ever used, and answer other nodes. Raises EngineError."""
-        self.open_if_used()
+        """Open the log if it ever was open, and answer other nodes. Raises EngineError."""
+        self.open_if_known()
         if self._peers is not None:
             self._peers.on_asked = self._asked
 
-    def open_if_used(self) -> None:
-        """Open the log if it was ever used: transactions may be open in it. Raises EngineError."""
+    def open_if_known(self) -> None:
+        """Open the log if it ever was open: transactions may be open in it. Raises EngineError."""
         if self._other is not None and self._other.exists(TRANSACTIONS_TOPIC):
             self._opened()
 
     def _opened(self) -> Runtime:
-        """The runtime of the log. Raises EngineError."""
+        """The runtime of the log, which all nodes show as a topic from then on. Raises EngineError."""
         if self.runtime is None:
             assert self._other is not None
             engine = self._other.engine(TRANSACTIONS_TOPIC, self._partition_count)
             runtime = self._make_runtime(engine, self._kind)
             runtime.start()
             self._engine, self.runtime = engine, runtime
-            self.show()
+            if not self._discovery.shows_ids:
+                self._discovery.shows_ids = True
+                for node_id in self._discovery.node_ids:
+                    if node_id != self._node_id:
+                        self._ask(node_id, ["open"], _nothing)
             topic = self._discovery.ids
             assert topic is not None
             runtime.on_durable = lambda index: self._data.wake((topic.topic_id, index))
         return self.runtime
 
-    def show(self) -> None:
-        """Show the log as a topic, at all nodes: somebody asks for transactions."""
-        if not self._discovery.shows_ids:
-            self._discovery.shows_ids = True
-            for node_id in self._discovery.node_ids:
-                if node_id != self._node_id:
-                    self._ask(node_id, ["show"], _nothing)
+    def open(self) -> None:
+        """Open the log at all nodes, so that clients see it as a topic; if it can't be opened, the next use says so."""
+        with suppress(EngineError):
+            self._opened()
 
     def abort_left(self) -> None:
         """Abort what no transactional id has open, once all ids and groups are loaded.
@@ -180,7 +182,7 @@ class Transactions:
         pending = [(each, each.coordinator.pending_producers() & unknown) for each in self._groups.served()]
         unknown = set().union(*(some for _, some in pending))
         if unknown and nodes:
-            self._ask(nodes[0], ["open"], partial(self._abort_others, unknown, nodes))
+            self._ask(nodes[0], ["ongoing"], partial(self._abort_others, unknown, nodes))
             return
         for partition, some in pending:
             for producer_id in some:
@@ -197,7 +199,7 @@ class Transactions:
     def submit(self, transactional_id: str, event: Any) -> None:
         """Hand a request about a transactional id to its partition. `event.request` is a Reply.
 
-        Only InitProducerId opens the log: in one that was never used, there is no id.
+        Only InitProducerId opens the log: in one that was never open, there is no id.
         """
         if self._owner(transactional_id) != self._node_id:
             event.request.deliver(refuse(event, ErrorCode.NOT_COORDINATOR))
@@ -237,7 +239,7 @@ class Transactions:
         self._ask(owner, ["add", *ids, partitions, event.only_verify, event.waits, event.version], answered)
 
     def partitions(self) -> Sequence[Partition]:
-        """The partitions of the log that this node owns; none if it was never used."""
+        """The partitions of the log that this node owns; none if it was never open."""
         if self.runtime is None or self._other is None:
             return ()
         owners = self._other.owners
@@ -268,11 +270,12 @@ class Transactions:
             errand = Errand(lambda found: answer([found[each] for each in partitions]))
             event = AddPartitions(errand, NOBODY, transactional_id, producer_id, epoch, partitions, *rest)
             self.submit(transactional_id, event)
-        elif what == "show":
+        elif what == "open":
             self._discovery.shows_ids = True
+            self.open()
             answer(None)
         else:
-            assert what == "open"
+            assert what == "ongoing"
             is_known = all(each.standing is ACTIVE for each in self.partitions())
             answer(sorted(self._open_here()) if is_known else None)
 

@@ -223,7 +223,7 @@ class Nodes:
             self._leading[:] = [next(others) if each == node_id else each for each in self._leading]
             for control in self.controls:
                 assert control.server.transactions is not None
-                control.server.transactions.open_if_used()
+                control.server.transactions.open_if_known()
             for log in (self._log, self._ids_log):
                 moving = [index for index, owner in enumerate(log.owners) if owner == node_id]
                 for partition in moving:

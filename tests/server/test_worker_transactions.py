@@ -147,7 +147,7 @@ def test_a_transaction_ends_at_every_worker(tenure: Tenure) -> None:
 
 
 def test_all_workers_show_the_topic_of_ids(tenure: Tenure) -> None:
-    """Once one of them was asked for a coordinator of transactions."""
+    """Once one of them was asked for a coordinator of transactions; and after a restart of one, and of all."""
 
     def shown(node_id: int) -> list[int]:
         with Connection(tenure.ports[node_id]) as connection:
@@ -159,6 +159,11 @@ def test_all_workers_show_the_topic_of_ids(tenure: Tenure) -> None:
     with Connection(tenure.ports[0]) as connection:
         connection.ask(FindCoordinatorRequest(key_type=1, key=ID), 3)
     wait_until(lambda: all(shown(node_id) == [0, 1] * 25 for node_id in (0, 1)), "both show it", WITHIN_S)
+    kill(tenure, 1)
+    assert [shown(node_id) for node_id in (0, 1)] == [[0, 1] * 25] * 2
+    tenure.kill()
+    tenure.start()
+    assert [shown(node_id) for node_id in (0, 1)] == [[0, 1] * 25] * 2
 
 
 def test_markers_outlive_both_workers(tenure: Tenure) -> None:

@@ -315,7 +315,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
         if key_type == GROUP and not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
             return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
         if key_type == TRANSACTION:
-            services.transactions.show()
+            services.transactions.open()
         node = services.discovery.coordinator(key, call, is_transactional=key_type == TRANSACTION)
         if node is NO_NODE:
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
