@@ -41,6 +41,11 @@ def find_browser() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), unpacked)
 
 
+def _libraries() -> str:
+    """The unpacked folders with libraries; PulseAudio has a further one, in which only an installed one looks."""
+    return os.pathsep.join(str(each) for form in ("", "/*/") for each in UNPACKED.glob(f"**/lib/*-linux-gnu{form}"))
+
+
 class Browser:
     """One browser window. Raises FileNotFoundError if no browser is here.
 
@@ -61,7 +66,7 @@ class Browser:
             ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_ARGUMENTS,
              f"--user-data-dir={self._folder.name}", "about:blank"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-            env=os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, UNPACKED.glob("**/lib/*-linux-gnu")))},
+            env=os.environ | {"LD_LIBRARY_PATH": _libraries()},
         )  # fmt: skip
         self._session: str | None = None
         self._rest = b""
