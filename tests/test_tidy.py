@@ -385,7 +385,7 @@ def test_each_line_that_warns_has_a_row_where_to_look() -> None:
     """docs/where-to-look.md has the event of each log line at WARN or ERROR, and each finding of the doctor."""
     loud = {name for name, report in REPORTS.items() if report.level is not Level.INFO}
     loud |= {event_name(note.__name__) for note in LEVELS}
-    for name in python_files("coordinator/server", "coordinator/observe"):
+    for name in python_files("coordinator/server", "coordinator/site", "coordinator/observe"):
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.Call) and called_name(node) in {"warn", "error", "say"} and node.args:
                 event = ast.unparse(node.args[0]).strip("'")

@@ -8,7 +8,7 @@
     published   writes the events to a file or a topic
     webhook     posts findings and rebalances to a URL
     counts      counts events, for metrics
-    observer    puts all of it together, with the page of a server (coordinator.server.http)
+    observer    puts all of it together, with the page of a server (coordinator.site)
 
 House rule: the observed cluster gets reading requests only, but for the topic that the user wants events in.
 """

@@ -200,7 +200,7 @@ def post_family(posts: Mapping[str, int]) -> Metric:
 
 
 class ObserverMetrics:
-    """All metrics, with those of the webhook's posts if there is one; see coordinator.server.http.site.Measured."""
+    """All metrics, with those of the webhook's posts if there is one; see coordinator.site.site.Measured."""
 
     def __init__(
         self,

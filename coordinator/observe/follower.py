@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.loop.lines import Lines
     from coordinator.observe.live import Look
-    from coordinator.server.http.feed import News
+    from coordinator.site.feed import News
     from coordinator.story.events import RebalanceEvent
     from coordinator.story.inference.knowledge import Told
 

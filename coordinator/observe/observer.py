@@ -36,11 +36,11 @@ from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
 from coordinator.observe.watching import LOOK_S, Watching
 from coordinator.observe.webhook import Webhook
-from coordinator.server.http.feed import Feed
-from coordinator.server.http.newest import Bounds
-from coordinator.server.http.site import Site
-from coordinator.server.http.turns import Turns
 from coordinator.server.wire.listener import bind
+from coordinator.site.feed import Feed
+from coordinator.site.newest import Bounds
+from coordinator.site.site import Site
+from coordinator.site.turns import Turns
 from coordinator.story.inference.broker_lines import BrokerLines
 
 if TYPE_CHECKING:

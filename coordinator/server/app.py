@@ -71,14 +71,14 @@ if TYPE_CHECKING:
     from coordinator.log.topics.list import Topic
     from coordinator.loop.clock import Clock
     from coordinator.server.faults.faults import Faults
-    from coordinator.server.http.in_process import InProcess
-    from coordinator.server.http.site import Site
+    from coordinator.server.in_process import InProcess
     from coordinator.server.nodes.topics import Change, ChangeDone
     from coordinator.server.relay import Peers
     from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.certificates import Certificates
+    from coordinator.site.site import Site
 
 STOP_WITHIN_S = 10.0
 """How long a stop waits for the appends of all logs, and after that for clients to take their answers."""
@@ -542,8 +542,8 @@ class Server:
         """Open HTTP."""
         # A server without HTTP doesn't import these.
         from coordinator.client.connection import Address  # noqa: PLC0415
-        from coordinator.server.http.site import Site  # noqa: PLC0415
         from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
+        from coordinator.site.site import Site  # noqa: PLC0415
 
         metrics = Metrics(self, services.measures)
         secure = None
@@ -558,7 +558,7 @@ class Server:
 
     def in_process(self) -> InProcess:
         """Opens clients of this server that need no socket, for other threads of this process."""
-        from coordinator.server.http.in_process import InProcess  # noqa: PLC0415 - as above
+        from coordinator.server.in_process import InProcess  # noqa: PLC0415 - as above
 
         security = client_security(self._config)
         listener = listener_for(self._config, "PLAINTEXT" if security is None else security.protocol)

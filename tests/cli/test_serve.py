@@ -333,7 +333,7 @@ def test_a_started_server_has_imported_only_what_it_needs(tmp_path: Path) -> Non
     packages = {module.partition(".")[0] for module in modules}
     assert packages & packages_distributions().keys() - OF_PYTHON == NEEDED
     assert not modules & SELDOM
-    unwanted = ("coordinator.server.requests.", "coordinator.server.http", "coordinator.testing")
+    unwanted = ("coordinator.server.requests.", "coordinator.site", "coordinator.testing")
     assert not [module for module in modules if module.startswith(unwanted)]
     assert "coordinator.server.supervisor" not in modules
 

@@ -13,7 +13,7 @@ from coordinator.client.examination import examine
 from coordinator.client.groups import Group, describe_groups
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, Scripted
-from tests.server.http.test_examined import ANSWERS
+from tests.site.test_examined import ANSWERS
 from tests.story.test_runs import NOW_MS
 from tests.support.patience import WITHIN_S
 from tests.support.told import entries_of, told

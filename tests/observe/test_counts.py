@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from coordinator.observe.counts import Counts
 from coordinator.server.telemetry.measures import STORM_MIN
-from coordinator.server.telemetry.metrics import exposition
+from coordinator.site.site import exposition
 from tests.support.told import cause, told
 
 

@@ -12,7 +12,7 @@ from coordinator.loop.clock import LoopClock
 from coordinator.observe.observer import Observer, Options
 from coordinator.server.wire.listener import bind
 from tests.observe.conftest import Written
-from tests.server.http.test_turns import CLIENTS, REQUESTS, TURN_CALLS_MAX, Work, WorkClock, counting_ends
+from tests.site.test_turns import CLIENTS, REQUESTS, TURN_CALLS_MAX, Work, WorkClock, counting_ends
 from tests.support.patience import WITHIN_S
 
 __all__ = ["counting_ends"]

@@ -161,7 +161,7 @@ def test_the_wheel_is_the_packages_and_nothing_else(wheel: Path) -> None:
     assert names == {path.relative_to(ROOT).as_posix() for path in found if path.parent.name != "__pycache__"}
     assert {f"{package}/py.typed" for package in PACKAGES} < names
     assert {"protocol/messages.pyi", "coordinator/audit/show/page.css"} < names
-    assert {f"coordinator/server/http/page.{kind}" for kind in ("css", "html", "js")} < names
+    assert {f"coordinator/site/page.{kind}" for kind in ("css", "html", "js")} < names
     assert about == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}
 
 

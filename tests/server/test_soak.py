@@ -21,7 +21,7 @@ from protocol.messages import JoinGroupResponse
 from schemas.api import SERVED
 from tests.loop.test_cycles import requests
 from tests.server.harness import join_request
-from tests.server.http.test_cycles import ASKED, GROUPS, targets
+from tests.site.test_cycles import ASKED, GROUPS, targets
 from tests.support.length import IS_NIGHTLY
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection

@@ -41,8 +41,8 @@ PRELOADED = (
     "cli.cluster",
     "cli.serve",
     "log.embedded.engine",
-    "server.http.site",
-    "server.http.web",
+    "site.site",
+    "site.web",
     "server.supervisor",
 )
 """What `tenure` imports once it knows its arguments."""

@@ -17,10 +17,7 @@ from enum import Enum
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from coordinator.group import notes
 from coordinator.group.state import Kind, State
@@ -221,27 +218,6 @@ class Metrics:
             return transaction_families(Counter(), [], 0)
         since_ms = await open_since_ms(each.coordinator for each in transactions.partitions())
         return transaction_families(transactions.ended, since_ms, transactions.wall_ms())
-
-
-def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
-    """The text of a scrape in the format that it accepts, and the content type of that format."""
-    registry = CollectorRegistry()
-    registry.register(_Families(made))
-    registry.register(PROCESS_COLLECTOR)
-    encode, content_type = choose_encoder(accept)
-    text: bytes = encode(registry)
-    return text, content_type
-
-
-class _Families(Collector):
-    """The metrics of one scrape, as the library wants them."""
-
-    def __init__(self, made: list[Metric]) -> None:
-        self._made = made
-
-    def collect(self) -> Iterable[Metric]:
-        """See Collector."""
-        return self._made
 
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from coordinator.server.http.openapi import Schema
+    from coordinator.site.openapi import Schema
 
 KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "string": ("a text", (str,)),

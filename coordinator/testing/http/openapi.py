@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.server.http.openapi import SCHEMAS as OF_SERVER
-from coordinator.server.http.openapi import TEXT, Schema, answer, json_answer, ref
+from coordinator.site.openapi import SCHEMAS as OF_SERVER
+from coordinator.site.openapi import TEXT, Schema, answer, json_answer, ref
 from coordinator.testing.http.operations import OPERATIONS
 from coordinator.testing.http.shapes import SCHEMAS as OWN
 

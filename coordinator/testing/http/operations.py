@@ -23,7 +23,7 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from coordinator.server.http.openapi import FLAG, TEXT, Schema, list_of, ref
+from coordinator.site.openapi import FLAG, TEXT, Schema, list_of, ref
 from coordinator.testing import assertions
 from coordinator.testing.http.shapes import (
     ASSIGNMENT,

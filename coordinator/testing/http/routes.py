@@ -4,7 +4,7 @@ Every error is JSON with one field, `error`. An operation holds a thread. Those 
 their own, so that all others go on meanwhile, and they end as soon as their client closes its connection.
 
 A control moves time and ends servers, so few requests may get in. With a token only those that bring it do
-(server/http/access.py). Requests of a page in a browser never do: it could reach the loopback from any site.
+(site/access.py). Requests of a page in a browser never do: it could reach the loopback from any site.
 
 House rule: nothing here knows an operation.
 """
@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.server.app import StartFailed
-from coordinator.server.http.web import error
+from coordinator.site.web import error
 from coordinator.testing.http.given import body_fields, check, query_fields
 from coordinator.testing.http.openapi import document
 from coordinator.testing.http.operations import OPERATIONS, Desk

@@ -25,13 +25,13 @@ from coordinator.loop.clock import LoopClock
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.server.app import StartFailed, reason
-from coordinator.server.http.access import RefusedTokens, TokenCheck
-from coordinator.server.http.guard import Guard
-from coordinator.server.http.turns import Turns
-from coordinator.server.http.web import Web
 from coordinator.server.process import allow_files
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.listener import bind
+from coordinator.site.access import RefusedTokens, TokenCheck
+from coordinator.site.guard import Guard
+from coordinator.site.turns import Turns
+from coordinator.site.web import Web
 from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.tenure import DEFAULTS, IN_MEMORY, Tenure
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coordinator.config import Config
-    from coordinator.server.http.guard import Secure
     from coordinator.server.wire.certificates import Certificates
+    from coordinator.site.guard import Secure
 
     OnReady = Callable[[Sequence[tuple[str, int]], Sequence[int], tuple[str, int]], None]
 

@@ -23,7 +23,6 @@ from coordinator.server.telemetry.measures import SECONDS, Census, Login, Measur
 from coordinator.server.telemetry.metrics import (
     ServerNumbers,
     cluster_families,
-    exposition,
     families,
     log_families,
     login_families,
@@ -31,6 +30,7 @@ from coordinator.server.telemetry.metrics import (
     server_families,
     transaction_families,
 )
+from coordinator.site.site import exposition
 from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.telemetry.metrics import exposition
+from coordinator.site.site import exposition
 from schemas.errors import ErrorCode
 from tests.server.telemetry.test_metrics import made
 from tests.support.patience import WITHIN_S

@@ -16,11 +16,11 @@ from starlette.middleware import Middleware
 from coordinator.config import load
 from coordinator.loop.clock import SystemClock
 from coordinator.loop.lines import Lines
-from coordinator.server.http.access import RefusedTokens, TokenCheck
-from coordinator.server.http.guard import Guard
-from coordinator.server.http.turns import Turns
-from coordinator.server.http.web import Web
 from coordinator.server.wire.listener import bind
+from coordinator.site.access import RefusedTokens, TokenCheck
+from coordinator.site.guard import Guard
+from coordinator.site.turns import Turns
+from coordinator.site.web import Web
 from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.http.serving import tenure_of
 from coordinator.testing.loop_thread import LoopThread

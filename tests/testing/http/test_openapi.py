@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from coordinator.testing.http.openapi import document
 from coordinator.testing.http.operations import OPERATIONS
 from coordinator.testing.http.routes import routes
-from tests.server.http.test_openapi import strict
+from tests.site.test_openapi import strict
 from tests.testing.http.conftest import Control
 
 DOCUMENT = json.loads(json.dumps(document("1")))

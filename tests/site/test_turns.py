@@ -14,15 +14,15 @@ import pytest
 
 from coordinator.client.events import Placed
 from coordinator.loop.pace import TURN_MAX_MS, Pace
-from coordinator.server.http import feed, openapi, site
-from coordinator.server.http.feed import News, TopicSource
-from coordinator.server.http.guard import GuardedProtocol
-from coordinator.server.http.kept import Kept
-from coordinator.server.http.turns import Turns
-from coordinator.server.telemetry.metrics import exposition
+from coordinator.site import feed, openapi, site
+from coordinator.site.feed import News, TopicSource
+from coordinator.site.guard import GuardedProtocol
+from coordinator.site.kept import Kept
+from coordinator.site.site import exposition
+from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
-from tests.server.http.test_guard import serving
+from tests.site.test_guard import serving
 from tests.support.patience import WITHIN_S
 from tests.support.told import told
 

@@ -842,7 +842,7 @@ def test_events_are_streamed(url: str) -> None:
 
 def test_the_files_of_the_page_are_installed() -> None:
     """The package data names the files of the page."""
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     text = (root / "pyproject.toml").read_text()
-    for file in (root / "coordinator" / "server" / "http").glob("page*.*"):
-        assert f'"{file.name}"' in text.split('"coordinator.server.http" = ')[1].splitlines()[0]
+    for file in (root / "coordinator" / "site").glob("page*.*"):
+        assert f'"{file.name}"' in text.split('"coordinator.site" = ')[1].splitlines()[0]

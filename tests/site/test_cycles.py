@@ -7,8 +7,8 @@ import socket
 from functools import partial
 from itertools import count
 
-from coordinator.server.http.site import LAGS_MAX
-from tests.server.http.test_site import Asked, asked
+from coordinator.site.site import LAGS_MAX
+from tests.site.test_site import Asked, asked
 from tests.support.left import left
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from coordinator.loop.clock import Clock
     from coordinator.loop.lines import Lines
-    from coordinator.server.http.turns import Turns
+    from coordinator.site.turns import Turns
 
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
 

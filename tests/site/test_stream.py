@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.http.site import ALIVE_S
+from coordinator.site.site import ALIVE_S
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.messages import DeleteGroupsRequest
 from schemas.errors import ErrorCode
-from tests.server.http.test_openapi import asked
+from tests.site.test_openapi import asked
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import commit_request

@@ -1,7 +1,7 @@
 """The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
 It is data: a table of schemas and a table of paths. The schemas of entries and causes are made from their classes. A
-test (tests/server/http/test_openapi.py) checks that the server has exactly these paths, and its answers these fields.
+test (tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these fields.
 
 House rule: fields may be added; none is removed or changes its meaning, as in docs/run/events.md.
 """
@@ -18,7 +18,7 @@ from msgspec.structs import fields
 
 from coordinator import pages
 from coordinator.group import notes
-from coordinator.server.http.feed import EVENTS_KEPT
+from coordinator.site.feed import EVENTS_KEPT
 from coordinator.story.counts import NOUNS
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return

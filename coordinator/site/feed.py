@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
-from coordinator.server.http.newest import Bounds, Newest
-from coordinator.server.http.turns import Turns
+from coordinator.site.newest import Bounds, Newest
+from coordinator.site.turns import Turns
 from coordinator.story.events import event_json
 from protocol.errors import ProtocolError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-STYLE = Path(__file__).parents[3] / "coordinator" / "server" / "http" / "page.css"
+STYLE = Path(__file__).parents[2] / "coordinator" / "site" / "page.css"
 
 TEXTS = {
     "back": ("text", "dim", "link", "fencing"),

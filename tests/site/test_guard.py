@@ -17,8 +17,8 @@ import pytest
 
 from coordinator.config import load
 from coordinator.server.app import Server
-from coordinator.server.http import site
-from coordinator.server.http.guard import REFUSALS_MS, Refusals, host_name
+from coordinator.site import site
+from coordinator.site.guard import REFUSALS_MS, Refusals, host_name
 from coordinator.story.entries import Timeline
 from tests.server.harness import ManualClock, memory
 from tests.support.certificates import Certificates, client_context

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from coordinator.server.http.openapi import PATHS, SCHEMAS, document
-from coordinator.server.http.site import LAGS_MAX, Site
+from coordinator.site.openapi import PATHS, SCHEMAS, document
+from coordinator.site.site import LAGS_MAX, Site
 from coordinator.story.counts import NOUNS
 from coordinator.story.entries import Return, entry_json
 from coordinator.story.events import TYPES as EVENTS

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from anyio import CapacityLimiter, to_thread
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -39,17 +41,16 @@ from coordinator.client.groups import (
 from coordinator.client.lag import lag_json, offset_lines, topics_json
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.loop.cycles import drop_trace
-from coordinator.server.http.access import PROBES, RefusedTokens, TokenCheck
-from coordinator.server.http.body import InPieces, pieces_of
-from coordinator.server.http.examined import examined
-from coordinator.server.http.feed import Feed, FeedEvent, Subscriber, TopicSource
-from coordinator.server.http.guard import Guard
-from coordinator.server.http.kept import Kept
-from coordinator.server.http.overview import lags, overview
-from coordinator.server.http.sums import Sums
-from coordinator.server.http.turns import Turns
-from coordinator.server.http.web import Web, error
-from coordinator.server.telemetry.metrics import exposition
+from coordinator.site.access import PROBES, RefusedTokens, TokenCheck
+from coordinator.site.body import InPieces, pieces_of
+from coordinator.site.examined import examined
+from coordinator.site.feed import Feed, FeedEvent, Subscriber, TopicSource
+from coordinator.site.guard import Guard
+from coordinator.site.kept import Kept
+from coordinator.site.overview import lags, overview
+from coordinator.site.sums import Sums
+from coordinator.site.turns import Turns
+from coordinator.site.web import Web, error
 from coordinator.story.diagnosis import worst_first
 from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from coordinator.loop.clock import Clock
     from coordinator.loop.lines import Lines
     from coordinator.loop.pace import Pace
-    from coordinator.server.http.guard import Secure
+    from coordinator.site.guard import Secure
 
     Answering = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -130,7 +131,7 @@ class Health(Protocol):
 
 
 class Measured(Protocol):
-    """The metrics of a server, or of an observer; see telemetry.metrics."""
+    """The metrics of a server, or of an observer."""
 
     async def now(self) -> list[Metric]:
         """All metrics with their values of this moment."""
@@ -449,7 +450,7 @@ def found_group(client: Client, group_id: str, besides: Collection[str] = ()) ->
 
 
 def _description() -> list[bytes]:
-    from coordinator.server.http.openapi import document  # noqa: PLC0415 - only its readers need it
+    from coordinator.site.openapi import document  # noqa: PLC0415 - only its readers need it
 
     return pieces_of(document(version("tenure")))
 
@@ -465,3 +466,24 @@ def _file(name: str, media_type: str) -> Response:
 
 def _state(trouble: str) -> Response:
     return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
+
+
+def exposition(made: list[Metric], accept: str) -> tuple[bytes, str]:
+    """The text of a scrape in the format that it accepts, and the content type of that format."""
+    registry = CollectorRegistry()
+    registry.register(_Families(made))
+    registry.register(PROCESS_COLLECTOR)
+    encode, content_type = choose_encoder(accept)
+    text: bytes = encode(registry)
+    return text, content_type
+
+
+class _Families(Collector):
+    """The metrics of one scrape, as the library wants them."""
+
+    def __init__(self, made: list[Metric]) -> None:
+        self._made = made
+
+    def collect(self) -> Iterable[Metric]:
+        """See Collector."""
+        return self._made

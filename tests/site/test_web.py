@@ -16,11 +16,11 @@ from starlette.routing import Route
 from coordinator.config import Listener
 from coordinator.loop.lines import Lines
 from coordinator.loop.unsent import TAKEN_WITHIN_MS
-from coordinator.server.http.body import InPieces
-from coordinator.server.http.guard import UNSENT_BYTES_MAX, Guard
-from coordinator.server.http.turns import Turns
-from coordinator.server.http.web import Web, error
 from coordinator.server.wire.listener import bind
+from coordinator.site.body import InPieces
+from coordinator.site.guard import UNSENT_BYTES_MAX, Guard
+from coordinator.site.turns import Turns
+from coordinator.site.web import Web, error
 from tests.server.harness import ManualClock
 from tests.support.patience import WITHIN_S
 

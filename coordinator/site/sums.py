@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.groups import list_groups
-from coordinator.server.http.overview import lags
+from coordinator.site.overview import lags
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse
 
 from coordinator.client.connection import Address
-from coordinator.server.http.guard import Refusals
+from coordinator.site.guard import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.server.http.access import PROBES
-from coordinator.server.http.guard import REFUSALS_MS
-from tests.server.http.test_guard import Web, serving
+from coordinator.site.access import PROBES
+from coordinator.site.guard import REFUSALS_MS
+from tests.site.test_guard import Web, serving
 from tests.support.patience import WITHIN_S
 
 TOKEN = "not-a-secret"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.http.kept import KEPT_BYTES_MAX, KEPT_MAX, Kept
+from coordinator.site.kept import KEPT_BYTES_MAX, KEPT_MAX, Kept
 
 
 class Times:

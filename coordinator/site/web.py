@@ -20,8 +20,8 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from coordinator.server.http.body import PIECES
-from coordinator.server.http.guard import NO_HTTP, HostCheck
+from coordinator.site.body import PIECES
+from coordinator.site.guard import NO_HTTP, HostCheck
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from coordinator.loop.lines import Lines
-    from coordinator.server.http.guard import Guard
+    from coordinator.site.guard import Guard
 
 LOGGER = logging.getLogger("uvicorn.error")
 """uvicorn's log of the server's faults."""

@@ -19,7 +19,7 @@ from coordinator.config import ConfigError, load
 from coordinator.group.client import Client as Caller
 from coordinator.security.access import OWN
 from coordinator.server.app import StartFailed, client_security
-from coordinator.server.http.in_process import CLIENT_ID, InProcess
+from coordinator.server.in_process import CLIENT_ID, InProcess
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
 from tests.server.harness import Serving, seat, serving
 from tests.support.patience import WITHIN_S

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
-from coordinator.server.http.overview import HOUR_MS, Churn, churn, gone, lags, overview
+from coordinator.site.overview import HOUR_MS, Churn, churn, gone, lags, overview
 from coordinator.story.entries import Timeline
 from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode

@@ -10,8 +10,8 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import ListedGroup, list_groups
-from coordinator.server.http import sums as module
-from coordinator.server.http.sums import AT_ONCE, EVERY_MS, PAUSE_MS, WANTED_MS, Sums
+from coordinator.site import sums as module
+from coordinator.site.sums import AT_ONCE, EVERY_MS, PAUSE_MS, WANTED_MS, Sums
 from coordinator.testing.clock import take_turns
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock

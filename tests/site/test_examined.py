@@ -9,8 +9,8 @@ import pytest
 from coordinator.client import examination
 from coordinator.client.client import Client
 from coordinator.client.groups import describe_groups
-from coordinator.server.http import examined as module
-from coordinator.server.http.examined import examined
+from coordinator.site import examined as module
+from coordinator.site.examined import examined
 from coordinator.story.events import RebalanceEvent
 from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode

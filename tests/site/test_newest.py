@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.server.http.newest import Bounds, Newest
+from coordinator.site.newest import Bounds, Newest
 
 
 def test_the_oldest_go_first() -> None:

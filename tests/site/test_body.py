@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given
 
-from coordinator.server.http.body import PIECE_BYTES, pieces_of
+from coordinator.site.body import PIECE_BYTES, pieces_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

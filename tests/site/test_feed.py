@@ -14,10 +14,10 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.loop.pace import TURN_MAX_MS, Pace
-from coordinator.server.http import feed as feeds
-from coordinator.server.http.feed import FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
-from coordinator.server.http.newest import Bounds, Newest
-from coordinator.server.http.turns import Turns
+from coordinator.site import feed as feeds
+from coordinator.site.feed import FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
+from coordinator.site.newest import Bounds, Newest
+from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
 from tests.support.told import told

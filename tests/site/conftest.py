@@ -1,0 +1,7 @@
+"""These tests run as those of the server do: on its kind of event loop, and its collector ends with each of them."""
+
+from __future__ import annotations
+
+from tests.server.conftest import collector, pytest_asyncio_loop_factories
+
+__all__ = ["collector", "pytest_asyncio_loop_factories"]
