@@ -46,8 +46,8 @@ from coordinator.audit.read.origin import is_tenures
 from coordinator.audit.read.parse import Row
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
-from coordinator.audit.words import count_text
 from coordinator.log.segments.outside import JournalsBeside, opened, size_of
+from coordinator.story.counts import number_text
 from protocol.records.batch import CONTROL
 
 DIGESTED = ("batches", "other", "records")
@@ -134,7 +134,7 @@ class Followed:
             if settled:
                 self.checks.add_record(row)
         note = (
-            f"{group}: {count_text(WAITING_MAX, 'record')} came while a transaction was open: "
+            f"{group}: {number_text(WAITING_MAX, 'record')} came while a transaction was open: "
             "its own are taken for never committed"
         )
         if note not in result.notes:

@@ -35,7 +35,10 @@ LIMIT_OPTIONS = {
     ),
     "max_session_ms": LimitOption("--max-session-ms", "MS", "session_ms_max", "group.max.session.timeout.ms."),
     "max_rebalances": LimitOption(
-        "--max-rebalances", "N", "rebalances_per_hour_max", "More rebalances than this within an hour are a storm."
+        "--max-rebalances",
+        "N",
+        "rebalances_per_hour_max",
+        "More rebalances than this within an hour are a finding.",
     ),
     "offsets_retention_minutes": LimitOption(
         "--offsets-retention-minutes", "MIN", "offsets_retention_ms", "offsets.retention.minutes.", MS_PER_MINUTE

@@ -1,46 +1,16 @@
-"""How numbers, moments and details of findings are said: the same on a terminal and on a page.
+"""How the details of findings are said: the same on a terminal and on a page.
 
-House rule: text from a log comes out as text that can be seen.
+House rule: who shows the words makes them printable.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+
+from coordinator.text import second_text
 
 MOMENTS_FROM_MS = 10**11
 """A number of ms from here on is a moment (1973), below it a duration."""
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A moment in UTC; "-" for a record without one."""
-    if timestamp_ms < 0:
-        return "-"
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-
-
-def size_text(size: float) -> str:
-    """A number of bytes with a unit that suits it."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
-
-
-def count_text(count: int, what: str) -> str:
-    """A number of things."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def printable(text: str) -> str:
-    """Text from a log as a terminal may have it: what would move the cursor or end the line is escaped."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def detail_words(text: str) -> list[tuple[str, str]]:
@@ -56,7 +26,7 @@ def detail_words(text: str) -> list[tuple[str, str]]:
 
 def _value_text(name: str, value: object) -> str:
     if name.endswith("_ms") and isinstance(value, int) and value >= MOMENTS_FROM_MS:
-        return time_text(value)
+        return second_text(value)
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, dict):

@@ -22,9 +22,9 @@ import typer
 from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
-from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Client
 from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable, error_name
+from coordinator.text import printable
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:

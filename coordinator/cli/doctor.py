@@ -29,7 +29,7 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
-from coordinator.cli.output import Output, counted, print_json, printable
+from coordinator.cli.output import Output, counted, print_json
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.examination import examine, wall_ms, watch
 from coordinator.client.groups import Group, list_known_groups
@@ -47,7 +47,7 @@ from coordinator.story.diagnosis import (
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.progress import Progress
-from coordinator.story.words import time_text
+from coordinator.text import printable, time_text
 from schemas.errors import ErrorCode
 
 

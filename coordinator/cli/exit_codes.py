@@ -43,7 +43,7 @@ def warn(message: str) -> None:
     """Print the message as one line on standard error, even if it has several lines, or a server's text in it."""
     line = " ".join(message.split())
     if not line.isprintable():
-        from coordinator.cli.output import printable
+        from coordinator.text import printable
 
         line = printable(line)
     print("tenure:", line, file=sys.stderr)

@@ -34,7 +34,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import OutputForm, Since, whole_number
-from coordinator.cli.output import Output, counted, print_json, printable
+from coordinator.cli.output import Output, counted, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
@@ -47,15 +47,8 @@ from coordinator.story.entries import entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
-from coordinator.story.words import (
-    RECONCILING,
-    expects_lines,
-    folded_lines,
-    held_up_lines,
-    is_cut,
-    time_text,
-    waiting_lines,
-)
+from coordinator.story.words import RECONCILING, expects_lines, folded_lines, held_up_lines, is_cut, waiting_lines
+from coordinator.text import printable, time_text
 from schemas.errors import ErrorCode
 
 

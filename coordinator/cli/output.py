@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from coordinator.text import printable
+
 MISSING = "-"
 
 _PLURALS = {"batch": "batches"}
@@ -33,13 +35,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
-
-
-def printable(text: str) -> str:
-    """Text of a client, safe for a terminal: characters that move the cursor or end the line are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def counted(number: int, noun: str) -> str:

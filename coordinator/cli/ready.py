@@ -18,7 +18,6 @@ from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, C
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import group_of_consumers
 from coordinator.cli.options import Command, duration_ms, seconds, whole_number
-from coordinator.cli.output import printable
 from coordinator.cli.wait import app
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader, NoEvents
@@ -26,6 +25,7 @@ from coordinator.client.groups import Group
 from coordinator.client.newest import read_timelines
 from coordinator.story.entries import Entry
 from coordinator.story.readiness import Wanted, verdict
+from coordinator.text import printable
 
 __all__ = ["AbsentAfter", "app"]
 

@@ -25,9 +25,9 @@ from coordinator.cli.cluster import (
     read_command_config,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.output import printable
 from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
 from coordinator.config import ConfigError, load
+from coordinator.text import printable
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """A pod's own namespace, as Kubernetes writes it."""

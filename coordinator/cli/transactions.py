@@ -33,7 +33,7 @@ from coordinator.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from coordinator.story.words import time_text
+from coordinator.text import time_text
 
 OLDER_THAN_MIN = 15.0
 """The longest timeout of a transaction by default (transaction.max.timeout.ms): a younger one may still be ended."""

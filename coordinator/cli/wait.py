@@ -81,10 +81,8 @@ def wait_command(
         return
     wanted = " or ".join(states) + ("" if members is None else f" with {_members(members)}")
     how = "isn't there" if found.state == DEAD else f"is {found.state} with {_members(found.size)}"
-    is_told = f"after {timeout:g} s group {group_id} {how}"
-    fail(
-        ExitCode.FINDINGS, f"{is_told}, " + (f"and {restarted} is not back" if is_as_wanted(found) else f"not {wanted}")
-    )
+    begun = f"after {timeout:g} s group {group_id} {how}"
+    fail(ExitCode.FINDINGS, f"{begun}, " + (f"and {restarted} is not back" if is_as_wanted(found) else f"not {wanted}"))
 
 
 class _Look(NamedTuple):

@@ -33,7 +33,7 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds
-from coordinator.cli.output import Output, counted, json_text, printable
+from coordinator.cli.output import Output, counted, json_text
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
@@ -58,15 +58,14 @@ from coordinator.story.words import (
     cause_text,
     clients_of,
     counter_name,
-    duration_text,
     end_lines,
     marked_text,
     revoking_text,
     short,
     target_text,
-    time_text,
     timed_lines,
 )
+from coordinator.text import duration_text, printable, time_text
 
 WAIT_MS = 500
 """How long one poll of the topic may wait for events; at most half of the time that an answer may take."""

@@ -34,7 +34,8 @@ from msgspec.json import Encoder
 
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEnded, event_json
-from coordinator.story.words import duration_text, entry_lines
+from coordinator.story.words import entry_lines
+from coordinator.text import duration_text
 
 if TYPE_CHECKING:
     from coordinator.loop.lines import Lines

@@ -67,9 +67,9 @@ class Access:
         return self._acls.set(texts)
 
     def allows(
-        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_told: bool = True
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_logged: bool = True
     ) -> bool:
-        """Whether a client may do `operation`. host: its address. is_told: whether the log may have the decision."""
+        """Whether a client may do `operation`. host: its address. is_logged: whether the log may have the decision."""
         if self.is_open:
             return True
         # Nearly every decision is a kept one that nobody logs. A plain tuple finds it in half the time of an Asked.
@@ -81,7 +81,7 @@ class Access:
                 if len(self._decisions) >= DECISIONS_MAX:
                     self._decisions.clear()
                 self._decisions[asked] = decision
-        if is_told:
+        if is_logged:
             tell = self.on_allowed if decision else self.on_denied
             if tell is not None:
                 tell(Asked(*asked))
@@ -95,7 +95,7 @@ class Access:
 
     def allows_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether a client may do `operation` to some resource of a kind."""
-        if self.allows(principal, host, operation, kind, A_NAME, is_told=False):
+        if self.allows(principal, host, operation, kind, A_NAME, is_logged=False):
             return True
         # No resource has the empty name, so the decision about all names is kept under it.
         asked = (principal, host, operation, kind, "")
@@ -108,6 +108,6 @@ class Access:
         """The operations on a resource that a client may do, as the bits of a response. numbers: those that count."""
         found = 0
         for number in numbers or OPERATIONS[kind]:
-            if self.allows(principal, host, Operation(number), kind, name, is_told=False):
+            if self.allows(principal, host, Operation(number), kind, name, is_logged=False):
                 found |= 1 << number
         return found

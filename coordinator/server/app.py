@@ -114,7 +114,7 @@ Bound = list[tuple[Listener, socket.socket]]
 """Bound sockets, each with its listener."""
 
 
-class Share(NamedTuple):
+class WorkerPart(NamedTuple):
     """The part of a server that a worker gets from its supervisor, which has locked and read the data folder.
 
     bound: the sockets of this worker. nodes: all workers, in their order. topics: the list that the supervisor keeps.
@@ -162,7 +162,7 @@ class Server:
         on_loaded: Callable[[], None] = lambda: None,
         warnings: Sequence[str] = (),
         files_max: int | None = None,
-        share: Share | None = None,
+        share: WorkerPart | None = None,
         on_notes: Callable[[Sequence[Noted]], None] | None = None,
         faults: Faults | None = None,
     ) -> None:
@@ -313,7 +313,7 @@ class Server:
         def may_see(what: Resolution, name: str) -> bool:
             access, client = services.access, what.client
             return access.is_open or access.allows(
-                client.principal, client.host[1:], Operation.DESCRIBE, Kind.TOPIC, name, is_told=False
+                client.principal, client.host[1:], Operation.DESCRIBE, Kind.TOPIC, name, is_logged=False
             )
 
         self._searches = Searches(view, clock.wall_ms, self._loop.call_soon_threadsafe, services.pace.work, may_see)
@@ -720,7 +720,7 @@ def listener_for(config: Config, protocol: str) -> str:
     return next((name for name in names if config.security_protocol(name) == protocol), names[0])
 
 
-def certificates_of(config: Config, share: Share | None = None) -> Certificates | None:
+def certificates_of(config: Config, share: WorkerPart | None = None) -> Certificates | None:
     """The certificates of all listeners with TLS; None if there is no such listener. Raises ConfigError."""
     if not tls_listeners(config):
         return None

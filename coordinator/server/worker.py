@@ -25,7 +25,7 @@ import uvloop
 from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.loop.heap import settle
-from coordinator.server.app import Bound, Server, Share, StartFailed
+from coordinator.server.app import Bound, Server, StartFailed, WorkerPart
 from coordinator.server.channel import (
     ANSWER,
     ANSWERED,
@@ -180,7 +180,7 @@ async def _work(
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
-    share = Share(
+    share = WorkerPart(
         bound,
         nodes,
         link.topics,

@@ -14,12 +14,15 @@ from events (`rebalances`), because to make all entries would take long.
 The log of groups has fewer facts: no rebalance that never got a generation, no kind of a return. Its numbers are lower
 bounds, "at least" (`number_text`).
 
+A storm is STORM_MIN rebalances of a group that began within STORM_MS. It is over once a minute has fewer of them.
+
 House rule: a view that counts otherwise is wrong, and so is one that says other words.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 RESTART, TAKEOVER, REJOIN, RETURN = "static_restart", "takeover", "static_rejoin", "static_return"
 """Types of entries about a return; RETURN where only the log of groups shows it, which has no kind of a return."""
@@ -28,6 +31,14 @@ NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: 
 """The words for one of each."""
 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers", RETURN: "returns"}
+
+
+STORM_MIN, STORM_MS = 5, 60_000
+
+
+def is_storm(newest: Sequence[int], at_ms: int) -> bool:
+    """Whether STORM_MIN rebalances are a storm at a time. newest: when they began, in order."""
+    return len(newest) == STORM_MIN and newest[0] > at_ms - STORM_MS
 
 
 def number_text(number: int, noun: str, plural: str = "", *, at_least: bool = False) -> str:

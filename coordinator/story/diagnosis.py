@@ -563,9 +563,9 @@ def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: b
         return
     expired, back = max(late, key=lambda pair: pair[1].latest_ms - pair[0].earliest_ms)
     longest_ms = back.latest_ms - expired.earliest_ms
-    is_told = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
+    is_exact = expired.earliest_ms == expired.latest_ms and back.earliest_ms == back.latest_ms
     names = ", ".join(sorted({each.said.group_instance_id or "" for _, each in late}))
-    found = f"{names} expired and came back, {'up to' if is_told else 'at most'} {longest_ms / 1000:.1f} s later"
+    found = f"{names} expired and came back, {'up to' if is_exact else 'at most'} {longest_ms / 1000:.1f} s later"
     if ran_on:
         kind, found = "silent_clients", f"{found}; nothing was restarted, as the client's reason says"
         advice = (
@@ -577,7 +577,7 @@ def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: b
         advice = (
             "see when the process was started. If just before it came back, the restart took longer than the session "
             f"timeout: raise session.timeout.ms by {longest_ms // 1000 + 1} s "
-            f"{'or more' if is_told else 'or less (the log does not say when each happened)'} (consumer protocol: the "
+            f"{'or more' if is_exact else 'or less (the log does not say when each happened)'} (consumer protocol: the "
             "group's consumer.session.timeout.ms, by tenure groups settings), and restart it. The restart that brings "
             "the longer one may still be too late; the next one that keeps the seat ends this. If the process was "
             "started earlier, it ran on without heartbeats, because it didn't poll for max.poll.interval.ms: raise "

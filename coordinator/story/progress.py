@@ -219,8 +219,8 @@ class Progress:
         if begun is not None and known.number > begun:
             return known
         self.looks += 1
-        is_told = group.waiting is not None or (group.consumer is not None and group.consumer.awaited is not None)
-        rebalancing_ms = None if is_told or group.state not in REBALANCING else known.rebalancing_ms or now_ms
+        is_described = group.waiting is not None or (group.consumer is not None and group.consumer.awaited is not None)
+        rebalancing_ms = None if is_described or group.state not in REBALANCING else known.rebalancing_ms or now_ms
         is_stable = group.state == "Stable"
         taken = GroupProgress(
             self.looks,

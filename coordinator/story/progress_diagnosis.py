@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
+from coordinator.story.counts import STORM_MIN, STORM_MS, is_storm
 from coordinator.story.described import client_text
 from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text, span_text
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.progress import STUCK_MAX_MS, STUCK_MS
-from coordinator.story.words import time_text
+from coordinator.text import time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import DescribedGroup, Member
@@ -31,8 +32,6 @@ TRANSIENT_MS = 10_000
 REBALANCES_MS = 30_000
 """A rebalance that takes longer keeps members from working."""
 
-STORM_MIN, STORM_MS = 5, 60_000
-"""Five rebalances within a minute, as in `tenure_group_storms_total`."""
 
 OFFENSES_MIN = 3
 """A member that caused so many of them makes a loop; each member of a scale-up or a roll causes two at most."""
@@ -105,7 +104,7 @@ def loop_findings(
     for last in range(len(rebalances), STORM_MIN - 1, -1):
         storm = rebalances[last - STORM_MIN : last]
         last_at_ms = storm[-1].at_ms
-        if last_at_ms - storm[0].at_ms >= STORM_MS:
+        if not is_storm([entry.at_ms for entry in storm], last_at_ms):
             continue
         near = [entry for entry in rebalances[:last] if last_at_ms - entry.at_ms < STORM_MS]
         causes = [cause.said for entry in near for cause in causes_of(entry)]

@@ -28,7 +28,7 @@ from coordinator.story.described import DescribedGroup, Member, away_after_ms, s
 from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text
 from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted
-from coordinator.story.words import duration_text, time_text
+from coordinator.text import duration_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.story.diagnosis import AWAITED_MS, Finding, Severity, names_text
-from coordinator.story.words import time_text
+from coordinator.text import time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import HoldingTransaction

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -29,6 +28,7 @@ from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, 
 from coordinator.story.folding import folded
 from coordinator.story.log_words import AWAITED, reason_of
 from coordinator.story.schema import STREAMS, UNKNOWN
+from coordinator.text import duration_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
@@ -61,22 +61,6 @@ ENDS = {
     "interrupted": "not completed, as far as records tell: the server ended first",
     None: "under way",
 }
-
-
-def time_text(at_ms: int) -> str:
-    """A time as log lines have it; the number, if no calendar has it."""
-    try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(at_ms)
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
-
-
-def duration_text(ms: int) -> str:
-    """A number of milliseconds as a person says it."""
-    if ms < 1_000:
-        return f"{ms} ms"
-    return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
 
 
 def short(name: str) -> str:
@@ -380,8 +364,8 @@ def _phases_text(end: events.RebalanceEnded) -> str:
     is_consumer, is_completed = end.group_type is not UNSET, end.outcome == "completed"
     if end.preparing_ms is None:  # the log alone tells of it
         until = "every member had its part" if is_consumer else "all was assigned"
-        is_told = end.completing_ms is not None and is_completed
-        return f": {duration_text(end.completing_ms or 0)} until {until}" if is_told else ""
+        is_known = end.completing_ms is not None and is_completed
+        return f": {duration_text(end.completing_ms or 0)} until {until}" if is_known else ""
     took = duration_text(end.preparing_ms)
     delayed = f"{took} initial delay (group.initial.rebalance.delay.ms)"
     if end.completing_ms is None:

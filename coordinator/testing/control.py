@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.group.topics import Topics
     from coordinator.log.store import OpenStore
-    from coordinator.server.app import Share
+    from coordinator.server.app import WorkerPart
     from coordinator.server.faults.faults import Faults
     from coordinator.testing.clock import KitClock
     from coordinator.testing.history import History
@@ -62,7 +62,7 @@ class Control:
         opened: OpenStore,
         log: TextIO,
         fresh_id: Callable[[], str] = random_id,
-        share: Share | None = None,
+        share: WorkerPart | None = None,
         events: Events | None = None,
     ) -> None:
         self.clock = clock

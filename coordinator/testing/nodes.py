@@ -38,7 +38,7 @@ from coordinator.log.memory import MemoryLog
 from coordinator.log.scratch import Scratch
 from coordinator.log.store import node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
-from coordinator.server.app import Share, addresses_of, bind_all
+from coordinator.server.app import WorkerPart, addresses_of, bind_all
 from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT, change_from_fields
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Topics
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from coordinator.server.relay import OnAsked
     from coordinator.server.runtime.partition import Partition
 
-    Make = Callable[[Config, OpenStore, Share], Control]
+    Make = Callable[[Config, OpenStore, WorkerPart], Control]
     End = Callable[[Control], Coroutine[Any, Any, None]]
 
 UNSETTLED = {Standing.AWAY, Standing.LOADING}
@@ -265,7 +265,7 @@ class Nodes:
         )
         node.channel = link  # from here on the list gets each change
         addresses = [each.addresses for each in self._nodes.values()]
-        share = Share(bound, addresses, node.topics, (), self._present, self._leading, link)
+        share = WorkerPart(bound, addresses, node.topics, (), self._present, self._leading, link)
         assert self._folder is not None
         opened = partial(share_memory, self._log, self._ids_log, self._cluster_id, self._folder.path)
         control = node.make(node.config, opened, share)

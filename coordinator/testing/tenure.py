@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from coordinator.group.client import Client as GroupClient
     from coordinator.log.store import OpenStore
     from coordinator.loop.clock import Clock
-    from coordinator.server.app import Share
+    from coordinator.server.app import WorkerPart
     from coordinator.server.faults.plan import Fault
     from coordinator.testing.members import Members
     from coordinator.testing.nodes import Nodes
@@ -565,7 +565,9 @@ class Tenure:
         self.history.owner = self._nodes.owner
         self._events.start(self.history.write, self._has_client)
 
-    def _make_control(self, faults: Faults, config: Config, opened: OpenStore, share: Share | None = None) -> Control:
+    def _make_control(
+        self, faults: Faults, config: Config, opened: OpenStore, share: WorkerPart | None = None
+    ) -> Control:
         """The next run of the server, or of a node."""
         return Control(
             config,

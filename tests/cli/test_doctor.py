@@ -17,7 +17,7 @@ from coordinator.cli.main import make_app
 from coordinator.client.offsets_log import LIMITS
 from coordinator.story import diagnosis
 from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
-from coordinator.story.words import time_text
+from coordinator.text import time_text
 from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode

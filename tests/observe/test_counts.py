@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator.observe.counts import Counts
-from coordinator.server.telemetry.measures import STORM_MIN
 from coordinator.site.site import exposition
+from coordinator.story.counts import STORM_MIN
 from tests.support.told import cause, told
 
 

@@ -74,7 +74,7 @@ def test_the_log_gets_each_decision() -> None:
     for _ in range(2):
         may_read(access)
     assert denied == [Asked(ALICE, HOST, Operation.READ, Kind.GROUP, "workers")] * 2
-    assert not access.allows(ALICE, HOST, Operation.READ, Kind.GROUP, "workers", is_told=False)
+    assert not access.allows(ALICE, HOST, Operation.READ, Kind.GROUP, "workers", is_logged=False)
     assert len(denied) == 2
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator.story.words import time_text
+from coordinator.text import time_text
 from schemas.errors import ErrorCode
 from tests.support.axe import violations
 from tests.support.browser import Browser

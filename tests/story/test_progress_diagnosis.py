@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
+from coordinator.story.counts import STORM_MIN, STORM_MS
 from coordinator.story.described import ConsumerSeat, ConsumerState, Expiry, OffsetLine
 from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import Timeline
@@ -23,8 +24,6 @@ from coordinator.story.progress import (
 from coordinator.story.progress_diagnosis import (
     LONG_MS,
     REBALANCES_MS,
-    STORM_MIN,
-    STORM_MS,
     TRANSIENT_MS,
     Work,
     at_work,

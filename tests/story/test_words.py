@@ -16,7 +16,6 @@ from coordinator.story.words import (
     MEMBERS_SHOWN,
     MOVES_SHOWN,
     cause_text,
-    duration_text,
     entry_lines,
     expects_lines,
     fencing_text,
@@ -25,7 +24,6 @@ from coordinator.story.words import (
     revoking_text,
     short,
     target_text,
-    time_text,
     waiting_lines,
     with_client,
 )
@@ -48,20 +46,6 @@ def lines_of(*events: Any) -> list[str]:
 def member(member_id: str) -> described.Member:
     """A member with an instance id."""
     return described.Member(member_id, "i", ONE["client_id"], ONE["client_host"], None)
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "60.0 s"), (61_500, "1 min 1 s")]
-)
-def test_durations(ms: int, text: str) -> None:
-    """Each duration has a unit that suits its length."""
-    assert duration_text(ms) == text
-
-
-def test_times_stand_beside_log_lines() -> None:
-    """Times are in UTC, with milliseconds; a time that no calendar has is a number."""
-    assert time_text(1_500) == "1970-01-01 00:00:01.500Z"
-    assert time_text(2**62) == str(2**62)
 
 
 def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> None:

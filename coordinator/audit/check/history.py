@@ -40,6 +40,7 @@ from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
 from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
 from coordinator.audit.read.parse import Row
+from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import NOUNS, REJOIN, RESTART, TAKEOVER
 from coordinator.story.inference.classic import Classic
 from coordinator.story.inference.seen import Seat, Seen, returned, taken
@@ -48,17 +49,13 @@ from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
 from protocol.messages import GroupMetadataValue
 
-CONSUMER = "consumer"
-"""The type of a group of the consumer protocol."""
-CLASSIC = "classic"
-"""The type of a group that uses JoinGroup and SyncGroup, and of a group that only commits offsets."""
 READ = frozenset({CLASSIC, CONSUMER})
-"""The types of groups whose members the audit reads."""
+"""The types of groups whose members the audit reads. A group that only commits offsets is CLASSIC too."""
 KINDS = {RESTART: "static_restarts", REJOIN: "static_rejoins", TAKEOVER: "takeovers"}
 """Kinds of returns -> where a story counts them."""
-UNKNOWN = "return"
+UNSAID = "return"
 """The kind of a return that only the log shows."""
-LOOPED = {RESTART: RESTARTS, UNKNOWN: RETURNS}
+LOOPED = {RESTART: RESTARTS, UNSAID: RETURNS}
 """Kinds of returns that may be a loop; the doctor doesn't count takeovers and rejoins as one either."""
 OLD_CLIENTS_MAX = 100
 """Client ids of a group that are kept."""
@@ -258,9 +255,9 @@ class History:
         story.rebalances_forgotten = self._forgotten + recorded.rebalance_count - len(recorded.rebalances)
         if story.group_type == CONSUMER:
             story.rebalances_forgotten = max(0, recorded.rebalance_count - self._consumer_rebalances)
-        is_told = bool(recorded.rebalance_count or recorded.returns) and not recorded.has_gaps
+        is_whole = bool(recorded.rebalance_count or recorded.returns) and not recorded.has_gaps
         # A group with committed offsets alone never had a rebalance.
-        story.at_least = bool(story.group_bytes) and not (is_told and not unrecorded and not story.returns)
+        story.at_least = bool(story.group_bytes) and not (is_whole and not unrecorded and not story.returns)
         story.rebalances_per_hour = self._storms.most
         story.committed = self._commits.committed()
         story.generation = None if last is None else last.value.generation
@@ -298,7 +295,7 @@ class History:
         kinds: dict[str, str] = {}
         for name, member_id in moved.back.items():
             recorded = self._recorded.returns.get(member_id)
-            kinds[name] = UNKNOWN if recorded is None else recorded.kind
+            kinds[name] = UNSAID if recorded is None else recorded.kind
             story.returns[name] += recorded is None
         story.returns = +story.returns
         kind, why = "rewritten", moved.cause
@@ -314,7 +311,7 @@ class History:
             if not self._recorded.rebalance_count:
                 story.causes[why] += 1
                 self._storms.add(self._now_ms, ts, 1, why, self._offset, moved.epoch)
-        marks = {name: MARKS.get(each, "return" if each == UNKNOWN else "restart") for name, each in kinds.items()}
+        marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in kinds.items()}
         if not draw(story.lanes, dict.fromkeys(moved.seats), marks, ts):
             story.seats_left_out = True
 
@@ -355,7 +352,7 @@ class History:
         seats = before.seats if before else {}
         self._instances.follow(seats, seen, {name: LOOPED[each] for name, each in came_back.items() if each in LOOPED})
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))
-        marks = {name: MARKS.get(each, "return" if each == UNKNOWN else "restart") for name, each in came_back.items()}
+        marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in came_back.items()}
         if not draw(story.lanes, _names(seen.seats), marks, ts):
             story.seats_left_out = True
         _note_clients(story, value)
@@ -368,7 +365,7 @@ class History:
         kinds: dict[str, str] = {}
         for name, member_id in returned(before, seen).items():
             recorded = self._recorded.returns.get(member_id)
-            kinds[name] = UNKNOWN if recorded is None else recorded.kind
+            kinds[name] = UNSAID if recorded is None else recorded.kind
             story.returns[name] += recorded is None
         story.returns = +story.returns
         return kinds

@@ -1,7 +1,7 @@
 """Checks how often a group rebalanced within an hour.
 
-Rebalances without a record count too: the generation says how many there were. A storm that lasts for hours is one
-finding for each hour.
+Rebalances without a record count too: the generation says how many there were. A group that rebalances for
+hours has one finding for each hour.
 
 House rule: one hour is in memory, summed up by second.
 """
@@ -61,14 +61,14 @@ class Storms:
         self.most = max(self.most, self._count)
 
     def _end(self) -> None:
-        """An hour is over: report it if it was a storm, and start again."""
+        """An hour is over: report it if it had too many, and start again."""
         if self._count > self._per_hour_max:
             self.report(self._findings)
             self._bursts.clear()
             self._count = 0
 
     def report(self, findings: Findings) -> None:
-        """Add a finding if the last hour was a storm."""
+        """Add a finding if the last hour had too many."""
         if self._count <= self._per_hour_max:
             return
         causes: Counter[str] = Counter()

@@ -22,10 +22,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from coordinator.audit.read.topics import read_records
-from coordinator.audit.words import count_text, time_text
 from coordinator.log.segments.outside import Log
 from coordinator.log.segments.segment import topic_partition_of
 from coordinator.story import entries
+from coordinator.story.counts import number_text
 from coordinator.story.diagnosis import conflict_text
 from coordinator.story.events import (
     Cause,
@@ -42,6 +42,7 @@ from coordinator.story.events import (
 from coordinator.story.inference.told import unknown
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.schema import EVENTS_TOPIC
+from coordinator.text import second_text
 
 SLACK_MS = 1_000
 """The server may record a rebalance this much later than the time of the group's record."""
@@ -145,11 +146,11 @@ class RecordedEvents:
             notes.append(f"{EVENTS_TOPIC} can't be read: {self.refused}")
         if self.dropped:
             notes.append(
-                f"{count_text(self.dropped, 'event')} could not be kept in {EVENTS_TOPIC}, from "
-                f"{time_text(self.first_dropped_ms)} to {time_text(self.last_dropped_ms)}: causes may be missing"
+                f"{number_text(self.dropped, 'event')} could not be kept in {EVENTS_TOPIC}, from "
+                f"{second_text(self.first_dropped_ms)} to {second_text(self.last_dropped_ms)}: causes may be missing"
             )
         if self.passed_over:
-            notes.append(f"{count_text(self.passed_over, 'record')} of {EVENTS_TOPIC} could not be read")
+            notes.append(f"{number_text(self.passed_over, 'record')} of {EVENTS_TOPIC} could not be read")
         gone = {
             group: of_group
             for group, of_group in sorted(self.groups.items())
@@ -159,7 +160,7 @@ class RecordedEvents:
             names = ", ".join(list(gone)[:NAMES_MAX]) + (" and others" if len(gone) > NAMES_MAX else "")
             count = sum(of_group.rebalance_count for of_group in gone.values())
             notes.append(
-                f"{EVENTS_TOPIC} has {count_text(count, 'rebalance')} of {count_text(len(gone), 'group')} "
+                f"{EVENTS_TOPIC} has {number_text(count, 'rebalance')} of {number_text(len(gone), 'group')} "
                 f"that the log has forgotten: {names}"
             )
         return notes
@@ -256,7 +257,7 @@ def _words(event: RebalanceEnded, cause: Cause, kind: str) -> Iterator[str]:
         yield "inferred by the server"
     further = len(event.causes) - 1 + event.further_causes
     if further:
-        yield count_text(further, "further cause")
+        yield number_text(further, "further cause")
     waited = event.waited_for
     if waited is not None:
         yield f"waited for {waited.member_id}, {waited.ms / 1000:.1f} s"

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from coordinator.audit.read.logs import known_partitions
 from coordinator.audit.read.topics import read_records
-from coordinator.audit.words import count_text
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import ID_PARTITIONS, noted_partition_count
 from coordinator.log.segments.outside import Log, find_logs_of_ids
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
+from coordinator.story.counts import number_text
 from coordinator.transaction.records import decode_id, transactional_id_of
 from coordinator.transaction.state import Status, TransactionalId
 from protocol.errors import ProtocolError
@@ -65,7 +65,7 @@ class Ids:
         """Notes for the report."""
         if not self.passed_over:
             return []
-        return [f"{count_text(self.passed_over, 'record')} of {TRANSACTIONS_TOPIC} could not be read"]
+        return [f"{number_text(self.passed_over, 'record')} of {TRANSACTIONS_TOPIC} could not be read"]
 
 
 def read_ids(path: Path) -> Ids:

@@ -70,7 +70,7 @@ _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
 _LENGTH_MAX = BATCH_READ_MAX - FRAME_SIZE
 
 
-OnControlBatch = Callable[["Window", int], None]
+OnControlBatch = Callable[["FilePart", int], None]
 """Called with a window of a file and the position of a control batch in it."""
 
 
@@ -168,7 +168,7 @@ def is_committed(markers: dict[int, list[tuple[int, bool]]], producer_id: int, o
     return ends[at][1] if at < len(ends) else None
 
 
-class Window:
+class FilePart:
     """A part of a file in memory; `index` moves it.
 
     data: the bytes from position `at` of the file on. end: the end of the file.
@@ -236,7 +236,7 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
     ranges: list[Range] = []
     for segment in segments:
 
-        def on_control(window: Window, position: int) -> None:
+        def on_control(window: FilePart, position: int) -> None:
             _note_marker(made, partition, window, position)
 
         ranges += ranges_of(partition, segment, range_size, on_control)
@@ -259,7 +259,7 @@ def ranges_of(
     searched: called with the bytes of gaps that were searched since the last call, as a gap may be of any size.
     """
     with _named(segment.path):
-        window = Window(segment.descriptor, segment.size)
+        window = FilePart(segment.descriptor, segment.size)
         file = file_id(segment.descriptor)
         search = Search(Disk(), segment.descriptor, segment.size, searched)
         for start, end, gaps in cut(window, 0, segment.size, range_size, on_control, search):
@@ -282,7 +282,7 @@ def _is_zero(descriptor: int, start: int, end: int) -> bool:
     return all(data.count(0) == len(data) for _, data in chunks)
 
 
-def _note_marker(made: Plan, partition: int, window: Window, position: int) -> None:
+def _note_marker(made: Plan, partition: int, window: FilePart, position: int) -> None:
     """Note how transactions end by the control batch at `position`."""
     size = peek_header(window.data, window.index(position, HEADER_SIZE)).size
     header, batch, _, _ = read_batch(window.data, window.index(position, size))
@@ -382,7 +382,7 @@ def read_into(range_: Range, buffer: memoryview) -> None:
             raise Replaced(range_.path)  # it became shorter
 
 
-def read_range(range_: Range) -> tuple[Window, list[Piece]]:
+def read_range(range_: Range) -> tuple[FilePart, list[Piece]]:
     """The batches of a range and the gaps between them, and its bytes if it has a batch.
 
     Raises Replaced and other OSErrors.
@@ -390,7 +390,7 @@ def read_range(range_: Range) -> tuple[Window, list[Piece]]:
     found = list(range_.gaps)
     with open_range(range_) as descriptor, _named(Path(range_.path)):
         size = range_.end - range_.start
-        window = Window(descriptor, range_.end, max(size, 1))
+        window = FilePart(descriptor, range_.end, max(size, 1))
         if any(range_.stretches):
             window.index(range_.start, size)
             if len(window.data) < size:
@@ -423,7 +423,7 @@ def batches_in(data: bytes | memoryview, range_: Range) -> tuple[list[int], list
 
 
 def cut(
-    window: Window,
+    window: FilePart,
     start: int,
     end: int,
     range_size: int,
@@ -480,7 +480,7 @@ def cut(
         yield first, position, tuple(gaps)
 
 
-def pieces(window: Window, start: int, end: int, search: Search | None = None) -> Iterator[Piece]:
+def pieces(window: FilePart, start: int, end: int, search: Search | None = None) -> Iterator[Piece]:
     """The pieces of the bytes from `start` up to `end`, one behind the other.
 
     search: of the same file, if the caller has one.
@@ -508,7 +508,7 @@ def pieces(window: Window, start: int, end: int, search: Search | None = None) -
         header = _header_at(window, position, end)
 
 
-def _header_at(window: Window, position: int, end: int) -> Header | None:
+def _header_at(window: FilePart, position: int, end: int) -> Header | None:
     """The header at `position`; None if it can't be the header of a batch that ends before `end`."""
     if end - position < HEADER_SIZE:
         return None
@@ -520,7 +520,7 @@ def _header_at(window: Window, position: int, end: int) -> Header | None:
     return header if header.base_offset >= 0 and header.size <= min(end - position, BATCH_READ_MAX) else None
 
 
-def _gap(window: Window, position: int, following: int) -> Piece:
+def _gap(window: FilePart, position: int, following: int) -> Piece:
     """The gap from `position` up to `following`."""
     reason = _reason(window, position, following)
     if following < window.end:
@@ -532,7 +532,7 @@ def _gap(window: Window, position: int, following: int) -> Piece:
     return Piece(position, following, reason, TORN_TAIL_KIND)
 
 
-def _reason(window: Window, position: int, following: int) -> str:
+def _reason(window: FilePart, position: int, following: int) -> str:
     """The reason why the bytes from `position` up to `following` are no batch."""
     left = following - position
     if left < HEADER_SIZE:

@@ -28,9 +28,9 @@ from coordinator.audit.read.logs import (
     OLD_FORMAT_KIND,
     ROOM_KIND,
     TORN_TAIL_KIND,
+    FilePart,
     Piece,
     Range,
-    Window,
 )
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import (
@@ -70,7 +70,7 @@ def new_rows() -> Rows:
     return {table: [] for table in TABLES}
 
 
-def parse(range_: Range, window: Window, pieces: list[Piece]) -> Rows:
+def parse(range_: Range, window: FilePart, pieces: list[Piece]) -> Rows:
     """The rows of a range, in the order of the log."""
     rows = new_rows()
     for piece in pieces:

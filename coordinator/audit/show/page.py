@@ -28,12 +28,14 @@ from coordinator import pages
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.drawing import STEPS_MAX, Step
-from coordinator.audit.check.history import CLASSIC, CONSUMER, READ, Story
+from coordinator.audit.check.history import READ, Story
 from coordinator.audit.show.report import by_size, growth_text, least_text
-from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+from coordinator.audit.words import detail_words
+from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
 from coordinator.story.lanes import Lane
+from coordinator.text import printable, second_text, size_text
 
 PAGE_FILE = "report.html"
 
@@ -292,12 +294,12 @@ def _sentences(story: Story) -> str:
     if story.deleted:
         state = "Deleted"
     elif story.group_type == CONSUMER:
-        members = count_text(story.member_count, "member")
+        members = number_text(story.member_count, "member")
         state = f"A group of the consumer protocol, epoch {_or_dash(story.generation)}, {members}"
     elif story.group_type != CLASSIC:
         state = f"A group of the {escape(story.group_type)} protocol, whose members aren't read"
     else:
-        state = f"Generation {_or_dash(story.generation)}, {count_text(story.member_count, 'member')}"
+        state = f"Generation {_or_dash(story.generation)}, {number_text(story.member_count, 'member')}"
     both = (story.causes + story.causes_recorded).most_common()
     causes = ", ".join(f"{_number(count)} {_safe(cause)}" for cause, count in both)
     unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
@@ -307,7 +309,7 @@ def _sentences(story: Story) -> str:
     return (
         f"{state}. {rebalances[0].upper()}{rebalances[1:]}{f' ({causes}{unseen})' if causes else ''}, "
         f"{returns or number_text(0, 'return', at_least=story.at_least)}, "
-        f"{count_text(len(story.committed), 'committed offset')}, "
+        f"{number_text(len(story.committed), 'committed offset')}, "
         f"{size_text(story.bytes)}."
     )
 
@@ -424,13 +426,13 @@ def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height:
             mark = f"<circle class='{style}' cx='{x:g}%' cy='{y(step.generation):g}' r='3.5'>"
             end, title = (
                 "</circle>",
-                f"generation {step.generation}, {count_text(step.members, 'member')}: {step.cause}",
+                f"generation {step.generation}, {number_text(step.members, 'member')}: {step.cause}",
             )
         else:
             continue
         if mark not in drawn:
             drawn.add(mark)
-            yield f"{mark}<title>{_safe(title, _DETAIL_MAX)}, {time_text(step.ts)}</title>{end}"
+            yield f"{mark}<title>{_safe(title, _DETAIL_MAX)}, {second_text(step.ts)}</title>{end}"
 
 
 def _integer_ticks(low: int, high: int) -> list[int]:
@@ -474,14 +476,14 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
         x = axis.x(mark.from_ms)
         if abs(x - former) >= _APART:
             former = x
-            title = f"<title>{time_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
+            title = f"<title>{second_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
             marks.append(f"<use href='#return' x='{x:g}%'>{title}</use>")
     taken = (
         "taken all the time"
         if len(lane.spans) == 1 and lane.spans[0][1] is None
-        else f"taken {count_text(len(lane.spans), 'time')}"
+        else f"taken {number_text(len(lane.spans), 'time')}"
     )
-    label = f"{_safe(seat)}: {taken}, {count_text(len(lane.marks), 'return')}"
+    label = f"{_safe(seat)}: {taken}, {number_text(len(lane.marks), 'return')}"
     return (
         f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
         f"<svg height='18' role='img' aria-label='{label}'>{''.join(marks)}</svg></li>"
@@ -499,7 +501,7 @@ def _steps(story: Story) -> Iterator[str]:
     yield "<th scope='col' class='n'>members</th><th scope='col'>what changed</th></tr></thead><tbody>"
     for step in steps:
         yield (
-            f"<tr><td class='t'>{time_text(step.ts)}</td><td>{escape(step.kind)}</td>"
+            f"<tr><td class='t'>{second_text(step.ts)}</td><td>{escape(step.kind)}</td>"
             f"<td class='n'>{_or_dash(step.generation)}</td><td class='n'>{step.members}</td>"
             f"<td>{_safe(step.cause, _DETAIL_MAX)}</td></tr>"
         )
@@ -619,8 +621,8 @@ def _state(story: Story) -> object:
 
 
 def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) -> str:
-    last = time_text(story.last_ms)
-    day = time_text(story.first_ms)[: len("2000-01-01 ")]
+    last = second_text(story.last_ms)
+    day = second_text(story.first_ms)[: len("2000-01-01 ")]
     numbers = (
         found[story.group, story.partition] or "-", story.partition, _state(story),
         story.member_count if story.group_type in READ else "-", least_text(story.rebalances, story),
@@ -629,7 +631,7 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) 
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (
         f"<tr><th scope='row'>{_group_link(story.group, story.partition, anchors)}</th>{cells}"
-        f"<td>{time_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
+        f"<td>{second_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
     )
 
 
@@ -681,8 +683,8 @@ def _window_text(first_ms: int, last_ms: int) -> str:
     seconds = (last_ms - first_ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
-            return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds / size:.3g} {unit})"
-    return f"{time_text(first_ms)} to {time_text(last_ms)} ({seconds:.3g} seconds)"
+            return f"{second_text(first_ms)} to {second_text(last_ms)} ({seconds / size:.3g} {unit})"
+    return f"{second_text(first_ms)} to {second_text(last_ms)} ({seconds:.3g} seconds)"
 
 
 def _number(number: int) -> str:

@@ -16,10 +16,11 @@ from rich.text import Text
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import KINDS, READ, Story
-from coordinator.audit.words import count_text, detail_words, printable, size_text, time_text
+from coordinator.audit.words import detail_words
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from coordinator.text import printable, second_text, size_text
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30
@@ -52,12 +53,12 @@ def print_report(result: AuditResult, console: Console) -> None:
     records = sum(result.records_by_type.values())
     # A live cluster shows no batches.
     batches = f"{result.batches:,} batches, " if result.batches else ""
-    found = count_text(result.counts.total(), "finding") if result.findings else "nothing found"
+    found = number_text(result.counts.total(), "finding") if result.findings else "nothing found"
     _line(
         console,
-        f"{result.source}: {count_text(len(result.sizes), 'partition')}, {size_text(sum(result.sizes.values()))}, "
-        f"{batches}{count_text(records, 'record')}, "
-        f"{count_text(len(result.stories), 'group')}: {found}",
+        f"{result.source}: {number_text(len(result.sizes), 'partition')}, {size_text(sum(result.sizes.values()))}, "
+        f"{batches}{number_text(records, 'record')}, "
+        f"{number_text(len(result.stories), 'group')}: {found}",
     )
 
 
@@ -72,7 +73,7 @@ def _findings(result: AuditResult, console: Console) -> None:
         of_check = by_check[check]
         heading = Text.assemble(
             (severity.value, _STYLES[severity]), " ", (check, "bold"),
-            f", {count_text(counts[check], 'finding')}: {meaning}",
+            f", {number_text(counts[check], 'finding')}: {meaning}",
         )  # fmt: skip
         _paragraph(console, heading)
         for finding in of_check[:left]:
@@ -96,8 +97,12 @@ def _groups(result: AuditResult, console: Console) -> None:
     if console.width < TABLE_WIDTH:
         for story in shown:
             _line(console, _short(story.group))
-            _line(console, f"partition {story.partition}, {time_text(story.first_ms)} to {time_text(story.last_ms)}", 4)
-            members = [count_text(story.member_count, "member")] if story.group_type in READ else []
+            _line(
+                console,
+                f"partition {story.partition}, {second_text(story.first_ms)} to {second_text(story.last_ms)}",
+                4,
+            )
+            members = [number_text(story.member_count, "member")] if story.group_type in READ else []
             counts = (
                 *members, number_text(story.rebalances, "rebalance", at_least=story.at_least),
                 number_text(story.return_count, "return", at_least=story.at_least), size_text(story.bytes),
@@ -107,7 +112,7 @@ def _groups(result: AuditResult, console: Console) -> None:
         table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "returns", "bytes")
         for story in shown:
             cells = (
-                _short(story.group), story.partition, time_text(story.first_ms), time_text(story.last_ms),
+                _short(story.group), story.partition, second_text(story.first_ms), second_text(story.last_ms),
                 _state(story).removeprefix("generation "),
                 story.member_count if story.group_type in READ else "-",
                 least_text(story.rebalances, story), least_text(story.return_count, story), size_text(story.bytes),
@@ -150,7 +155,7 @@ def _rebalances(result: AuditResult, console: Console) -> None:
                 counted = ", ".join(f"{count:,} x {cause}" for cause, count in causes.most_common())
                 _line(console, f"causes, {source}: {counted}", 4)
         if story.rebalances_forgotten:
-            _line(console, f"only in the server's events: {count_text(story.rebalances_forgotten, 'rebalance')}", 4)
+            _line(console, f"only in the server's events: {number_text(story.rebalances_forgotten, 'rebalance')}", 4)
         for text, names in returns_by_seat(story):
             _line(console, f"{text}, by instance id: {_some(names)}", 4)
     if len(busy) > GROUPS_MAX:
@@ -186,7 +191,7 @@ def _others(result: AuditResult, console: Console) -> None:
         if kind not in _LOADED and kind not in CONSUMER_VERSIONS
     }
     for kind, count in sorted(kinds.items()):
-        _line(console, f"note: {count_text(count, 'record')} of {kind}, which Tenure skips")
+        _line(console, f"note: {number_text(count, 'record')} of {kind}, which Tenure skips")
     for note in result.notes:
         _line(console, f"note: {note}")
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from coordinator.audit.read.logs import OLD_FORMAT_KIND, RANGE_SIZE, Piece, Range, Window, cut, file_id, look, pieces
+from coordinator.audit.read.logs import OLD_FORMAT_KIND, RANGE_SIZE, FilePart, Piece, Range, cut, file_id, look, pieces
 from coordinator.audit.spark.split import Split, read_split
 from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, opened
 from protocol.checksum import crc32c
@@ -99,7 +99,7 @@ class _File:
     def __init__(self, segment: OpenSegment) -> None:
         self.segment = segment
         self.size = segment.size
-        self.window = Window(segment.descriptor, segment.size)
+        self.window = FilePart(segment.descriptor, segment.size)
 
     def header(self, position: int) -> Header:
         at = self.window.index(position, HEADER_SIZE)

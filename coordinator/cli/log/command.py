@@ -103,12 +103,12 @@ def dump_command(
 ) -> None:
     """Print every record of the log, decoded. A folder of `__transaction_state` has transactional ids."""
     from coordinator.cli.log.dump import print_lines
-    from coordinator.cli.log.report import Progress
+    from coordinator.cli.log.report import ProgressLines
     from coordinator.log.segments.outside import size_of
 
     with _reading():
         logs = _logs(path)
-        progress = Progress(size_of(logs), done="read")
+        progress = ProgressLines(size_of(logs), done="read")
         counts = print_lines(logs, group_id, as_json=output is Output.JSON, progress=progress)
     for version, count in sorted(counts.unknown.items(), key=str):
         warn(f"{counted(count, 'record')} of unknown key version {version}")
@@ -138,7 +138,7 @@ def verify_command(
     ] = Output.TABLE,
 ) -> None:
     """Check the log: checksums, order, every record, each group's last state. A folder's transactional ids, too."""
-    from coordinator.cli.log.report import Progress, print_report
+    from coordinator.cli.log.report import ProgressLines, print_report
     from coordinator.cli.log.verify import Summary, guess_id_partition_count, guess_partition_count, verify
     from coordinator.log.segments.outside import find_logs_of_ids, size_of
 
@@ -150,7 +150,9 @@ def verify_command(
         ids = find_logs_of_ids(path) if path.is_dir() else []
         id_count = guess_id_partition_count(path) if ids else None
         logs += ids
-        findings = verify(logs, partition_count, summary, id_partition_count=id_count, progress=Progress(size_of(logs)))
+        findings = verify(
+            logs, partition_count, summary, id_partition_count=id_count, progress=ProgressLines(size_of(logs))
+        )
         count = print_report(findings, summary, partition_count, output)
     for problem in summary.unreadable:
         warn(problem)

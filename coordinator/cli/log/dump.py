@@ -28,11 +28,12 @@ from coordinator.cli.log.decoded import (
     is_odd,
 )
 from coordinator.cli.log.locks import in_use, write_under_way
-from coordinator.cli.output import MISSING, json_text, printable
+from coordinator.cli.output import MISSING, json_text
 from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
 from coordinator.story.records.consumer import READ_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
+from coordinator.text import printable
 from protocol.records.batch import CorruptBatch, Record
 from protocol.records.codecs import Codec
 from protocol.records.walk import Batch

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.verify import BrokenRule, Summary
-from coordinator.cli.output import Output, counted, print_json, printable
+from coordinator.cli.output import Output, counted, print_json
+from coordinator.text import printable
 
 FINDINGS_MAX = 1_000
 """The most findings in a list. A person reads only the first ones; a wrong number of partitions makes one per record.
@@ -21,7 +22,7 @@ PROGRESS_S = 5.0
 """Seconds between two progress lines of a long check."""
 
 
-class Progress:
+class ProgressLines:
     """Prints the progress through `total` bytes on standard error, one line every PROGRESS_S.
 
     clock: seconds that never go back. done: the word for what was done with the bytes.

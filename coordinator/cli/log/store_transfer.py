@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from coordinator.cli.log.locks import held
-from coordinator.cli.log.report import Progress
+from coordinator.cli.log.report import ProgressLines
 from coordinator.cli.log.transfer import (
     CannotMove,
     Moved,
@@ -95,7 +95,7 @@ def _import_folder(data_dir: Path, access: Access, cluster: str, topic_count: in
         _leave_behind(summary)
         records: list[dict[bytes, bytes]] = [{} for _ in range(count)]
         epochs = [_noted_epoch(data_dir, partition) for partition in range(count)]
-        journals, progress = JournalsBeside(), Progress(size_of(logs), done="read")
+        journals, progress = JournalsBeside(), ProgressLines(size_of(logs), done="read")
         for log in logs:
             assert log.partition is not None
             records[log.partition] = newest(log, journals, progress)
@@ -125,7 +125,7 @@ def _leave_behind(summary: Summary) -> None:
         summary.transactional_ids = 0
 
 
-def newest(log: Log, journals: JournalsBeside, progress: Progress) -> dict[bytes, bytes]:
+def newest(log: Log, journals: JournalsBeside, progress: ProgressLines) -> dict[bytes, bytes]:
     """The newest value of each key in a log that was verified. Open transactions don't count."""
     found: dict[bytes, bytes | None] = {}
     transactions = Transactions()

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.cli.log.locks import held
-from coordinator.cli.log.report import FINDINGS_MAX, Progress
+from coordinator.cli.log.report import FINDINGS_MAX, ProgressLines
 from coordinator.cli.log.topic_ids import NewIds, broker_topics, new_ids
 from coordinator.cli.log.verify import (
     BROKER_SWAP_SUFFIX,
@@ -164,7 +164,7 @@ def import_log(
         summary = checked([*logs, *ids], partition_count, len(ids))
         topics, topic_notes = broker_topics(kafka_dirs)
         summary.notes += [*notes, *id_notes, *topic_notes]
-        journals, progress = JournalsBeside(), Progress(size_of([*logs, *ids]), done="copied")
+        journals, progress = JournalsBeside(), ProgressLines(size_of([*logs, *ids]), done="copied")
         staged = data_dir.with_name(f".{data_dir.name}.import")
         if staged.exists():
             shutil.rmtree(staged)  # from an import that was interrupted
@@ -237,7 +237,7 @@ def _replicas(kafka_dirs: Sequence[Path], topic: str) -> tuple[list[Log], list[s
         )
     chosen, notes = [], []
     several = [log for replicas in found.values() for log in replicas if len(replicas) > 1]
-    journals, progress = JournalsBeside(), Progress(size_of(several), done="compared")
+    journals, progress = JournalsBeside(), ProgressLines(size_of(several), done="compared")
     for _, replicas in sorted(found.items()):
         ends = {log: _end(log, journals, progress) for log in replicas} if len(replicas) > 1 else {}
         best = max(replicas, key=ends.__getitem__) if ends else replicas[0]
@@ -251,7 +251,7 @@ def _replicas(kafka_dirs: Sequence[Path], topic: str) -> tuple[list[Log], list[s
     return chosen, notes
 
 
-def _end(log: Log, journals: JournalsBeside, progress: Progress) -> _End:
+def _end(log: Log, journals: JournalsBeside, progress: ProgressLines) -> _End:
     end = _End(-1, 0)
     with opened(log, journals) as segments:
         for segment in segments:
@@ -289,7 +289,7 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         disk.make_folder(guard)
         disk.sync_folder(kafka_dir)
         segments, size = 0, 0
-        journals, progress = JournalsBeside(), Progress(size_of(source), done="copied")
+        journals, progress = JournalsBeside(), ProgressLines(size_of(source), done="copied")
         copies: dict[str, list[Path]] = {}
         for log in source:
             staged = _emptied(guard / log.folder.name)
@@ -323,7 +323,7 @@ def checked(logs: list[Log], partition_count: int | None, id_partition_count: in
         for path in log.folder.glob(f"*{BROKER_SWAP_SUFFIX}"):
             raise CannotMove(f"{path}: a compaction of the broker was interrupted: start it and stop it once")
     summary = Summary()
-    progress = Progress(size_of(logs))
+    progress = ProgressLines(size_of(logs))
     findings = verify(
         logs, partition_count, summary, id_partition_count=id_partition_count, may_be_live=False, progress=progress
     )
@@ -386,7 +386,7 @@ def _copy(
     disk: Disk,
     segment: OpenSegment,
     target: Path,
-    progress: Progress,
+    progress: ProgressLines,
     epoch: int | None = None,
     ids: NewIds | None = None,
 ) -> int:
@@ -410,7 +410,7 @@ def _copy(
     return size
 
 
-def batches_of(log: Log, journals: JournalsBeside, progress: Progress) -> Iterator[Batch]:
+def batches_of(log: Log, journals: JournalsBeside, progress: ProgressLines) -> Iterator[Batch]:
     """The batches of a log that was verified."""
     with opened(log, journals) as segments:
         for segment in segments:
@@ -422,7 +422,7 @@ def batches_of(log: Log, journals: JournalsBeside, progress: Progress) -> Iterat
 
 def require_ended(logs: list[Log]) -> None:
     """Raise CannotMove if a transaction in these logs, which were verified, has an end and lacks markers."""
-    journals, progress = JournalsBeside(), Progress(size_of(logs), done="read")
+    journals, progress = JournalsBeside(), ProgressLines(size_of(logs), done="read")
     for log in logs:
         replay = Replay()
         for batch in batches_of(log, journals, progress):

@@ -41,9 +41,9 @@ from coordinator.audit.read.logs import (
     NO_BATCH_KIND,
     OLD_FORMAT_KIND,
     TORN_TAIL_KIND,
+    FilePart,
     Piece,
     Range,
-    Window,
     known_partitions,
     ranges_of,
     read_range,
@@ -356,7 +356,7 @@ class _Check:
     def _is_live(self) -> bool:
         return self._may_be_live and in_use(self._log.folder.absolute().parent)
 
-    def _batch(self, segment: OpenSegment, range_: Range, window: Window, piece: Piece) -> Iterator[BrokenRule]:
+    def _batch(self, segment: OpenSegment, range_: Range, window: FilePart, piece: Piece) -> Iterator[BrokenRule]:
         header, batch, kind, reason = read_batch(window.data, window.index(piece.position, piece.end - piece.position))
         is_right = kind != BAD_CHECKSUM_KIND
         self._integrity.add(batch_row(range_, piece.position, header, crc_ok=is_right))

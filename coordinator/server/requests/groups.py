@@ -898,10 +898,10 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    sees_all = may(services, call, Operation.DESCRIBE, Resource.CLUSTER, is_told=False)
+    sees_all = may(services, call, Operation.DESCRIBE, Resource.CLUSTER, is_logged=False)
 
     def is_seen(group_id: str) -> bool:
-        return may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id, is_told=False)
+        return may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id, is_logged=False)
 
     before = trouble()
     some: list[tuple[Partition, list[str] | None]] = []

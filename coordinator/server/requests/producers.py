@@ -119,7 +119,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
 def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRequest) -> Steps:
     """WriteTxnMarkers: each partition gets its marker, and has an error of its own."""
     kinds = WriteTxnMarkersResponse
-    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER, is_told=False) or may(
+    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER, is_logged=False) or may(
         services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER
     )
     body = kinds()

@@ -251,7 +251,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, LogPartition]] = []
     of_groups: set[int] = set()
-    may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_told=False)
+    may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_logged=False)
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.topic)
@@ -376,7 +376,7 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
     if request.transactional_id is not None:
         transactions.init_producer_id(services, call, request)
         return
-    if not may(services, call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_told=False) and not may_somewhere(
+    if not may(services, call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_logged=False) and not may_somewhere(
         services, call, Operation.WRITE, Kind.TOPIC
     ):
         refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -20,13 +20,19 @@ NOT_ALLOWED = "Cluster authorization failed."
 
 
 def may(
-    services: Services, call: Call, operation: Operation, kind: Kind, name: str = CLUSTER_NAME, *, is_told: bool = True
+    services: Services,
+    call: Call,
+    operation: Operation,
+    kind: Kind,
+    name: str = CLUSTER_NAME,
+    *,
+    is_logged: bool = True,
 ) -> bool:
-    """Whether the client may do `operation`. is_told: whether the authorizer's log may have the decision."""
+    """Whether the client may do `operation`. is_logged: whether the authorizer's log may have the decision."""
     access, client = services.access, call.client
     if access.is_open:
         return True
-    return access.allows(client.principal, client.host[1:], operation, kind, name, is_told=is_told)
+    return access.allows(client.principal, client.host[1:], operation, kind, name, is_logged=is_logged)
 
 
 def may_somewhere(services: Services, call: Call, operation: Operation, kind: Kind) -> bool:

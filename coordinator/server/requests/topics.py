@@ -91,7 +91,7 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     shown = _Shown(discovery, version)
     if asked is None or (version == 0 and not asked):
         for known in list(discovery.all_topics()):
-            if may(services, call, DESCRIBE, TOPIC, known.name, is_told=False):
+            if may(services, call, DESCRIBE, TOPIC, known.name, is_logged=False):
                 topics.append((yield from shown.topic(known)))
             yield
     elif ids:
@@ -215,7 +215,7 @@ def _create_missing(services: Services, call: Call, topics: list[MetadataRespons
         if topic.error_code not in ABSENT or name is None:
             continue
         if may_all is None:
-            may_all = may(services, call, CREATE, CLUSTER, is_told=False)
+            may_all = may(services, call, CREATE, CLUSTER, is_logged=False)
         if not (may_all or may(services, call, Operation.CREATE, Kind.TOPIC, name)):
             topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.is_internal = name in INTERNAL_TOPICS
@@ -400,7 +400,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     created: list[Topic] = []
     names: dict[str, str] = {}
     shown = CreatedConfigs(services)
-    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_told=False)
+    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_logged=False)
     partitions = 0
     for asked in request.topics:
         yield
@@ -471,7 +471,7 @@ def _succeeded(
     services: Services, call: Call, topic: Topic, shown: CreatedConfigs
 ) -> CreateTopicsResponse.CreatableTopicResult:
     result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name, is_told=False):
+    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name, is_logged=False):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif call.api_version >= 5:
         result.num_partitions = topic.partition_count
@@ -635,7 +635,7 @@ def _growth_problem(
 def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> Steps:
     """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until all deletions are durable."""
     topics = services.discovery.topics
-    may_all = may(services, call, Operation.DELETE, Kind.CLUSTER, is_told=False)
+    may_all = may(services, call, Operation.DELETE, Kind.CLUSTER, is_logged=False)
     by_name: Iterator[tuple[str | None, UUID]] = ((name, NO_ID) for name in request.topic_names)
     counts = yield from count(chain(by_name, ((each.name, each.topic_id) for each in request.topics)))
     results: list[DeleteTopicsResponse.DeletableTopicResult] = []

@@ -87,7 +87,7 @@ def _without_commits(held: Held) -> Held:
     return held._replace(commits=())
 
 
-def client_text(client: Client) -> str:
+def _sender(client: Client) -> str:
     """The sender of a request, in a log line."""
     return f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
 
@@ -284,8 +284,8 @@ class Partition:
         event = self._unanswered.pop(reply, None)
         if event is not None:
             # A Remainder is no answer for a client: the handler goes on with it.
-            is_told = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
-            reply.deliver(body if is_told else self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
+            is_true = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
+            reply.deliver(body if is_true else self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
         elif isinstance(reply, Errand):
             reply.deliver(body)
 
@@ -466,7 +466,7 @@ class Partition:
     def _broke(self, event: Any) -> None:
         """The coordinator broke an assertion while it handled `event`."""
         trace = traceback.format_exc()
-        by = client_text(event.client) if isinstance(event, ClientEvent) else ""
+        by = _sender(event.client) if isinstance(event, ClientEvent) else ""
         text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
         self._host.lines.error("coordinator_broke", text, partition=self.index)
         if isinstance(event, Load):

@@ -25,6 +25,7 @@ from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
+from coordinator.story.counts import STORM_MIN, is_storm
 from coordinator.story.described import away_after_ms
 from coordinator.transaction.state import Status
 from protocol.messages import API_KEYS
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 GROUPS_MAX = 100
 """Groups with series of their own, unless tenure.metrics.groups.max says another number: those that came first."""
-
-STORM_MIN, STORM_MS = 5, 60_000
-"""Five rebalances of a group that began within a minute are a storm. It is over once a minute has fewer of them."""
 
 STORMS_WATCHED_MAX = 10_000
 """Groups whose newest rebalances are remembered, so that a storm is seen: those that rebalanced last."""
@@ -272,21 +270,16 @@ class Storms:
     def begins(self, group: str, at_ms: int) -> bool:
         """Whether a storm begins with a rebalance of that time."""
         newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
-        was_one = _is_storm(newest, at_ms)
+        was_one = is_storm(newest, at_ms)
         newest.append(at_ms)
         self._newest[group] = newest
         if len(self._newest) > STORMS_WATCHED_MAX:
             self._newest.popitem(last=False)
-        return not was_one and _is_storm(newest, at_ms)
+        return not was_one and is_storm(newest, at_ms)
 
     def forget(self, group: str) -> None:
         """The group is deleted."""
         self._newest.pop(group, None)
-
-
-def _is_storm(newest: deque[int], at_ms: int) -> bool:
-    """Whether the newest rebalances of a group, which began at these times, are a storm."""
-    return len(newest) == STORM_MIN and newest[0] > at_ms - STORM_MS
 
 
 class Census(NamedTuple):

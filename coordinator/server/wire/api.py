@@ -431,7 +431,7 @@ class Api:
             return True
         asked = [(Kind.GROUP, request.group_id), *((Kind.TOPIC, topic.name) for topic in request.topics)]
         return all(
-            access.allows(client.principal, client.host[1:], Operation.READ, kind, name, is_told=False)
+            access.allows(client.principal, client.host[1:], Operation.READ, kind, name, is_logged=False)
             for kind, name in asked
         )
 
@@ -459,7 +459,7 @@ class Api:
         if not access.is_open:
             client = connection.client(client_id)
             if not access.allows(
-                client.principal, client.host[1:], Operation.READ, Kind.GROUP, group_id, is_told=False
+                client.principal, client.host[1:], Operation.READ, Kind.GROUP, group_id, is_logged=False
             ):
                 return None
         partition = self._services.runtime.partition_of(group_id)

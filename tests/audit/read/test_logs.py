@@ -15,9 +15,9 @@ from coordinator.audit.read import logs
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.logs import (
     ROOM,
+    FilePart,
     Piece,
     Replaced,
-    Window,
     pieces,
     plan,
     read_into,
@@ -238,9 +238,9 @@ def test_window_moves_on_and_back(tmp_path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         size = path.stat().st_size
-        small = list(pieces(Window(descriptor, size, 64), 0, size))
-        assert small == list(pieces(Window(descriptor, size), 0, size))
-        window = Window(descriptor, size, 64)
+        small = list(pieces(FilePart(descriptor, size, 64), 0, size))
+        assert small == list(pieces(FilePart(descriptor, size), 0, size))
+        window = FilePart(descriptor, size, 64)
         last = window.index(size - 10, 10)
         assert window.data[last : last + 10] == path.read_bytes()[-10:]
         first = window.index(0, 10)

@@ -89,7 +89,7 @@ def test_path_without_a_log_ends_with_2(tmp_path: Path) -> None:
 def test_long_check_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """The check prints a line on standard error after each five seconds, and none in between."""
     now = 100.0
-    progress = report.Progress(6_000_000, lambda: now)
+    progress = report.ProgressLines(6_000_000, lambda: now)
     for now in (101.0, 104.9, 105.0, 109.0, 110.5, 111.0):  # noqa: B007 - the clock reads it
         progress(1_000_000)
     assert capsys.readouterr().err.splitlines() == [

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.cli.log.command import app
-from coordinator.cli.log.report import Progress
+from coordinator.cli.log.report import ProgressLines
 from coordinator.cli.log.store_transfer import newest
 from coordinator.cli.log.transfer import import_log
 from coordinator.log.meta import note_partition_count, noted_cluster_id
@@ -51,7 +51,9 @@ def ours(data_dir: Path, tmp_path: Path) -> Path:
 
 def values(path: Path) -> dict[int | None, dict[bytes, bytes]]:
     """The newest value of each key, by partition."""
-    return {log.partition: found for log in find_logs(path) if (found := newest(log, JournalsBeside(), Progress(0)))}
+    return {
+        log.partition: found for log in find_logs(path) if (found := newest(log, JournalsBeside(), ProgressLines(0)))
+    }
 
 
 def dumped(path: Path) -> set[str]:

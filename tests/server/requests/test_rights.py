@@ -56,7 +56,7 @@ class Recording(Access):
         self.asked: set[tuple[Operation, Kind]] = set()
 
     def allows(
-        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_told: bool = True
+        self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_logged: bool = True
     ) -> bool:
         """See Access."""
         assert (principal, host) == (ANONYMOUS, "127.0.0.1")

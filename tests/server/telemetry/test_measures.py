@@ -16,14 +16,13 @@ from coordinator.group.state import State
 from coordinator.server.telemetry.measures import (
     COUNTED_AT_ONCE,
     OTHER_GROUPS,
-    STORM_MIN,
-    STORM_MS,
     STORMS_WATCHED_MAX,
     Loads,
     Measures,
     census,
     seats_away,
 )
+from coordinator.story.counts import STORM_MIN, STORM_MS
 from coordinator.story.described import ABSENT_MS
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode

@@ -1,0 +1,47 @@
+"""Text of plain values for people, the same in logs, on terminals and on pages.
+
+House rule: text of a client or of a log comes out as text that can be seen.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+SECONDS = len("2000-01-01 00:00:00")
+
+
+def printable(text: str) -> str:
+    """Text of a client or of a log, for a terminal: what would move the cursor or end the line is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def time_text(at_ms: int) -> str:
+    """A time as log lines have it; the number, if no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
+
+
+def second_text(at_ms: int) -> str:
+    """A time to the second, in UTC; "-" for a record without one."""
+    return "-" if at_ms < 0 else time_text(at_ms)[:SECONDS]
+
+
+def duration_text(ms: int) -> str:
+    """A number of milliseconds as a person says it."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
+
+
+def size_text(size: float) -> str:
+    """A number of bytes with a unit that suits it."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,36 @@
+"""Plain values as text for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.text import duration_text, printable, second_text, size_text, time_text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "60.0 s"), (61_500, "1 min 1 s")]
+)
+def test_durations(ms: int, text: str) -> None:
+    """Each duration has a unit that suits its length."""
+    assert duration_text(ms) == text
+
+
+def test_times_stand_beside_log_lines() -> None:
+    """Times are in UTC, with milliseconds; a time that no calendar has is a number."""
+    assert time_text(1_500) == "1970-01-01 00:00:01.500Z"
+    assert time_text(2**62) == str(2**62)
+
+
+def test_sizes_and_times_in_words() -> None:
+    """Sizes and times of any magnitude become words."""
+    assert [size_text(size) for size in (0, 999, 1000, 1_500_000, 2 * 10**9)] == [
+        "0 B", "999 B", "1.0 kB", "1.5 MB", "2.0 GB",
+    ]  # fmt: skip
+    assert second_text(2**63 - 1) == str(2**63 - 1)
+    assert second_text(0) == "1970-01-01 00:00:00"
+    assert second_text(-1) == "-"
+
+
+def test_what_can_not_be_seen_is_spelt_out() -> None:
+    """Characters that would move a cursor or reverse the text's direction are escaped."""
+    assert printable("\x1b[2J\u202e\n") == "\\x1b[2J\\u202e\\n"
