@@ -79,6 +79,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/loop/hop.py": "a type alone",
     "coordinator/server/runtime/replies.py": "interfaces alone",
+    "coordinator/server/scrape.py": "tests/site/test_site.py and tests/server/test_transactions.py try it",
     "coordinator/pages.py": "plain values",
     "coordinator/transaction/events.py": "plain values",
     "coordinator/story/described.py": "plain values",

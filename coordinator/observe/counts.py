@@ -200,7 +200,7 @@ def post_family(posts: Mapping[str, int]) -> Metric:
 
 
 class ObserverMetrics:
-    """All metrics, with those of the webhook's posts if there is one; see coordinator.site.site.Measured."""
+    """All metrics, with those of the webhook's posts if there is one."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class ObserverMetrics:
         self._progress = progress
 
     async def now(self) -> list[Metric]:
-        """As Measured."""
+        """All metrics with their values of this moment."""
         series = [group for group in list(self._counts.by_group) if group != OTHER_GROUPS]
         return [
             *self._counts.families(),

@@ -173,7 +173,7 @@ class Observer:
                     self._progress,
                     groups_max,
                     None if self._webhook is None else self._webhook.counted,
-                ),
+                ).now,
                 lines,
                 clock,
                 feed=self._feed,

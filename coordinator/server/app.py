@@ -17,7 +17,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from os import urandom
@@ -62,6 +62,8 @@ from coordinator.server.wire.throttle import Throttle
 from coordinator.story.schema import EVENTS_TOPIC
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from coordinator.client.security import Security
     from coordinator.config import Config
     from coordinator.group.effects import Resolution
@@ -542,10 +544,9 @@ class Server:
         """Open HTTP."""
         # A server without HTTP doesn't import these.
         from coordinator.client.connection import Address  # noqa: PLC0415
-        from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415
         from coordinator.site.site import Site  # noqa: PLC0415
 
-        metrics = Metrics(self, services.measures)
+        metrics = self.metrics(services.measures)
         secure = None
         if self.certificates is not None and self._config.has_tls(HTTP):
             secure = self.certificates.securing(HTTP, self.connections.handshakes)
@@ -555,6 +556,13 @@ class Server:
         scheme = "http" if secure is None else "https"
         where = f"{scheme}://{Address(*listening.getsockname()[:2])}/"
         self._lines.info("http_listening", f"HTTP: {where}", url=where)
+
+    def metrics(self, measures: Measures) -> Callable[[], Awaitable[list[Metric]]]:
+        """A function that makes all metrics, with the counts of `measures`."""
+        from coordinator.server.scrape import Metrics  # noqa: PLC0415 - as above
+
+        parts = self.runtime, self.connections, self.events, self.cluster
+        return Metrics(*parts, lambda: self.transactions, measures).now
 
     def in_process(self) -> InProcess:
         """Opens clients of this server that need no socket, for other threads of this process."""
@@ -568,12 +576,11 @@ class Server:
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
         """Start to send metrics to StatsD."""
-        from coordinator.server.telemetry.metrics import Metrics  # noqa: PLC0415 - as above
         from coordinator.server.telemetry.statsd import Sink, Statsd  # noqa: PLC0415
 
         config = self._config
         sink = Sink(host, port, config.statsd_tags, config.statsd_principals, config.statsd_interval_ms, config.node_id)
-        self._statsd = Statsd(sink, Metrics(self, measures), self._lines)
+        self._statsd = Statsd(sink, self.metrics(measures), self._lines)
         self._statsd.start()
 
     def _topics_deleted(self, topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:

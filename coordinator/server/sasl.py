@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coordinator.security.sasl.scram import Credential
     from coordinator.server.key_source import KeySource
     from coordinator.server.telemetry.measures import Measures
-    from coordinator.server.wire.authentication import Dispatcher
+    from coordinator.server.wire.api import Api
 
 NONCE_BYTES = 18
 """Chance in a nonce of SCRAM, so that no client has seen the same one before."""
@@ -74,7 +74,7 @@ class Sasl:
         self,
         config: Config,
         topics: Topics,
-        api: Dispatcher,
+        api: Api,
         clock: Clock,
         lines: Lines,
         measures: Measures,

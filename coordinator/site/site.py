@@ -130,13 +130,6 @@ class Health(Protocol):
         """The reason that it can't do all its work now; empty if it can."""
 
 
-class Measured(Protocol):
-    """The metrics of a server, or of an observer."""
-
-    async def now(self) -> list[Metric]:
-        """All metrics with their values of this moment."""
-
-
 class Site:
     """The HTTP side of `server`.
 
@@ -150,7 +143,7 @@ class Site:
         config: Config,
         server: Health,
         ask: Callable[[], Client],
-        metrics: Measured,
+        metrics: Callable[[], Awaitable[list[Metric]]],
         lines: Lines,
         clock: Clock,
         secure: Secure | None = None,
@@ -244,7 +237,7 @@ class Site:
         content_type = choose_encoder(accept)[1]
 
         async def make() -> list[bytes]:
-            return [(await to_thread.run_sync(exposition, await self._metrics.now(), accept))[0]]
+            return [(await to_thread.run_sync(exposition, await self._metrics(), accept))[0]]
 
         return InPieces(await self._kept.get(("metrics", content_type), "", 0, make), content_type)
 

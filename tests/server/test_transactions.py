@@ -16,7 +16,6 @@ from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, 
 from coordinator.log.store import open_store
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.telemetry.metrics import Metrics
 from coordinator.server.transactions import RETRY_MS
 from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
@@ -171,7 +170,7 @@ async def test_metrics_of_transactions() -> None:
     async with producing(V2) as (server, producer):
 
         async def scraped() -> dict[str, float]:
-            families = await Metrics(server.server, Measures()).now()
+            families = await server.server.metrics(Measures())()
             return {
                 each.labels.get("outcome", each.name.removeprefix("tenure_transactions_")): each.value
                 for family in families

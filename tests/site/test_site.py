@@ -18,8 +18,8 @@ from coordinator.client.client import Client
 from coordinator.client.connection import Address
 from coordinator.config import load
 from coordinator.log.store import open_store
+from coordinator.server import scrape
 from coordinator.server.app import Server
-from coordinator.server.telemetry.metrics import Metrics
 from coordinator.story import transaction_diagnosis
 from protocol.messages import (
     HeartbeatRequest,
@@ -214,10 +214,10 @@ async def test_a_group_of_another_kind_is_named(asked: Asked) -> None:
 async def test_a_mistake_of_ours_is_a_log_line(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in our code is one log line with the trace; the client gets an error like any other."""
 
-    async def break_down(_: Metrics) -> list[Metric]:
+    async def break_down(*_: object) -> list[Metric]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Metrics, "now", break_down)
+    monkeypatch.setattr(scrape, "census", break_down)
     status, text = await asked.get("metrics")
     assert (status, list(json.loads(text))) == (500, ["error"])
     (line,) = asked.lines("http_broke")

@@ -12,25 +12,23 @@ House rule: names are made here and nowhere else, and a name never changes its m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from coordinator.group import notes
 from coordinator.group.state import Kind, State
-from coordinator.server.telemetry.measures import Login, census, open_since_ms
+from coordinator.server.telemetry.measures import Login
 from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.coordinator import Coordinator
-    from coordinator.log.cluster import NodeAddresses, StoreNumbers
+    from coordinator.log.cluster import StoreNumbers
     from coordinator.log.segments.counts import Counts, Histogram
-    from coordinator.server.telemetry.measures import Census, Loads, Measures
+    from coordinator.server.telemetry.measures import Census, Measures
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"
@@ -77,147 +75,19 @@ API_NAMES = {key: name for name, key in API_KEYS.items()}
 class ServerNumbers(NamedTuple):
     """The numbers of a server that are not about groups.
 
-    connections: open ones. handshakes: those of TLS. events_dropped: events that could not be written since the start.
-    partitions: partitions of the log by standing (runtime.partition.Standing). loads: how long partitions took to load,
-    in seconds. recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
+    connections: open ones. handshakes: those of TLS under way. events_dropped: events that could not be written since
+    the start. partitions: partitions of the log by standing (runtime.partition.Standing). loads: how long partitions
+    took to load, in seconds. recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
     """
 
     connections: int
-    handshakes: Handshakes
+    handshakes: int
+    handshakes_completed: int
+    handshakes_failed: int
     events_dropped: int
     partitions: Mapping[str, int]
     loads: Histogram
     recent_loads_ms: Sequence[int]
-
-
-class Served(Protocol):
-    """A partition, as metrics read it; see runtime.partition."""
-
-    coordinator: Coordinator
-
-    @property
-    def standing(self) -> Enum:
-        """Whether it is served, loading, ..."""
-
-
-class Partitions(Protocol):
-    """The runtime, as metrics read it; see runtime.Runtime."""
-
-    loads: Loads
-
-    @property
-    def partitions(self) -> Sequence[Served]:
-        """All partitions of the log."""
-
-    def served(self) -> Iterable[Served]:
-        """The partitions that this server serves."""
-
-    def ms(self) -> int:
-        """The clock's time."""
-
-
-class Handshakes(Sized, Protocol):
-    """TLS handshakes under way, as metrics read them; see wire.handshakes."""
-
-    completed: int
-    failed: int
-
-
-class Open(Sized, Protocol):
-    """The open connections, as metrics read them."""
-
-    @property
-    def handshakes(self) -> Handshakes:
-        """The handshakes of TLS."""
-
-
-class Dropping(Protocol):
-    """The queue of events, as metrics read it."""
-
-    dropped: int
-
-
-class SharedStore(Protocol):
-    """The nodes that share a store, as metrics read them; see log.cluster.Cluster."""
-
-    def nodes(self) -> Sequence[NodeAddresses]:
-        """The nodes that live."""
-
-    def owner(self, partition: int) -> int | None:
-        """The node that has a partition; None while no node does."""
-
-    def numbers(self) -> StoreNumbers | None:
-        """The numbers of the store; None if it has none."""
-
-
-class Transactions(Protocol):
-    """The transactions of a server, as metrics read them."""
-
-    ended: Counter[Outcome]
-
-    def partitions(self) -> Sequence[Any]:
-        """The partitions of their log."""
-
-    def wall_ms(self) -> int:
-        """The clock's time, Unix time in ms."""
-
-
-class MeasuredServer(Protocol):
-    """A server, as metrics read it; see app.Server."""
-
-    @property
-    def runtime(self) -> Partitions:
-        """The server's partitions."""
-
-    @property
-    def connections(self) -> Open:
-        """The open connections."""
-
-    @property
-    def events(self) -> Dropping:
-        """The queue of events."""
-
-    @property
-    def cluster(self) -> SharedStore | None:
-        """The nodes that share the store; None for the store of one machine."""
-
-    @property
-    def transactions(self) -> Transactions | None:
-        """The transactions; None until the start."""
-
-
-class Metrics:
-    """The metrics of `server`. measures: its counts."""
-
-    def __init__(self, server: MeasuredServer, measures: Measures) -> None:
-        self._server = server
-        self._measures = measures
-
-    async def now(self) -> list[Metric]:
-        """All metrics with their values of this moment."""
-        runtime = self._server.runtime
-        coordinators = [partition.coordinator for partition in runtime.served()]
-        found = await census(coordinators, self._measures.by_group, runtime.ms())
-        numbers = ServerNumbers(
-            connections=len(self._server.connections),
-            handshakes=self._server.connections.handshakes,
-            events_dropped=self._server.events.dropped,
-            partitions=Counter(partition.standing.value for partition in runtime.partitions),
-            loads=runtime.loads.seconds,
-            recent_loads_ms=runtime.loads.recent(runtime.ms()),
-        )
-        own = *families(self._measures, found), *server_families(numbers)
-        rest = *login_families(self._measures), *quota_families(self._measures)
-        cluster = self._server.cluster
-        shared = () if cluster is None else cluster_families(cluster, len(runtime.partitions))
-        return [*own, *log_families(self._measures.logs), *await self._transactions(), *rest, *shared]
-
-    async def _transactions(self) -> Iterator[Metric]:
-        transactions = self._server.transactions
-        if transactions is None:
-            return transaction_families(Counter(), [], 0)
-        since_ms = await open_since_ms(each.coordinator for each in transactions.partitions())
-        return transaction_families(transactions.ended, since_ms, transactions.wall_ms())
 
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:
@@ -347,10 +217,10 @@ def storm_family(count: int) -> Metric:
 def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     """The metrics of the server that are not about groups."""
     yield _gauge("tenure_connections", "Connections that are open.", numbers.connections)
-    shakes = numbers.handshakes
-    yield _gauge("tenure_tls_handshakes_under_way", "TLS handshakes that have begun and not ended.", len(shakes))
-    yield _counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", shakes.completed)
-    yield _counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", shakes.failed)
+    under_way = "TLS handshakes that have begun and not ended."
+    yield _gauge("tenure_tls_handshakes_under_way", under_way, numbers.handshakes)
+    yield _counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", numbers.handshakes_completed)
+    yield _counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", numbers.handshakes_failed)
     partitions = GaugeMetricFamily("tenure_partitions", "Partitions of the log, by standing.", labels=["standing"])
     for standing, count in sorted(numbers.partitions.items()):
         partitions.add_metric([standing], count)
@@ -374,18 +244,16 @@ def transaction_families(ended: Counter[Outcome], since_ms: Sequence[int], wall_
     yield _gauge("tenure_transactions_oldest_seconds", "Time since the oldest open transaction began.", age_s)
 
 
-def cluster_families(cluster: SharedStore, partition_count: int) -> Iterator[Metric]:
-    """The metrics of a node of several that share a store."""
-    yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", len(cluster.nodes()))
-    owners = Counter(cluster.owner(partition) for partition in range(partition_count))
-    owned = {"" if node is None else str(node): count for node, count in owners.items()}
+def cluster_families(nodes: int, owners: Iterable[int | None], numbers: StoreNumbers | None) -> Iterator[Metric]:
+    """The metrics of a node of several that share a store. owners: of the partitions; numbers: the store's."""
+    yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", nodes)
+    owned = {"" if node is None else str(node): count for node, count in Counter(owners).items()}
     by_node = GaugeMetricFamily(
         "tenure_cluster_partitions", "Partitions of the log, by their node; empty: nobody's.", labels=["node"]
     )
     for node_id, count in sorted(owned.items()):
         by_node.add_metric([node_id], count)
     yield by_node
-    numbers = cluster.numbers()
     if numbers is not None:
         yield from store_families(numbers)
 

@@ -1,6 +1,6 @@
 """Metrics as UDP datagrams, for StatsD and DogStatsD.
 
-Every tenure.statsd.interval.ms the node sends the metrics of /metrics (`metrics.Metrics`). A gauge goes as it is. A
+Every tenure.statsd.interval.ms the node sends the metrics of /metrics (server/scrape.py). A gauge goes as it is. A
 counter goes as the amount that it grew since it was last sent (from 0, if it fell), or not at all if it didn't grow. A
 histogram goes as counters: its buckets, the number of its values, and their sum. Labels are tags or parts of the name;
 the node is one of them, since several nodes may have one sink:
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from coordinator.loop.lines import Lines
-    from coordinator.server.telemetry.metrics import Metrics
 
 DATAGRAM_BYTES = 1432
 """The size that fits into an Ethernet frame with the headers of IPv6 and UDP. A longer line goes alone."""
@@ -123,7 +122,7 @@ class Datagrams:
 class Statsd:
     """Sends metrics to a sink from `start` to `stop`."""
 
-    def __init__(self, sink: Sink, metrics: Metrics, lines: Lines) -> None:
+    def __init__(self, sink: Sink, metrics: Callable[[], Awaitable[list[Metric]]], lines: Lines) -> None:
         self._sink = sink
         self._metrics = metrics
         self._lines = lines
@@ -168,7 +167,7 @@ class Statsd:
         # The name is resolved each time, because its address may change; and before `of`, whose values count as sent.
         stream = await asyncio_dgram.connect((self._sink.host, self._sink.port))
         try:
-            for datagram in self._datagrams.of(await self._metrics.now()):
+            for datagram in self._datagrams.of(await self._metrics()):
                 with suppress(ConnectionRefusedError):  # the sink's system refused an earlier datagram
                     await stream.send(datagram)
         finally:

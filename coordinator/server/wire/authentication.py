@@ -24,7 +24,7 @@ Source: Kafka's SaslServerAuthenticator, KafkaChannel and Processor, release 3.9
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from coordinator.loop.clock import Alarm
 from coordinator.security.sasl import AuthenticationFailed
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from coordinator.security.sasl import Exchange, Step
     from coordinator.security.sasl.offer import Offer
     from coordinator.server.telemetry.measures import Measures
+    from coordinator.server.wire.api import Api
     from coordinator.server.wire.connection import Connection
     from protocol.header import RequestHeader
 
@@ -98,16 +99,6 @@ class _Ending(Exception):
         self.answer = answer
 
 
-class Dispatcher(Protocol):
-    """The methods of `api.Api` that this module calls."""
-
-    def dispatch(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
-        """The answer to a request of a client that has authenticated."""
-
-    def versions(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
-        """The answer to an ApiVersions."""
-
-
 class Door:
     """The clients of all listeners with SASL. offers: by the listener's name.
 
@@ -118,7 +109,7 @@ class Door:
     def __init__(
         self,
         offers: Mapping[str, Offer],
-        api: Dispatcher,
+        api: Api,
         clock: Clock,
         lines: Sparing,
         measures: Measures,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.state import State
-from coordinator.log.cluster import NodeAddresses, StoreNumbers
+from coordinator.log.cluster import StoreNumbers
 from coordinator.log.segments.counts import Histogram
 from coordinator.server.telemetry.measures import SECONDS, Census, Login, Measures
 from coordinator.server.telemetry.metrics import (
@@ -53,31 +52,14 @@ NOW = Census(
 LOADS = Histogram(SECONDS)
 
 
-class TwoNodes:
-    """A cluster whose second partition is nobody's."""
-
-    def nodes(self) -> Sequence[NodeAddresses]:
-        return [NodeAddresses(1, {}), NodeAddresses(7, {})]
-
-    def owner(self, partition: int) -> int | None:
-        return [7, None, 7][partition]
-
-    def numbers(self) -> StoreNumbers:
-        took = Histogram(SECONDS)
-        took.add(0.004)
-        return StoreNumbers(750, 2, {"Txn": 30, "Range": 4}, 5, took, 2_000, 3_000, 9_000, ["NOSPACE"])
+def store_numbers() -> StoreNumbers:
+    """Return the numbers of a store that is full."""
+    took = Histogram(SECONDS)
+    took.add(0.004)
+    return StoreNumbers(750, 2, {"Txn": 30, "Range": 4}, 5, took, 2_000, 3_000, 9_000, ["NOSPACE"])
 
 
-class Handshakes:
-    """Those of TLS."""
-
-    completed, failed = 11, 4
-
-    def __len__(self) -> int:
-        return 2
-
-
-SERVER = ServerNumbers(3, Handshakes(), 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
+SERVER = ServerNumbers(3, 2, 11, 4, 6, {"active": 49, "loading": 1}, LOADS, [20, 40])
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -85,7 +67,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def made(measures: Measures) -> list[Metric]:
     """Return all metrics."""
     own = *families(measures, NOW), *server_families(SERVER)
-    rest = *login_families(measures), *quota_families(measures), *cluster_families(TwoNodes(), 3)
+    rest = *login_families(measures), *quota_families(measures), *cluster_families(2, [7, None, 7], store_numbers())
     transactions = transaction_families(Counter({Outcome.TIMED_OUT: 3}), [9_000, 5_500], 10_000)
     return [*own, *log_families(measures.logs), *transactions, *rest]
 
