@@ -122,8 +122,8 @@ etcd-new: ## build a newer etcd into build/etcd-new (Go; 75 s), for ETCD=build/e
 		GOFLAGS=-mod=mod go build -o etcdutl go.etcd.io/etcd/etcdutl/v3
 
 .PHONY: kubernetes
-kubernetes: .venv/.dev ## build a control plane of Kubernetes for `make test-kubernetes` (Go; once, 15 minutes, 3 GB of build cache)
-	@$(BIN)/python -m tests.kubernetes.control_plane
+kubernetes: .venv/.dev ## build a control plane of Kubernetes and Helm for `make test-kubernetes` (Go; once, 20 minutes, 4 GB of build cache)
+	@$(BIN)/python -m tests.kubernetes.build
 
 .PHONY: test-kubernetes
 test-kubernetes: .venv/.audit ## `tenure seats` beside a real control plane of Kubernetes, with real clients (make kubernetes; Java for Apache Kafka)

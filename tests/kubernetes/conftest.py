@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.brokers import ApacheBroker, Broker, TenureBroker
+from tests.kubernetes import helm
 from tests.kubernetes.control_plane import MISSING, ControlPlane, program
 from tests.kubernetes.stage import SETTINGS, Stage
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, available
@@ -25,6 +26,13 @@ def plane(certificates: Certificates) -> Iterator[ControlPlane]:
         pytest.skip(MISSING)
     with ControlPlane(certificates) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def with_helm() -> None:
+    """Leave a test out, with a line, where there is no Helm."""
+    if helm.program() is None:
+        pytest.skip(helm.MISSING)
 
 
 @pytest.fixture(scope="session", params=["tenure", VERSION, VERSION_44])

@@ -4,7 +4,7 @@
 
 To a controller it looks like a kubelet. It starts a process that ended by itself again, in the same pod. A pod that is
 being deleted gets SIGTERM. When its process has ended, the status says that its containers ended, and only then the pod
-goes, as since Kubernetes 1.27. A node that is lost does nothing.
+goes, as since Kubernetes 1.27. It repeats what the API server doesn't answer. A node that is lost does nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from typing import Protocol, Self
 
 from tests.kubernetes.control_plane import Api, ApiError, Object
 
+RETRY_S = 0.1
+IS_AWAY = (429, 500, 503)
+"""The answers of an API server that starts."""
 NAME = "node-0"
 ADDRESS = "127.0.0.1"
 
@@ -73,7 +76,7 @@ class Node:
         self._closed.set()
 
     def _follow(self) -> None:
-        while not self._closed.is_set():
+        while not self._closed.wait(RETRY_S):
             with suppress(OSError, http.client.HTTPException, ApiError, ValueError):  # the API server restarts
                 for kind, pod in self._api.watch("/api/v1/pods"):
                     if self._closed.is_set():
@@ -98,11 +101,26 @@ class Node:
         with suppress(ApiError):  # it was deleted meanwhile
             {"bind": self._bind, "run": self._run, "end": self._end}[step](pod)
 
+    def _patiently(self, call: Callable[[], Object]) -> None:
+        """Repeat a call that the API server doesn't answer: it is away."""
+        while True:
+            try:
+                call()
+            except (OSError, http.client.HTTPException):
+                pass
+            except ApiError as error:
+                if error.status not in IS_AWAY:
+                    raise
+            else:
+                return
+            if self._closed.wait(RETRY_S):
+                return
+
     def _bind(self, pod: Object) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         target = {"kind": "Node", "name": NAME}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid}, "target": target}
-        self._api.post(f"{_path(pod)}/binding", body)
+        self._patiently(lambda: self._api.post(f"{_path(pod)}/binding", body))
 
     def _run(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
@@ -137,10 +155,12 @@ class Node:
         self.ended[pod["metadata"]["name"]] = time.monotonic()
         ended = {"terminated": {"exitCode": 0, "startedAt": _now(), "finishedAt": _now(), "reason": "Completed"}}
         self._set_status(pod, {"phase": "Succeeded", "containerStatuses": _containers(pod, ended)})
-        self._api.delete(_path(pod), gracePeriodSeconds=0, preconditions={"uid": pod["metadata"]["uid"]})
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        self._patiently(lambda: self._api.delete(_path(pod), **options))
 
     def _set_status(self, pod: Object, status: Object) -> None:
-        self._api.patch(f"{_path(pod)}/status", {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status})
+        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        self._patiently(lambda: self._api.patch(f"{_path(pod)}/status", body))
 
 
 def _path(pod: Object) -> str:

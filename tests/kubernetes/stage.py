@@ -1,4 +1,4 @@
-"""A namespace whose pods are confluent-kafka consumers, with a controller beside them.
+"""A namespace whose pods are real consumers, with a controller beside them, or in pods too.
 
     stage.create("w", 5); stage.wait_until_shared(5)
     with stage.controller("--free"):
@@ -23,9 +23,9 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups
 from tests.interop.brokers import Broker, create_topic
-from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.interop.fleet import Fleet
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
-from tests.kubernetes.node import Node
+from tests.kubernetes.node import Node, Process
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.tenure import tenure_command, wait_until
@@ -36,27 +36,32 @@ SESSION_MS = 45_000
 
 
 class Controller:
-    """A running `tenure seats`."""
+    """A running `tenure seats`. command: another one in its place."""
 
-    def __init__(self, stage: Stage, *arguments: str) -> None:
-        self.log = Path(stage.plane.folder) / f"{stage.namespace}-{time.monotonic_ns()}.log"
-        command = [
-            *tenure_command(),
-            "seats",
-            "--kubeconfig",
-            str(stage.plane.kubeconfig),
-            "--namespace",
-            stage.namespace,
-        ]
-        command += ["--bootstrap-server", stage.broker.bootstrap, *arguments]
-        with self.log.open("wb") as log:
-            self.process = popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    def __init__(self, log: Path, *arguments: str, command: tuple[str, ...] = ()) -> None:
+        self.log = log
+        with log.open("wb") as file:
+            whole = [*(command or (*tenure_command(), "seats")), *arguments]
+            self.process = popen(whole, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self.process.poll() is None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def join(self) -> int:
+        """Wait for its end; returns its exit code."""
+        return self.process.wait(WITHIN_S)
 
     def wait_for(self, text: str, count: int = 1) -> None:
         """Wait for that many lines with this regular expression."""
 
         def said() -> bool:
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.running, self.log.read_text()
             return len(self.lines(text)) >= count
 
         try:
@@ -77,7 +82,10 @@ class Stage:
         self.broker = broker
         self.namespace = self.group_id = namespace
         self._topic = f"topic-{namespace}"
-        self._session_ms: dict[str, int] = {}
+        self._sets: dict[str, str] = {}
+        """By name: the client of a set's pods."""
+        self.controllers: list[Controller] = []
+        """Those that run in pods."""
 
     def __enter__(self) -> Self:
         create_topic(self.broker.bootstrap, self._topic, PARTITIONS)
@@ -92,30 +100,51 @@ class Stage:
     ) -> None:
         self.node.__exit__(kind, error, trace)
         self.client.close()
-        for name in self._session_ms:
+        for name in self._sets:
             self.plane.api.delete(self._path(name), propagationPolicy="Background")
         self.fleet.__exit__(kind, error, trace)
 
-    def _start(self, pod: Object) -> ConsumerProcess | None:
-        """Start the consumer of a pod."""
+    def _start(self, pod: Object) -> Process | None:
+        """Start the program of a pod."""
         metadata = pod["metadata"]
         if metadata["namespace"] != self.namespace:
             return None
         (owner,) = metadata["ownerReferences"]
+        if owner["kind"] != "StatefulSet":
+            return self._start_controller(pod)
         return self.fleet.start(
-            "confluent-kafka",
+            self._sets[owner["name"]],
             self.group_id,
             group_instance_id=metadata["name"],
-            session_timeout_ms=self._session_ms[owner["name"]],
+            session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=SESSION_MS,
         )
+
+    def _start_controller(self, pod: Object) -> Controller:
+        """Run a pod of `tenure seats` as its container says, with the rights of its service account."""
+        (container,) = pod["spec"]["containers"]
+        arguments = [each.replace("$(NAMESPACE)", self.namespace) for each in container["args"]]
+        arguments = [each.replace("0.0.0.0:8080", "127.0.0.1:0") for each in arguments]
+        token = self.token(pod["spec"]["serviceAccountName"])
+        kubeconfig = str(self.plane.kubeconfig_of(self.namespace, token))
+        self.controllers.append(Controller(self._log(), *arguments[1:], "--kubeconfig", kubeconfig))
+        return self.controllers[-1]
+
+    def token(self, account: str) -> str:
+        """A token of a service account."""
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return str(self.plane.api.post(path, asked)["status"]["token"])
+
+    def _log(self) -> Path:
+        return self.plane.folder / f"{self.namespace}-{time.monotonic_ns()}.log"
 
     def _path(self, name: str) -> str:
         return f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{name}"
 
-    def create(self, name: str, replicas: int, session_ms: int = SESSION_MS, **spec: Any) -> None:
+    def create(self, name: str, replicas: int, client: str = "confluent-kafka", **spec: Any) -> None:
         """Create a StatefulSet whose pods are members of the group."""
-        self._session_ms[name] = session_ms
+        self._sets[name] = client
         annotations = {"tenure.dev/group": self.group_id, "tenure.dev/instance-id": "{pod.name}"}
         labels = {"app": name}
         template = {
@@ -208,7 +237,8 @@ class Stage:
     @contextmanager
     def controller(self, *arguments: str) -> Iterator[Controller]:
         """A controller for a block, once it is ready and has the lease."""
-        started = Controller(self, *arguments)
+        common = ("--kubeconfig", str(self.plane.kubeconfig), "--namespace", self.namespace)
+        started = Controller(self._log(), *common, "--bootstrap-server", self.broker.bootstrap, *arguments)
         try:
             started.wait_for("^ready ")
             yield started
@@ -216,8 +246,8 @@ class Stage:
             print(started.log.read_text())
             raise
         finally:
-            started.process.send_signal(signal.SIGTERM)
-            code = started.process.wait(WITHIN_S)
+            started.send_signal(signal.SIGTERM)
+            code = started.join()
         assert code == 0, started.log.read_text()
 
 
