@@ -1,4 +1,4 @@
-"""kafka-transactions of Kafka 4.4.0, each of its commands, on Kafka 4.4.0 and on Tenure: the same output.
+"""kafka-transactions of Kafka 4.4.0, each of its commands, on Kafka 4.4.0 and on Tenure, with workers too: one output.
 
 An open transaction is listed, described and aborted in one of its partitions, which its coordinator doesn't notice. A
 transaction that no coordinator knows hangs: on Tenure it is there because somebody put its records into the log.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, list_segments
+from protocol.messages import MetadataResponse
 from tests.interop.java.tools import Tools
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import START_MS, Producer, producer
@@ -22,11 +24,15 @@ from tests.oracle.stage import Stage
 from tests.oracle.test_scripts import TRANSACTIONS
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.batches import batch
+from tests.support.patience import WITHIN_S
+from tests.support.raw import Connection
 from tests.support.requests import request
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
 
+NODE_ID = 1
+"""Of Kafka, and of the worker that coordinates the transactional id."""
 ORDERS = ("--topic", "orders", "--partition", "0")
 COMMANDS = (
     ("list",),
@@ -59,7 +65,18 @@ def tools(kafka_is_here: None) -> Iterator[Tools]:
         yield made
 
 
-def printed(tools: Tools, server: ApacheKafka | Tenure) -> Printed:
+class Worker(NamedTuple):
+    """One of several workers. port: its own."""
+
+    port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+
+def printed(tools: Tools, server: ApacheKafka | Tenure | Worker) -> Printed:
     """What each command prints, while a transaction is open. Numbers of ids and times are left out."""
     stage = Stage(server, "tool")
     stage.topic("orders", 1)
@@ -78,6 +95,25 @@ def printed(tools: Tools, server: ApacheKafka | Tenure) -> Printed:
     return found
 
 
+def create_orders(worker: Worker) -> None:
+    """Create the topic, again and again until its id makes this worker the leader."""
+    topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1}
+    with Connection(worker.port) as connection:
+
+        def is_led() -> bool:
+            asked = request("Metadata", topics=[{"name": "orders"}])
+            found = cast("MetadataResponse", connection.ask(asked, 12)).topics[0]
+            if found.error_code:
+                connection.ask(request("CreateTopics", topics=[topic], timeout_ms=60_000), 4)
+            elif found.partitions[0].leader_id == NODE_ID:
+                return True
+            else:
+                connection.ask(request("DeleteTopics", topics=[{"name": "orders"}], timeout_ms=60_000), 6)
+            return False
+
+        wait_until(is_led, "the worker leads the topic", WITHIN_S)
+
+
 def plain(text: str, a: Producer) -> list[str]:
     """The lines about this producer, in which numbers that differ between two runs are words."""
     lines = [" ".join(line.split()) for line in text.splitlines() if not line.startswith("ready")]
@@ -92,6 +128,11 @@ def test_each_command_prints_what_it_prints_on_kafka(tools: Tools) -> None:
         expected = printed(tools, kafka)
     with Tenure(settings) as tenure:
         found = printed(tools, tenure)
+    assert dict(zip(COMMANDS, found, strict=True)) == dict(zip(COMMANDS, expected, strict=True))
+    with Tenure(settings | {"node.id": NODE_ID - 1}, arguments=["--workers", "2"]) as tenure:
+        worker = Worker(tenure.ports[1])
+        create_orders(worker)
+        found = printed(tools, worker)
     assert dict(zip(COMMANDS, found, strict=True)) == dict(zip(COMMANDS, expected, strict=True))
 
 
