@@ -45,7 +45,7 @@ from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.journal import EXTENT_SIZE, Extent, most_bytes, window_size
+from coordinator.log.segments.journal import EXTENT_SIZE, Extent, window_size
 from coordinator.log.segments.lock import Lock, lock_data_folder, partition_lock
 from coordinator.log.segments.partition import PartitionLog, Staged
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
@@ -214,22 +214,27 @@ class EmbeddedEngine:
     def _run(self) -> None:
         try:
             while not self._is_closing:
-                self._work(self._take_calls())
-                self._journal.work()
-                self._loads.read_page()
+                wait_s = self._journal.due_s()
+                if wait_s == 0.0:
+                    self._journal.work()
+                    wait_s = self._journal.due_s()
+                if self._loads.waiting:
+                    self._loads.read_page()
+                # Last, and with little behind it: the loop's thread wakes up for what this reports, and both threads
+                # share Python's lock.
+                self._work(self._take_calls(wait_s))
         except BaseException as error:
             self._report("engine_failed", partition=-1, error=repr(error))
             raise
 
-    def _take_calls(self) -> list[_Append | Callable[[], None]]:
-        """Take all queued calls. If there are none and nothing else is to do, wait for one."""
-        calls = []
+    def _take_calls(self, wait_s: float | None) -> list[_Append | Callable[[], None]]:
+        """Take all queued calls. If there are none and nothing else is to do, wait for one, at most that long."""
         try:
-            calls.append(self._queue.get(block=not self._loads, timeout=self._journal.due_s()))
-            while len(calls) < WINDOW_MAX and not self._queue.empty():
-                calls.append(self._queue.get_nowait())
+            calls = [self._queue.get(not self._loads.waiting, wait_s)]
         except Empty:  # nothing came in time
-            pass
+            return []
+        while len(calls) < WINDOW_MAX and not self._queue.empty():
+            calls.append(self._queue.get_nowait())
         return calls
 
     def _work(self, calls: list[_Append | Callable[[], None]]) -> None:
@@ -238,14 +243,18 @@ class EmbeddedEngine:
             if isinstance(call, _Append):
                 window.setdefault(call.own, []).append(call)
             else:
-                self._write(window)
+                if window:
+                    self._write(window)
                 window = {}
                 call()
-        self._write(window)
+        if window:
+            self._write(window)
 
     def _write(self, window: dict[Owned, list[_Append]]) -> None:
         if self._has_journal:
             window = self._write_journal(window)
+            if not window:
+                return
         items = window.items()
         for (own, appends), outcome in zip(items, self._append(items), strict=True):
             self._tell(own, appends, outcome)
@@ -276,9 +285,11 @@ class EmbeddedEngine:
         """Write appends to the journal and report them; return those that don't go through it."""
         others: dict[Owned, list[_Append]] = {}
         staged: list[tuple[Owned, list[_Append], Staged]] = []
-        size, most = 0, most_bytes(self._journal.window_max)
+        size, most = 0, self._journal.most
         for own, appends in window.items():
-            batches = [records for append in appends for records in append.batches]
+            batches = appends[0].batches
+            if len(appends) > 1:
+                batches = [records for append in appends for records in append.batches]
             stage = None if own.log.closed_because else own.log.stage(batches)
             if stage is None or stage.size + EXTENT_SIZE > most:
                 others[own] = appends
@@ -300,7 +311,11 @@ class EmbeddedEngine:
         try:
             if not self._journal.make_room(window_size(size)):
                 return {own: appends for own, appends, _ in window}
-            extents = [_extent(own, staged) for own, _, staged in window if own.log.is_open()]
+            extents = []
+            for own, _, (segment, position, batches, _, _) in window:
+                if not own.log.closed_because:
+                    extent = own.partition, segment.base_offset, position, batches, False, None
+                    extents.append(new(Extent, extent))
             if extents:
                 self._journal.write(extents)
         except OSError as error:
@@ -308,9 +323,11 @@ class EmbeddedEngine:
                 if own.log.is_open():
                     own.log.refuse(error)
         for own, appends, staged in window:
-            if own.log.is_open():
+            if own.log.closed_because:
+                self._tell(own, appends, 0)
+            else:
                 own.log.journaled(staged)
-            self._tell(own, appends, len(staged.batches) if own.log.is_open() else 0)
+                self._tell(own, appends, len(staged.batches))
         return {}
 
     def _set_cleaning(self, cleaning: Cleaning) -> None:
@@ -397,10 +414,6 @@ class EmbeddedEngine:
 
     def _report_cut(self, partition: int, file: Path, position: int, size: int) -> None:
         self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
-
-
-def _extent(own: Owned, staged: Staged) -> Extent:
-    return Extent(own.partition, staged.segment.base_offset, staged.position, staged.batches)
 
 
 def _append_to(item: tuple[Owned, list[_Append]]) -> int | None:

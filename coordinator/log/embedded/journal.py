@@ -56,6 +56,7 @@ from coordinator.log.segments.journal import (
     file_head,
     journal_path,
     leave,
+    most_bytes,
     recover,
     redo_left,
 )
@@ -95,10 +96,6 @@ class _File:
         self.at = WINDOWS_AT
         self.last = 0
 
-    def has_room(self, size: int) -> bool:
-        """Whether a window of that size fits, and an empty one behind it."""
-        return self.at + size + PAGE_SIZE <= self.size
-
 
 class _Synced(NamedTuple):
     """A checkpoint of windows up to `sequence`."""
@@ -112,6 +109,7 @@ class Journal:
 
     recovers_all: bring back the journals of all nodes at the start, not only this node's.
     owned: the partitions that the engine owns. wake: queues a call for the engine's thread.
+    most: bytes of the extents of a window at most, each with EXTENT_SIZE.
     """
 
     def __init__(
@@ -133,6 +131,7 @@ class Journal:
         self._data_dir = data_dir
         self._node_id = node_id
         self._file_size = size // 2 // PAGE_SIZE * PAGE_SIZE
+        self.most = most_bytes(self.window_max)
         self._recovers = None if recovers_all else node_id
         self._owned = owned
         self._report = report
@@ -208,11 +207,8 @@ class Journal:
             raise OSError(0, "the journal of the last run isn't recovered yet")
         if self._has_failed:
             self.settle()
-        return self._has_room(size)
-
-    def _has_room(self, size: int) -> bool:
         file = self._files[self._current]
-        if file is not None and file.has_room(size):
+        if file is not None and file.at + size + PAGE_SIZE <= file.size:  # an empty window fits behind it
             if file.at > file.size // 2 and self._making is None and self._may_make() and not self._must_wait():
                 self._begin_making()
             return True
@@ -245,7 +241,9 @@ class Journal:
         except OSError:
             self._has_failed = True
             raise
-        size = sum(len(part) for extent in extents for part in extent.data)
+        size = 0
+        for extent in extents:
+            size += sum(map(len, extent.data))
         ended = time.perf_counter()
         self._counts.appended(size, ended - began, ended - written)
         now_s = time.monotonic()
@@ -340,8 +338,10 @@ class Journal:
     def due_s(self) -> float | None:
         """Seconds until `work` has something to do, None if it hasn't."""
         waits = self._has_failed or self._checkpoint is not None  # the next window, or the checkpoint's end, goes on
-        dues = [due for due in (self._write_due_s, 0.0 if waits else self._sync_due_s) if due]
-        return max(0.0, min(dues) - time.monotonic()) if dues else None
+        due_s = self._write_due_s
+        if self._sync_due_s and not waits and not 0.0 < due_s < self._sync_due_s:
+            due_s = self._sync_due_s
+        return max(0.0, due_s - time.monotonic()) if due_s else None
 
     def work(self) -> None:
         """Do what is due."""

@@ -29,42 +29,40 @@ class _Load(NamedTuple):
 
 
 class Loads:
-    """See the module. loaded: called with the owner of a log that was read to its end, before the load is done."""
+    """See the module. loaded: called with the owner of a log that was read to its end, before the load is done.
+
+    waiting: the loads, the one under way first.
+    """
 
     def __init__(self, report: Report, availability: Availability, loaded: Callable[[Owned], None]) -> None:
         self._report = report
         self._availability = availability
         self._loaded = loaded
-        self._loads: deque[_Load] = deque()
+        self.waiting: deque[_Load] = deque()
         self._progress_due_s = 0.0
-
-    def __len__(self) -> int:
-        return len(self._loads)
 
     def begin(self, own: Owned, page: Page, done: Done) -> None:
         """Queue a load behind the others. It replaces a load of the same owner that is in progress."""
         self.end(own, Unavailable("it is loaded anew"))
-        if not self._loads:
+        if not self.waiting:
             self._progress_due_s = time.monotonic() + PROGRESS_INTERVAL_S
         if own.valid():
             own.log.close("it is being loaded")
-            self._loads.append(_Load(own, own.log.read(), page, done))
+            self.waiting.append(_Load(own, own.log.read(), page, done))
         else:
             done(fenced(own))
 
     def end(self, own: Owned, outcome: EngineError) -> None:
         """End the owner's load, if there is one, with `outcome`."""
-        ended = [load for load in self._loads if load.own is own]
-        self._loads = deque(load for load in self._loads if load.own is not own)
+        ended = [load for load in self.waiting if load.own is own]
+        self.waiting = deque(load for load in self.waiting if load.own is not own)
         for load in ended:
             load.pages.close()
             load.done(outcome)
 
     def read_page(self) -> None:
-        """Read one more page of the first load, if there is one."""
-        if not self._loads:
-            return
-        load = self._loads[0]
+        """Read one more page of the first load."""
+        load = self.waiting[0]
         partition = load.own.partition
         outcome: EngineError | None = None
         try:
@@ -92,7 +90,7 @@ class Loads:
             self._report_transactions(load.own)
         if outcome is not None:
             load.own.log.close(str(outcome))
-        self._loads.popleft()
+        self.waiting.popleft()
         load.done(outcome)
 
     def _report_progress(self, own: Owned) -> None:

@@ -154,11 +154,15 @@ def read_data(disk: Disk, descriptor: int, start: int, end: int, size_max: int) 
 
 def write_all(disk: Disk, descriptor: int, parts: Sequence[bytes], position: int) -> None:
     """Write all of `parts` from `position` on, however little the system takes at a time."""
-    rest: list[bytes | memoryview] = [part for part in parts if part]
-    while rest:
+    rest: list[bytes | memoryview] = list(filter(None, parts))
+    missing = sum(map(len, rest))
+    while missing:
         written = disk.write(descriptor, rest[:PARTS_MAX], position)
         if written == 0:
             raise OSError(errno.EIO, "the system takes no more bytes")
+        missing -= written
+        if not missing:
+            return
         position += written
         whole = 0
         while whole < len(rest) and len(rest[whole]) <= written:

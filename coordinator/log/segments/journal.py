@@ -207,7 +207,7 @@ def padded(size: int) -> int:
 
 def window_size(size: int) -> int:
     """Return the bytes that a window takes in a file. size: of all extents, each with EXTENT_SIZE."""
-    return padded(_WINDOW.size + size)
+    return -(-(_WINDOW.size + size) // PAGE_SIZE) * PAGE_SIZE
 
 
 def most_bytes(window_max: int) -> int:
@@ -243,8 +243,9 @@ def encode_window(salt: bytes, sequence: int, needed: int, extents: Sequence[Ext
     head = bytearray(b"".join(table))
     _CRC.pack_into(head, _CRC_AT, crc32c(memoryview(head)[_COVERED_AT:], seed))
     parts[0] = bytes(head)
-    parts.append(bytes(padded(size) - size))
-    return parts, padded(size)
+    whole = padded(size)
+    parts.append(bytes(whole - size))
+    return parts, whole
 
 
 def read_files(disk: Disk, paths: Sequence[Path]) -> Contents:

@@ -260,11 +260,10 @@ class Runtime:
         assert partition.ownership is not None
         before = partition.gate.number - len(batches)
         self._under_way += 1
-        life = partition.life
         self.engine.append(
             partition.ownership,
             batches,
-            lambda durable, error: self.hop(self._appended, partition, life, before, durable, error),
+            partial(self.hop, self._appended, partition, partition.life, before),  # type: ignore[arg-type]  # two follow
         )
 
     def _appended(self, partition: Partition, life: int, before: int, durable: int, error: EngineError | None) -> None:
