@@ -81,6 +81,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/server/scrape.py": "tests/site/test_site.py and tests/server/test_transactions.py try it",
     "coordinator/pages.py": "plain values",
+    "coordinator/seats/group_lease.py": "tests/seats/test_run.py tries all of it",
     "coordinator/transaction/events.py": "plain values",
     "coordinator/story/described.py": "plain values",
     "coordinator/story/inference/knowledge.py": "plain values",
@@ -92,6 +93,8 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
 
 MAY_SLEEP: dict[str, str] = {
     "tests/observe/consumer.py": "it doesn't poll for a while, as busy programs do",
+    "tests/seats/leased.py": "it hurts processes at random moments",
+    "tests/seats/leased_worker.py": "a program that works, and is no test",
     "tests/support/cluster_probe.py": "its members pause between requests, as clients do",
     "tests/support/tenure.py": "waits for other processes, which hand over no event",
 }
@@ -500,7 +503,7 @@ def test_tenure_commands_in_documents_exist() -> None:
     found = []
     for name, words in commands_in_documents("tenure"):
         start = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
-        options = {word for word in words[start:] if word.startswith("--")}
+        options = {word for word in words[start:] if word.startswith("--") and word != "--"}
         for command in itertools.product(*(word.split("|") for word in words[:start])):
             usage = help_of(*command)
             if usage is None or not options <= set(re.findall(r"--[a-z-]+", usage)):

@@ -25,6 +25,7 @@ COMMANDS = {
     "groups": "coordinator.cli.group_settings",
     "members": "coordinator.cli.members",
     "seats": "coordinator.cli.seats",
+    "seat": "coordinator.cli.seat",
     "users": "coordinator.cli.users",
     "transactions": "coordinator.cli.transactions",
     "explain": "coordinator.cli.explain",
@@ -55,6 +56,7 @@ SECTIONS = {
     "Change members and users": {
         "members": "Free the seats of static members.",
         "seats": "Free the seats of pods that Kubernetes scaled away.",
+        "seat": "Run a program under a name that no other one has.",
         "users": "Add, list and remove users that log in by SCRAM.",
     },
     "Read and move logs": {

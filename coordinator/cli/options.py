@@ -123,6 +123,7 @@ EXAMPLES = {
     "members alive": "tenure members alive --group orders --instance-id worker-3",
     "members remove": "tenure members remove --group orders --instance-id worker-3 --dry-run",
     "observe": "tenure observe --bootstrap-server kafka-1:9092",
+    "seat run": "tenure seat run --pool 'orders-[0..7]' -- python worker.py",
     "seats": "tenure seats --bootstrap-server kafka-1:9092 --namespace shop",
     "store restore": "tenure store restore --store etcd://127.0.0.1:2379 --cluster main",
     "transactions abort": "tenure transactions abort --hanging --dry-run",

@@ -31,6 +31,7 @@ from coordinator.text import printable
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """A pod's own namespace, as Kubernetes writes it."""
+INSTALL_KUBERNETES = "`pip install 'tenure[kubernetes]'` installs it, and so does `make install-kubernetes` in a clone"
 
 
 def command(
@@ -73,21 +74,18 @@ def command(
         parse_addresses(bootstrap_server)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
-    if kubeconfig is not None and not kubeconfig.is_file():
-        fail(ExitCode.USAGE, f"--kubeconfig: there is no file {kubeconfig}")
+    check_kubeconfig(kubeconfig)
     listening = _listening(http)
     try:
         from coordinator.seats.api import ApiError
         from coordinator.seats.controller import Options, run
     except ImportError as error:
-        advice = "`pip install 'tenure[kubernetes]'` installs it, and so does `make install-kubernetes` in a clone"
-        fail(ExitCode.USAGE, f"{error.name} is missing: {advice}")
-    own = OWN_NAMESPACE.read_text() if OWN_NAMESPACE.exists() else "default"
+        fail(ExitCode.USAGE, f"{error.name} is missing: {INSTALL_KUBERNETES}")
     lease_namespace, _, lease_name = lease.rpartition("/")
     options = Options(
         namespace=namespace,
         identity=f"{socket.gethostname()}-{uuid4().hex[:8]}",
-        lease=(lease_namespace or namespace or own, lease_name),
+        lease=(lease_namespace or namespace or own_namespace(), lease_name),
         timeout=timeout or (security and security.timeout_s) or TIMEOUT,
         frees=free,
         any_host=any_host,
@@ -98,9 +96,20 @@ def command(
         print(f"{ready} http={at}" if at else ready, flush=True)
 
     try:
-        run(Cluster(bootstrap_server, security), kubeconfig, options, listening, _say, on_ready)
+        run(Cluster(bootstrap_server, security), kubeconfig, options, listening, say, on_ready)
     except ApiError as error:
         fail(ExitCode.UNREACHABLE, str(error))
+
+
+def own_namespace() -> str:
+    """The namespace of the pod that this runs in; elsewhere Kubernetes's default."""
+    return OWN_NAMESPACE.read_text() if OWN_NAMESPACE.exists() else "default"
+
+
+def check_kubeconfig(kubeconfig: Path | None) -> None:
+    """End the command if there is no such file."""
+    if kubeconfig is not None and not kubeconfig.is_file():
+        fail(ExitCode.USAGE, f"--kubeconfig: there is no file {kubeconfig}")
 
 
 def _listening(http: str) -> socket.socket | None:
@@ -120,6 +129,6 @@ def _listening(http: str) -> socket.socket | None:
         fail(ExitCode.USAGE, f"--http: {config.http[0].address}: {error.strerror or error}")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """Print a line with its time."""
     print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z  {printable(text)}", file=sys.stderr, flush=True)

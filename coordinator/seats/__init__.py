@@ -7,5 +7,14 @@
     metrics     counts and health over HTTP
     controller  puts all of it together
 
-House rule: only `core` decides that a seat may go.
+And names of a pool for programs that have none of their own (`tenure seat run`).
+
+    pool              names, and the table of their holders
+    membership        a member of the group that leases names, and until when its name is safe
+    supervisor        decides when a program starts, gets a signal and has to be dead
+    group_lease       the lease by a group of any Kafka
+    kubernetes_lease  the lease by Leases of Kubernetes
+    run               processes and signals
+
+House rule: only `core` decides that a seat may go. `pool`, `membership` and `supervisor` are pure too.
 """

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
@@ -34,6 +34,8 @@ PAGE = 500
 """Objects of a list in one answer."""
 PAUSE_FIRST_S = 0.5
 PAUSE_MAX_S = 30.0
+OWNER = "tenure.dev/seat-of"
+"""The annotation of a Lease for its last holder, over its restarts."""
 GONE = 410
 CONFLICT = 409
 NOT_FOUND = 404
@@ -196,60 +198,98 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def lease_path(namespace: str) -> str:
+    """The path of the Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
 class Lease:
-    """A lease of Kubernetes. Its holder acts; the others wait until it wasn't renewed for `duration_s`.
+    """A lease of Kubernetes. Its holder acts; the others wait until it wasn't renewed for its duration.
 
     A holder counts its own time from before it sent the renewal, so it ends its work before another one begins.
+    owner: the holder over its restarts, which the Lease keeps when it is given back. until: when it ends, on `clock`.
+    token: grows with each holder. is_lost: whether another one took it.
     """
 
-    def __init__(self, api: Api, namespace: str, name: str, identity: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, api: Api, namespace: str, name: str, identity: str, clock: Callable[[], float], owner: str = ""
+    ) -> None:
         self._api = api
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = lease_path(namespace)
         self._name = name
         self._identity = identity
+        self._owner = owner
         self._clock = clock
         self._seen = ("", "", 0.0)
         """The holder and its renewal, and when they were first seen: clocks of other machines don't count."""
-        self._until = 0.0
+        self._lasts_s: int | None = None
+        self.until = 0.0
+        self.token = 0
+        self.is_lost = False
 
     @property
     def is_held(self) -> bool:
         """Whether this one holds it."""
-        return self._clock() < self._until
+        return self._clock() < self.until
+
+    def through(self, api: Api) -> Self:
+        """The same lease, by another connection."""
+        self._api = api
+        return self
+
+    def sees(self, found: Object | None) -> str:
+        """Take the lease as it is, None if there is none; returns its last owner, or ""."""
+        spec = (found or {}).get("spec") or {}
+        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
+        if (holder, renewed) != self._seen[:2]:
+            self._seen = holder, renewed, self._clock()
+        self._lasts_s = spec.get("leaseDurationSeconds")
+        self.token = spec.get("leaseTransitions") or 0
+        owner: str = (((found or {}).get("metadata") or {}).get("annotations") or {}).get(OWNER, "")
+        return owner
+
+    def is_free(self, duration_s: int) -> bool:
+        """Whether no other one holds it, as it was last seen."""
+        holder, _, since = self._seen
+        return holder in {"", self._identity} or self._clock() >= since + (self._lasts_s or duration_s)
 
     async def renew(self, duration_s: int) -> None:
         """Take the lease or renew it, if it isn't another one's. Raises ApiError."""
         began = self._clock()
         found = await self._api.find(f"{self._path}/{self._name}")
-        spec = {} if found is None else found.get("spec") or {}
-        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime") or ""
-        if (holder, renewed) != self._seen[:2]:
-            self._seen = holder, renewed, began
-        if holder not in {"", self._identity} and began < self._seen[2] + spec.get("leaseDurationSeconds", duration_s):
-            self._until = 0.0
+        was_held = self.is_held
+        self.sees(found)
+        if not self.is_free(duration_s) or (was_held and self._seen[0] != self._identity):
+            self.until, self.is_lost = 0.0, was_held
             return
+        spec = {} if found is None else found.get("spec") or {}
+        is_mine = self._seen[0] == self._identity
         now = _now()
-        mine = {"holderIdentity": self._identity, "leaseDurationSeconds": duration_s, "renewTime": now}
-        mine["acquireTime"] = spec.get("acquireTime", now) if holder == self._identity else now
-        mine["leaseTransitions"] = spec.get("leaseTransitions", 0) + (holder != self._identity)
+        mine: Object = {"holderIdentity": self._identity, "leaseDurationSeconds": duration_s, "renewTime": now}
+        mine["acquireTime"] = spec.get("acquireTime", now) if is_mine else now
+        mine["leaseTransitions"] = transitions = self.token + (not is_mine)
+        metadata: Object = {"name": self._name} if found is None else found["metadata"]
+        if self._owner:
+            metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), OWNER: self._owner}}
+        kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        body = {**kind, **(found or {}), "metadata": metadata, "spec": mine}
         try:
             if found is None:
-                body = {"metadata": {"name": self._name}, "spec": mine}
-                await self._api.create(self._path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body})
+                await self._api.create(self._path, body)
             else:
-                await self._api.replace(f"{self._path}/{self._name}", {**found, "spec": mine})
+                await self._api.replace(f"{self._path}/{self._name}", body)
         except ApiError as error:
             if error.status == CONFLICT:  # another one was faster
-                self._until = 0.0
+                self.until, self.is_lost = 0.0, was_held
                 return
             raise
-        self._until = began + duration_s
+        self.until, self.token = began + duration_s, transitions
 
     async def release(self) -> None:
         """Give the lease back, so that another one need not wait. Raises ApiError."""
         found = await self._api.find(f"{self._path}/{self._name}")
         if self.is_held and found is not None and found["spec"].get("holderIdentity") == self._identity:
-            self._until = 0.0
+            self.until = 0.0
             await self._api.replace(
                 f"{self._path}/{self._name}", {**found, "spec": {**found["spec"], "holderIdentity": ""}}
             )

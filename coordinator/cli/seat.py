@@ -1,0 +1,132 @@
+"""`tenure seat run`: runs a program under a name of a pool that no other program has at that time.
+
+House rule: this module only reads options; coordinator.seats has the work.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, read_command_config
+from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import Command, Commands, seconds
+from coordinator.cli.seats import INSTALL_KUBERNETES, check_kubeconfig, own_namespace, say
+from coordinator.client.client import Cluster, parse_addresses
+
+if TYPE_CHECKING:
+    from coordinator.seats.run import Lease
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, help="Run a program under a leased name.")
+
+GRACE_SHARE_MAX = 0.6
+"""The part of a session that a program may have for its end: the rest is for renewals that come late."""
+
+
+@app.callback()
+def _seat() -> None:
+    """Keep `run` a command of its own."""
+
+
+@app.command("run", cls=Command)
+def run_command(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments, behind --.")],
+    pool: Annotated[
+        str, typer.Option("--pool", metavar="NAMES", help="The names: orders-[0..7], or several with commas.")
+    ],
+    variable: Annotated[
+        str, typer.Option("--variable", metavar="NAME", help="The program's environment variable for the name.")
+    ] = "GROUP_INSTANCE_ID",
+    identity: Annotated[
+        str,
+        typer.Option("--identity", metavar="TEXT", help="Over restarts the same; by default the machine's name."),
+    ] = "",
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Lease names by Leases of Kubernetes, not by a group.")
+    ] = False,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAMESPACE", help="Of the Leases; by default the pod's own.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    group: Annotated[
+        str, typer.Option("--group", metavar="GROUP", help="The group of the lease; by default from the pool's name.")
+    ] = "",
+    session: Annotated[
+        float,
+        typer.Option("--session", metavar="SECONDS", parser=seconds, help="A lost program's name is free after it."),
+    ] = 30.0,
+    grace: Annotated[
+        float,
+        typer.Option("--grace", metavar="SECONDS", parser=seconds, help="From SIGTERM to SIGKILL, at a lost lease."),
+    ] = 10.0,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for a name; else exit code 1 if none is free.")
+    ] = True,
+) -> None:
+    """Run a program under a name that no other program of the pool has.
+
+    It gets SIGTERM, and SIGKILL later, before its name can go to another one. Its environment has TENURE_SEAT_TOKEN,
+    which grows with each holder of a name. Its exit code is the command's.
+    """
+    from coordinator.seats.pool import group_of, names_of
+    from coordinator.seats.run import Options, run
+    from coordinator.seats.supervisor import Why
+
+    try:
+        names = tuple(names_of(pool))
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"--pool: {error}")
+    if grace > session * GRACE_SHARE_MAX:
+        fail(ExitCode.USAGE, f"--grace: {grace:g} s is more than {GRACE_SHARE_MAX:.0%} of --session ({session:g} s)")
+    if shutil.which(command[0]) is None:
+        fail(ExitCode.USAGE, f"there is no program {command[0]}")
+    identity = identity or socket.gethostname()
+    make_lease: Callable[[], Lease]
+    if kubernetes:
+        make_lease = _kubernetes(names, identity, session, namespace, kubeconfig)
+    else:
+        security = None if command_config is None else read_command_config(command_config)
+        try:
+            parse_addresses(bootstrap_server)
+        except ValueError as error:
+            fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
+
+        from coordinator.seats.group_lease import GroupLease
+
+        cluster = Cluster(bootstrap_server, security)
+        make_lease = partial(GroupLease, cluster, group or group_of(pool), names, identity, session)
+
+    ended = run(Options(command, variable, session, grace, wait), make_lease, say)
+    if ended.why is Why.NO_NAME:
+        fail(ExitCode.FINDINGS, f"no name of {pool} could be had at once")
+    if ended.why is Why.REFUSED:
+        fail(ExitCode.REFUSED, f"no name of {pool} can be had")
+    if ended.why is Why.LOST:
+        fail(ExitCode.UNREACHABLE, "the lease was lost")
+    sys.exit(ended.code)
+
+
+def _kubernetes(
+    names: tuple[str, ...], identity: str, session: float, namespace: str, kubeconfig: Path | None
+) -> Callable[[], Lease]:
+    """The lease by Leases of Kubernetes; a wrong option ends the command."""
+    try:
+        from coordinator.seats.kubernetes_lease import KubernetesLease
+    except ImportError as error:
+        fail(ExitCode.USAGE, f"{error.name} is missing: {INSTALL_KUBERNETES}")
+    check_kubeconfig(kubeconfig)
+    return partial(KubernetesLease, kubeconfig, namespace or own_namespace(), names, identity, session)

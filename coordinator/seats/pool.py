@@ -1,0 +1,152 @@
+"""The names of a pool, and the table of their holders that the leader of a group makes.
+
+    names_of("orders-[0..2]")  ->  ["orders-0", "orders-1", "orders-2"]
+
+A name stays with the member that claims it. A free name goes to the program that had it last, and then to the others,
+the name first that was free for the longest time.
+
+A token is the number of the generation that gave the name away, plus the table's base. A leader that knows no base
+takes the time in ms: a group without members may be forgotten, and its generations begin anew.
+
+House rule: pure; a leader takes no name from a member that claims it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+NAMES_MAX = 1_000
+ROWS_MAX = 2_000
+"""Rows of tables in one generation: a coordinator stores them as one record, of 1 MB at most. If there would be more,
+only the leader gets the table."""
+
+
+def names_of(pool: str) -> list[str]:
+    """The names of a pool: texts separated by commas, each with one range [FIRST..LAST] or none. Raises ValueError."""
+    names: list[str] = []
+    for part in pool.split(","):
+        found = re.fullmatch(r"([^\[\]]*)\[(\d{1,9})\.\.(\d{1,9})\]([^\[\]]*)", part.strip())
+        if found is None and (not part.strip() or "[" in part or "]" in part):
+            raise ValueError(f"{part!r} is neither a name nor like orders-[0..7]")
+        if found is None:
+            names.append(part.strip())
+            continue
+        before, first, last, behind = found.groups()
+        if not 0 <= int(last) - int(first) < NAMES_MAX:
+            raise ValueError(f"{part!r} has no names, or more than {NAMES_MAX}")
+        names += [f"{before}{number:0{len(first)}}{behind}" for number in range(int(first), int(last) + 1)]
+    if len(set(names)) != len(names) or len(names) > NAMES_MAX:
+        raise ValueError(f"{pool!r} has a name twice, or more than {NAMES_MAX}")
+    return names
+
+
+def group_of(pool: str) -> str:
+    """The group that leases a pool's names: without numbers, so that a pool can grow while its programs roll."""
+    return "tenure-seats-" + re.sub(r"-?\[[^]]*\]", "", pool).replace(",", "-")
+
+
+class Wish(NamedTuple):
+    """A member's wish, which it sends with its JoinGroup.
+
+    identity: the program, over its restarts. claim: the name that it holds, or ""; token: of the claim, else 0.
+    waits: whether it waits for a name that another member with its identity still has. base: the highest that it knows.
+    """
+
+    identity: str
+    pool: tuple[str, ...]
+    claim: str
+    token: int
+    waits: bool
+    base: int
+
+    def encode(self) -> bytes:
+        """As bytes of JoinGroup."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Of bytes of JoinGroup."""
+        found: dict[str, Any] = json.loads(data)
+        return cls(**{**found, "pool": tuple(found["pool"])})
+
+
+class Row(NamedTuple):
+    """The last holder of a name. member_id: "" if it holds it no more."""
+
+    token: int
+    identity: str
+    member_id: str
+
+
+class Given(NamedTuple):
+    """The assignment of a member. name: "" for none. is_near: an earlier run of the same program still has its name."""
+
+    name: str
+    token: int
+    is_near: bool
+    base: int
+    table: dict[str, Row]
+
+    def encode(self) -> bytes:
+        """As bytes of SyncGroup."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Of bytes of SyncGroup; nothing of none."""
+        if not data:
+            return cls("", 0, False, 0, {})
+        found: dict[str, Any] = json.loads(data)
+        return cls(**{**found, "table": {name: Row(*row) for name, row in found["table"].items()}})
+
+
+def assign(
+    wishes: Mapping[str, Wish], table: Mapping[str, Row], generation: int, leader: str, now_ms: int
+) -> dict[str, Given]:
+    """Give names to members, by member id. table: of an earlier generation, as far as the leader knows it."""
+    base = max((wish.base for wish in wishes.values()), default=0) or now_ms
+    held: dict[str, str] = {}
+    for member_id, wish in sorted(wishes.items(), key=lambda each: -each[1].token):
+        if wish.claim and wish.claim not in held:
+            held[wish.claim] = member_id
+    tokens = {held[name]: wishes[held[name]].token for name in held}
+    near = _give_free(wishes, table, held)
+    rows = {name: row._replace(member_id="") for name, row in table.items()}
+    for name, member_id in held.items():
+        rows[name] = Row(tokens.get(member_id, base + generation), wishes[member_id].identity, member_id)
+    names = {member_id: name for name, member_id in held.items()}
+    is_small = len(wishes) * len(rows) <= ROWS_MAX
+    return {
+        member_id: Given(
+            names.get(member_id, ""),
+            rows[names[member_id]].token if member_id in names else 0,
+            member_id in near,
+            base,
+            rows if is_small or member_id == leader else {},
+        )
+        for member_id in wishes
+    }
+
+
+def _give_free(wishes: Mapping[str, Wish], table: Mapping[str, Row], held: dict[str, str]) -> set[str]:
+    """Give names that nobody claims to members without one; returns the members that wait for their own."""
+    near: set[str] = set()
+    without = [member_id for member_id in wishes if member_id not in held.values()]
+    for member_id in without.copy():
+        wish = wishes[member_id]
+        own = [name for name in wish.pool if name in table and table[name].identity == wish.identity]
+        free = [name for name in own if name not in held]
+        if free:
+            held[free[0]] = member_id
+            without.remove(member_id)
+        elif own and wish.waits:
+            near.add(member_id)
+            without.remove(member_id)
+    for member_id in without:
+        free = [name for name in wishes[member_id].pool if name not in held]
+        if free:
+            held[min(free, key=lambda name: table[name].token if name in table else 0)] = member_id
+    return near

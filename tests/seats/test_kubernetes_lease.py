@@ -1,0 +1,112 @@
+"""coordinator.seats.kubernetes_lease: names by Leases, with a session of 2 s, at a small API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from coordinator.seats.kubernetes_lease import KubernetesLease
+from coordinator.seats.run import clock
+from coordinator.seats.supervisor import Leased, Lost, Waits
+from tests.seats.api_server import ApiServer
+from tests.support.patience import WITHIN_S
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/shop/leases"
+SESSION_S = 2.0
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """Yield an API server without Leases."""
+    async with ApiServer().serving() as started:
+        yield started
+
+
+class Keeping:
+    """A program's lease that is kept, and its last report."""
+
+    def __init__(self, server: ApiServer, folder: Path, identity: str, pool: tuple[str, ...]) -> None:
+        self.lease = KubernetesLease(server.kubeconfig(folder), "shop", pool, identity, SESSION_S)
+        self.last: Leased | Waits | Lost | None = None
+        self._more = asyncio.Event()
+        self._task = asyncio.create_task(self.lease.keep(self._report, clock))
+
+    def _report(self, event: Leased | Waits | Lost) -> None:
+        self.last = event
+        self._more.set()
+
+    async def wait_for(self, kind: type[Leased | Waits | Lost]) -> Leased | Waits | Lost:
+        """The first report of this kind."""
+        async with asyncio.timeout(WITHIN_S):
+            while not isinstance(self.last, kind):
+                self._more.clear()
+                await self._more.wait()
+        return self.last
+
+    async def wait_for_lease(self) -> Leased:
+        """The first report of a name."""
+        found = await self.wait_for(Leased)
+        assert isinstance(found, Leased)
+        return found
+
+    async def die(self) -> None:
+        """Stop at once."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+
+async def test_programs_get_different_names(server: ApiServer, tmp_path: Path) -> None:
+    """The third one of two names waits, until one is given back: its token is higher."""
+    programs = [Keeping(server, tmp_path, name, ("w-0", "w-1")) for name in ("A", "B")]
+    held = {(await program.wait_for_lease()).name: program for program in programs}
+    assert set(held) == {"w-0", "w-1"}
+    third = Keeping(server, tmp_path, "C", ("w-0", "w-1"))
+    assert await third.wait_for(Waits) == Waits("no name is free")
+    await held["w-1"].die()
+    await held["w-1"].lease.release()
+    found = await third.wait_for_lease()
+    assert (found.name, found.token) == ("w-1", 2)
+    for program in (*programs, third):
+        await program.die()
+
+
+async def test_a_program_that_comes_back_gets_its_own_name(server: ApiServer, tmp_path: Path) -> None:
+    """It waits until its earlier run's time is over, though another name is free."""
+    first = Keeping(server, tmp_path, "A", ("w-0", "w-1"))
+    held = await first.wait_for_lease()
+    await first.die()
+    again = Keeping(server, tmp_path, "A", ("w-0", "w-1"))
+    found = await again.wait_for_lease()
+    assert (found.name, found.token) == (held.name, held.token + 1)
+    assert found.until >= held.until + SESSION_S
+    await again.die()
+
+
+async def test_a_lease_that_another_one_took_is_lost(server: ApiServer, tmp_path: Path) -> None:
+    """An admin may have changed it."""
+    program = Keeping(server, tmp_path, "A", ("w",))
+    await program.wait_for_lease()
+    found = server.objects[f"{LEASES}/w"]
+    await server.put(f"{LEASES}/w", {**found, "spec": {**found["spec"], "holderIdentity": "other"}})
+    assert await program.wait_for(Lost) == Lost("another program has its Lease")
+
+
+async def test_a_lease_that_cannot_be_renewed_is_lost_in_time(server: ApiServer, tmp_path: Path) -> None:
+    """After its duration, however the server fails."""
+    program = Keeping(server, tmp_path, "A", ("w",))
+    await program.wait_for_lease()
+    server.refuses = 500
+    assert await program.wait_for(Lost) == Lost("its lease was not renewed in time")
+
+
+@pytest.mark.parametrize("status", [403, 422])
+async def test_a_refusal_ends_the_wait(server: ApiServer, tmp_path: Path, status: int) -> None:
+    """Without rights or with names that Kubernetes doesn't take, no name will ever be had."""
+    server.refuses = status
+    program = Keeping(server, tmp_path, "A", ("w",))
+    assert await program.wait_for(Lost) == Lost(f"refused: {status}")

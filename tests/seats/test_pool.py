@@ -1,0 +1,103 @@
+"""coordinator.seats.pool: names, and the table of their holders."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.seats.pool import Given, Row, Wish, assign, group_of, names_of
+from tests.support.cases import each
+
+POOL = ("w-0", "w-1")
+
+
+def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, base: int = 0) -> Wish:
+    """The wish of a member of POOL."""
+    return Wish(identity, POOL, claim, token, waits, base)
+
+
+@each(
+    "pool, names",
+    [
+        ("w-[0..2]", ["w-0", "w-1", "w-2"]),
+        ("w-[08..10]-x", ["w-08-x", "w-09-x", "w-10-x"]),
+        ("red, green", ["red", "green"]),
+        ("w-[3..3],z", ["w-3", "z"]),
+    ],
+)
+def test_names_of_a_pool(pool: str, names: list[str]) -> None:
+    """A range, in the width of its first number; several texts."""
+    assert names_of(pool) == names
+
+
+@each("pool", ["", "w-[2..1]", "w-[0..1000]", "a,a", "w-[0..", "w]", "[a..b]", "a,,b", "w-[0..600],x-[0..600]"])
+def test_a_wrong_pool_is_refused(pool: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match=r"neither|twice|more than"):
+        names_of(pool)
+
+
+def test_a_pool_that_grows_keeps_its_group() -> None:
+    """Programs that roll from the smaller pool to the larger one share their names' leases."""
+    assert group_of("orders-[0..7]") == group_of("orders-[0..9]") == "tenure-seats-orders"
+
+
+def test_a_claim_stays_and_others_get_what_is_free() -> None:
+    """The token of a claim stays; a new holder's is the base and the generation."""
+    given = assign({"a": wish("A", "w-1", 7, base=1_000), "b": wish("B"), "c": wish("C")}, {}, 5, "a", 99)
+    assert [(each.name, each.token) for each in given.values()] == [("w-1", 7), ("w-0", 1_005), ("", 0)]
+    assert given["c"].table == {"w-1": Row(7, "A", "a"), "w-0": Row(1_005, "B", "b")}
+
+
+def test_of_two_claims_the_newer_one_counts() -> None:
+    """The other member is without a name."""
+    given = assign({"a": wish("A", "w-0", 7), "b": wish("B", "w-0", 8), "c": wish("C", "w-1", 3)}, {}, 9, "a", 99)
+    assert {member_id: each.name for member_id, each in given.items()} == {"a": "", "b": "w-0", "c": "w-1"}
+
+
+def test_a_leader_without_a_base_takes_the_time() -> None:
+    """So tokens grow when the group was forgotten meanwhile."""
+    assert assign({"a": wish("A")}, {}, 1, "a", 5_000)["a"] == Given(
+        "w-0", 5_001, False, 5_000, {"w-0": Row(5_001, "A", "a")}
+    )
+
+
+def test_a_program_gets_its_own_name_again() -> None:
+    """Before another one that waits longer."""
+    table = {"w-0": Row(1, "A", "a"), "w-1": Row(2, "B", "b")}
+    given = assign({"c": wish("C"), "b2": wish("B"), "a": wish("A", "w-0", 1)}, table, 3, "a", 99)
+    assert (given["b2"].name, given["c"].name) == ("w-1", "")
+
+
+def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
+    """Not for ever: then another one will do."""
+    table = {"w-0": Row(1, "A", "a")}
+    members = {"a": wish("A", "w-0", 1), "a2": wish("A")}
+    assert (assign(members, table, 3, "a", 99)["a2"].name, assign(members, table, 3, "a", 99)["a2"].is_near) == (
+        "",
+        True,
+    )
+    members["a2"] = wish("A", waits=False)
+    assert assign(members, table, 3, "a", 99)["a2"].name == "w-1"
+
+
+def test_a_name_that_was_free_for_long_goes_first() -> None:
+    """The program that had the other one may come back."""
+    table = {"w-0": Row(9, "A", ""), "w-1": Row(2, "B", "")}
+    assert assign({"c": wish("C")}, table, 10, "c", 99)["c"].name == "w-1"
+
+
+def test_a_large_table_goes_to_the_leader_alone() -> None:
+    """A coordinator stores all assignments of a generation as one record."""
+    pool = tuple(f"w-{number}" for number in range(100))
+    wishes = {f"m-{number}": Wish(f"p-{number}", pool, "", 0, True, 0) for number in range(100)}
+    given = assign(wishes, {}, 1, "m-3", 99)
+    assert {member_id for member_id, each in given.items() if each.table} == {"m-3"}
+    assert len({each.name for each in given.values()}) == 100
+
+
+def test_wishes_and_assignments_survive_the_wire() -> None:
+    """The bytes of a member without an assignment are none."""
+    asked = wish("A", "w-0", 3)
+    given = Given("w-0", 3, False, 1, {"w-0": Row(3, "A", "a")})
+    assert (Wish.decode(asked.encode()), Given.decode(given.encode())) == (asked, given)
+    assert Given.decode(b"").name == ""

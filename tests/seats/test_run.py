@@ -1,0 +1,188 @@
+"""`tenure seat run` on a real Tenure: processes, signals, exit codes; and programs that are killed and paused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.seats.run import clock
+from tests.interop.brokers import TenureBroker
+from tests.seats.leased import NAMES, SETTINGS, Round
+from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
+from tests.support.tenure import Tenure, tenure_command, wait_until
+
+SHELL = 'echo "began $GROUP_INSTANCE_ID $TENURE_SEAT_TOKEN $OTHER {seat}"; '
+SLEEP = SHELL + "exec sleep 600"
+
+
+@pytest.fixture
+def tenure() -> Iterator[Tenure]:
+    """Yield a server."""
+    with Tenure(SETTINGS) as started:
+        yield started
+
+
+class Runs:
+    """Processes `tenure seat run` of one test, with a session of 6 s."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap, self.folder = bootstrap, folder
+        self.processes: list[subprocess.Popen[Any]] = []
+
+    def start(self, name: str, *arguments: str, script: str = SLEEP, pool: str = "w-[0..1]") -> subprocess.Popen[Any]:
+        """Start one; its output is `said(name)`."""
+        options = ["--pool", pool, "--bootstrap-server", self.bootstrap, "--session", "6", "--grace", "1"]
+        command = [*tenure_command(), "seat", "run", *options, "--identity", name, *arguments, "--", "sh", "-c", script]
+        with (self.folder / name).open("ab") as out:
+            self.processes.append(popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+        return self.processes[-1]
+
+    def said(self, name: str) -> str:
+        """All that it printed."""
+        return (self.folder / name).read_text()
+
+    def wait_for(self, name: str, text: str) -> re.Match[str]:
+        """Wait until it printed this regular expression."""
+        try:
+            return wait_until(lambda: re.search(text, self.said(name)), f"{name} prints {text}", WITHIN_S)
+        except TimeoutError:
+            raise AssertionError(self.said(name)) from None
+
+
+@pytest.fixture
+def runs(tenure: Tenure, tmp_path: Path) -> Iterator[Runs]:
+    """Yield the runs of a test."""
+    made = Runs(tenure.bootstrap, tmp_path)
+    yield made
+    for process in made.processes:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait(WITHIN_S)
+
+
+def program_of(process: subprocess.Popen[Any]) -> int:
+    """The program: the child that leads a process group."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (found,) = [int(pid) for pid in children if os.getpgid(int(pid)) == int(pid)]
+    return found
+
+
+def keeper_of(process: subprocess.Popen[Any]) -> int:
+    """The keeper: the child that doesn't."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (found,) = [int(pid) for pid in children if os.getpgid(int(pid)) != int(pid)]
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_gets_its_name_and_its_code_is_the_commands(runs: Runs) -> None:
+    """By the environment and in its arguments; two programs have two names, and signals are passed on."""
+    first = runs.start("one")
+    second = runs.start(
+        "two", "--variable", "OTHER", script="trap 'exit 9' TERM; " + SHELL + "while :; do sleep 0.1; done"
+    )
+    names = {runs.wait_for("one", r"began (w-\d) \d+  \1\n")[1], runs.wait_for("two", r"began  \d+ (w-\d) \1\n")[1]}
+    assert names == {"w-0", "w-1"}
+    for process in (first, second):
+        process.send_signal(signal.SIGTERM)
+    assert (first.wait(WITHIN_S), second.wait(WITHIN_S)) == (143, 9)
+
+
+def test_a_name_that_is_given_back_is_free_at_once(runs: Runs) -> None:
+    """A waiting program gets it, with a higher token; without --wait a program ends."""
+    first = runs.start("one", pool="w")
+    token = runs.wait_for("one", r"has w, token (\d+)")[1]
+    runs.start("two", pool="w")
+    runs.wait_for("two", "waits: no name is free")
+    assert runs.start("three", "--no-wait", pool="w").wait(WITHIN_S) == 1
+    assert "began" not in runs.said("three")
+    first.send_signal(signal.SIGINT)
+    assert first.wait(WITHIN_S) == 130
+    assert int(runs.wait_for("two", r"has w, token (\d+)")[1]) > int(token)
+
+
+def test_without_a_server_the_program_ends_before_its_name_can_go(runs: Runs, tenure: Tenure) -> None:
+    """SIGTERM, and the command's code says that the lease is lost. Its children end with it."""
+    process = runs.start("one", script=SHELL + "sleep 600 & echo child $!; trap '' TERM; wait; sleep 600")
+    child = int(runs.wait_for("one", r"child (\d+)")[1])
+    tenure.kill()
+    ended = clock()
+    wait_until(lambda: not is_alive(child), "the child is dead", WITHIN_S)
+    assert clock() - ended < 6
+    assert process.wait(WITHIN_S) == 5
+    said = runs.said("one")
+    assert re.search(r"SIGTERM, and SIGKILL [01]\.\d s later", said)
+    assert "SIGKILL\n" in said
+
+
+@pytest.mark.parametrize("half", ["supervisor", "keeper"])
+def test_a_program_of_a_paused_half_ends_before_its_name_can_go(runs: Runs, tenure: Tenure, half: str) -> None:
+    """The other half kills it when nobody renews the lease."""
+    process = runs.start("one")
+    runs.wait_for("one", "began")
+    program = program_of(process)
+    os.kill(process.pid if half == "supervisor" else keeper_of(process), signal.SIGSTOP)
+    tenure.kill()
+    ended = clock()
+    wait_until(lambda: not is_alive(program), "the program is dead", WITHIN_S)
+    assert clock() - ended < 6
+
+
+@pytest.mark.parametrize("half", ["supervisor", "keeper"])
+def test_a_program_ends_with_either_half(runs: Runs, half: str) -> None:
+    """A run that is started again gets its own name, not the one that is free, when the session is over."""
+    process = runs.start("one")
+    name, token = runs.wait_for("one", r"began (\S+) (\d+)").groups()
+    program = program_of(process)
+    os.kill(process.pid if half == "supervisor" else keeper_of(process), signal.SIGKILL)
+    wait_until(lambda: not is_alive(program), "the program is dead", WITHIN_S)
+    process.wait(WITHIN_S)
+    runs.start("one")
+    again = runs.wait_for("one", r"(?s)began .*began (\S+) (\d+)")
+    assert again[1] == name
+    assert int(again[2]) > int(token)
+
+
+def test_a_refusal_ends_the_command(runs: Runs) -> None:
+    """Here for a session that is shorter than the server allows."""
+    process = runs.start("one", "--session", "1", "--grace", "0.5")
+    assert process.wait(WITHIN_S) == 4
+    assert "INVALID_SESSION_TIMEOUT" in runs.said("one")
+
+
+@pytest.mark.long
+def test_programs_that_are_killed_and_paused(tenure: Tenure, tmp_path: Path) -> None:
+    """Never two holders of a name that both work, and no rebalance of the programs' own group. The short form."""
+    play(tenure, tmp_path, 1 / 3)
+
+
+@pytest.mark.nightly
+def test_programs_that_are_killed_and_paused_for_long(tenure: Tenure, tmp_path: Path) -> None:
+    """The same for ten minutes."""
+    play(tenure, tmp_path, 10)
+
+
+def play(tenure: Tenure, folder: Path, minutes: float) -> None:
+    """A round of groups."""
+    with Round(TenureBroker(tenure), folder, ["--bootstrap-server", tenure.bootstrap], seed=1) as made:
+        made.run(minutes)
+        assert len({line.name for line in made.lines()}) == NAMES
+        assert made.shared_tokens() == 0
+        late = made.late()[1]
+        assert late == [], made.story(late[0])
+        assert made.rebalances == 0, made.figures()
