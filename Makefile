@@ -127,7 +127,11 @@ kubernetes: .venv/.dev ## build a control plane of Kubernetes and Helm for `make
 
 .PHONY: test-kubernetes
 test-kubernetes: .venv/.audit ## `tenure seats` beside a real control plane of Kubernetes, with real clients (make kubernetes; Java for Apache Kafka)
-	$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
+	$(BIN)/pytest -m 'kubernetes and not nightly' tests/kubernetes $(ARGS)
+
+.PHONY: nightly-kubernetes
+nightly-kubernetes: .venv/.audit ## the long forms of `make test-kubernetes`, and 1,000 races (half an hour)
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 .PHONY: test-suites
 test-suites: .venv/.audit ## other projects' own tests of groups, as far as their tools are installed
@@ -195,7 +199,7 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 nightly: .venv/.audit ## all of test and test-long with the longest rounds, each real client in each of its rounds, long faults of a cluster, and test-suites (hours)
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes)' $(ARGS)
 	$(MAKE) nightly-cluster
-	$(MAKE) test-kubernetes
+	$(MAKE) nightly-kubernetes
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	$(MAKE) test-interop ARGS='--server tenure'
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.

@@ -36,6 +36,8 @@ PAUSE_FIRST_S = 0.5
 PAUSE_MAX_S = 30.0
 OWNER = "tenure.dev/seat-of"
 """The annotation of a Lease for its last holder, over its restarts."""
+AWAY_MAX_S = 2.0
+"""The longest pause while nobody answers: a pod whose deletion is missed keeps its seat."""
 GONE = 410
 CONFLICT = 409
 NOT_FOUND = 404
@@ -190,7 +192,7 @@ async def follow(
             else:
                 failed(str(error))
             await sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX_S)
+            pause = min(2 * pause, PAUSE_MAX_S if error.status else AWAY_MAX_S)
 
 
 def _now() -> str:

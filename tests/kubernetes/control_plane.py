@@ -24,6 +24,7 @@ import signal
 import ssl
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -170,6 +171,10 @@ class ControlPlane:
     def kill_api_server(self) -> None:
         """SIGKILL, and wait for the end of the process."""
         self._end("kube-apiserver", signal.SIGKILL)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass while it is away."""
+        threading.Event().wait(seconds)
 
     def compact(self) -> None:
         """Let etcd forget all versions but the newest, as the API server does every five minutes."""

@@ -188,6 +188,16 @@ class Stage:
         found = describe_groups(self.client, [self.group_id])[self.group_id]
         return None if isinstance(found, Refused) else found
 
+    def wait_until_members(self, count: int) -> dict[str, str]:
+        """The member ids by instance id, once there are so many."""
+
+        def found() -> dict[str, str] | None:
+            group = self.group()
+            members = {} if group is None else {each.group_instance_id or "": each.member_id for each in group.members}
+            return members if len(members) == count else None
+
+        return wait_until(found, f"{count} members", WITHIN_S)
+
     def owners(self) -> dict[int, str]:
         """The instance id of each partition's owner, in a stable group."""
         group = self.group()

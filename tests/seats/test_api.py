@@ -140,6 +140,17 @@ async def test_a_server_that_refuses_is_asked_again_later_each_time(server: ApiS
     assert set(followed.told) == {"refused: 403"}
 
 
+async def test_a_server_that_does_not_answer_is_asked_often(tmp_path: Path) -> None:
+    """At least every 2 s: what ends while nobody listens keeps its seat."""
+    async with ApiServer().serving() as server:
+        kubeconfig = server.kubeconfig(tmp_path)
+    async with connect(kubeconfig) as api:
+        followed = Followed(api)
+        await followed.wait_for(lambda: len(followed.pauses) >= 8)
+        await followed.close()
+    assert followed.pauses == [0.5, 1, 2, 2, 2, 2, 2, 2]
+
+
 async def test_an_object_that_is_missing_is_none(server: ApiServer, api: Api) -> None:
     """Any other refusal is an error."""
     assert await api.find(f"{PODS}/a") is None
