@@ -83,24 +83,23 @@ class Api:
         found = self.get(path)
         yield from (("ADDED", each) for each in found["items"])
         version = found["metadata"]["resourceVersion"]
-        connection = self._connection()
+        connection = self.connection()
         try:
-            connection.request(
-                "GET", f"{path}?watch=1&timeoutSeconds=300&resourceVersion={version}", headers=_headers()
-            )
+            connection.request("GET", f"{path}?watch=1&timeoutSeconds=300&resourceVersion={version}", headers=headers())
             for line in connection.getresponse():
                 event = json.loads(line)
                 yield event["type"], event["object"]
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPSConnection:
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection for requests of a caller's own."""
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=400)
 
     def _call(self, method: str, path: str, body: Object | None = None, kind: str = "application/json") -> Object:
-        connection = self._connection()
+        connection = self.connection()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), _headers(kind))
+            connection.request(method, path, None if body is None else json.dumps(body), headers(kind))
             response = connection.getresponse()
             text = response.read().decode()
         finally:
@@ -111,17 +110,19 @@ class Api:
         return answer
 
 
-def _headers(kind: str = "application/json") -> dict[str, str]:
+def headers(kind: str = "application/json") -> dict[str, str]:
+    """The headers of an admin's request."""
     return {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
 
 
 class ControlPlane:
-    """See the module. folder: keys, data and logs, removed at the end."""
+    """See the module. folder: keys, data and logs, removed at the end. is_managed: whether the controllers run."""
 
-    def __init__(self, certificates: Certificates) -> None:
+    def __init__(self, certificates: Certificates, *, is_managed: bool = True) -> None:
         found = program()
         assert found is not None, MISSING
         self._program = found
+        self._is_managed = is_managed
         self._pem, self._ca = certificates.server, certificates.ca
         self.folder = Path(tempfile.mkdtemp(prefix="kubernetes-"))
         self._held = [reserved_port() for _ in range(4)]
@@ -134,7 +135,8 @@ class ControlPlane:
         try:
             self._start_etcd()
             self.start_api_server()
-            self._start_manager()
+            if self._is_managed:
+                self._start_manager()
         except BaseException:
             self.close()
             raise

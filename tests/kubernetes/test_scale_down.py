@@ -10,10 +10,20 @@ from tests.kubernetes.stage import Stage, names
 
 pytestmark = pytest.mark.kubernetes
 
+CLIENTS = [
+    "confluent-kafka",
+    pytest.param("franz-go", marks=[pytest.mark.nightly, pytest.mark.programs("go")]),
+    pytest.param("kafka-clients-4", marks=[pytest.mark.nightly, pytest.mark.programs("java", "javac", "mvn")]),
+]
+on_tenure = pytest.mark.parametrize("broker", ["tenure"], indirect=True)
 
-def test_a_scale_down_frees_the_seats_of_its_pods(stage: Stage, record_property: Callable[[str, object], None]) -> None:
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_scale_down_frees_the_seats_of_its_pods(
+    stage: Stage, client: str, record_property: Callable[[str, object], None]
+) -> None:
     """5 to 3 replicas: the others own all partitions soon after the pods' end, and Events say why."""
-    stage.create("w", 5)
+    stage.create("w", 5, client)
     stage.wait_until_owned(*names("w", 0, 1, 2, 3, 4))
     with stage.controller("--free") as controller:
         controller.wait_for("has the lease")
@@ -26,6 +36,7 @@ def test_a_scale_down_frees_the_seats_of_its_pods(stage: Stage, record_property:
     assert sorted(reason for reason, _ in stage.events("w")) == ["SeatFreed", "SeatFreed"]
 
 
+@on_tenure
 def test_without_a_controller_a_seat_waits_for_its_session(stage: Stage) -> None:
     """The pod is gone, and its partitions still have its member as owner."""
     stage.create("w", 2)
@@ -35,6 +46,7 @@ def test_without_a_controller_a_seat_waits_for_its_session(stage: Stage) -> None
     assert set(stage.owners().values()) == {"w-0", "w-1"}
 
 
+@on_tenure
 def test_a_dry_run_frees_nothing(stage: Stage) -> None:
     """Without --free the controller says which seats are free, and they stay."""
     stage.create("w", 2)
@@ -74,6 +86,7 @@ def test_pods_that_come_back_keep_their_seats(stage: Stage) -> None:
     assert stage.events("w") == []
 
 
+@on_tenure
 def test_a_pod_that_was_forced_out_keeps_its_seat(stage: Stage) -> None:
     """The node is lost, and somebody forces the pod out: its program may still run, so its seat stays."""
     stage.create("w", 3)
