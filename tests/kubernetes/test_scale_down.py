@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import pytest
 
 from tests.kubernetes.stage import Stage, names
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -59,7 +62,7 @@ def test_a_dry_run_frees_nothing(stage: Stage) -> None:
 
 
 def test_pods_that_come_back_keep_their_seats(stage: Stage) -> None:
-    """A rolling restart, an eviction, a deleted pod, a crashed program: no seat goes, and the group stays as it is."""
+    """A rolling restart, an eviction, a deleted pod, a crash loop: no seat goes, and the group stays as it is."""
     stage.create("w", 3)
     all_names = names("w", 0, 1, 2)
     stage.wait_until_owned(*all_names)
@@ -76,10 +79,11 @@ def test_pods_that_come_back_keep_their_seats(stage: Stage) -> None:
         controller.wait_for("kept w-1 of group", count=2)
         stage.wait_until_running(set(all_names))
         uid = stage.pods()["w-0"]["metadata"]["uid"]
-        process = stage.node.processes[uid]
-        assert process is not None
-        process.kill()  # type: ignore[attr-defined]
-        stage.fleet.wait("a new process", lambda: stage.node.processes[uid] is not process)
+        for _ in range(3):
+            process = stage.node.processes[uid]
+            assert process is not None
+            process.send_signal(signal.SIGKILL)
+            stage.fleet.wait("a new process", lambda old=process: stage.node.processes[uid] is not old)  # type: ignore[misc]
         stage.wait_until_owned(*all_names)
         assert not controller.lines("freed|would free|in doubt")
     assert stage.broker.rebalances(stage.group_id, since) == 0
@@ -88,7 +92,7 @@ def test_pods_that_come_back_keep_their_seats(stage: Stage) -> None:
 
 @on_tenure
 def test_a_pod_that_was_forced_out_keeps_its_seat(stage: Stage) -> None:
-    """The node is lost, and somebody forces the pod out: its program may still run, so its seat stays."""
+    """The node is lost, its pod can't end, and somebody forces it out: its program may still run, so its seat stays."""
     stage.create("w", 3)
     stage.wait_until_owned(*names("w", 0, 1, 2))
     since = stage.broker.mark()
@@ -96,7 +100,9 @@ def test_a_pod_that_was_forced_out_keeps_its_seat(stage: Stage) -> None:
         controller.wait_for("has the lease")
         stage.node.is_lost = True
         stage.change("w", {"replicas": 2})
+        wait_until(lambda: "deletionTimestamp" in stage.pods()["w-2"]["metadata"], "its pod shall end", WITHIN_S)
         stage.delete_pod("w-2", gracePeriodSeconds=0)
         controller.wait_for("kept in doubt w-2 of group")
+        assert not controller.lines("freed|would free")
     assert stage.broker.rebalances(stage.group_id, since) == 0
     assert [reason for reason, _ in stage.events("w")] == ["SeatKept"]
