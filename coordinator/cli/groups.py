@@ -2,14 +2,15 @@
 
 The columns are those of Kafka's consumer-groups tool; epochs and targets are there if a group has them (KIP-848). JSON
 is a list of groups: `group_id`, `state`, `protocol_type`, `protocol_name`, `coordinator`, `members` and, unless the
-options ask for something else, `offsets`.
+options ask for something else, `lag`, `topics` and `offsets`.
 
 House rule: a command prints what it found even if something else is missing; the exit code reports the missing part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,10 +24,11 @@ from coordinator.cli.cluster import (
     refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
+from coordinator.cli.options import Command, Commands, OutputForm, names_or_all, number_or_none
 from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
+from coordinator.client.examination import wall_ms, watch_lag
 from coordinator.client.groups import (
     SHARE,
     STREAMS,
@@ -38,9 +40,10 @@ from coordinator.client.groups import (
     list_groups,
     listed_json,
 )
-from coordinator.client.lag import offset_lines
+from coordinator.client.lag import group_lag_json, line_time, offset_lines, time_json
 from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import Member, OffsetLine
+from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
 from schemas.errors import ErrorCode
 
 STATES = (
@@ -67,6 +70,8 @@ OFFSET_COLUMNS = (
     "HOST",
     "CLIENT-ID",
 )
+STABLE_COLUMN = "STABLE-LAG"
+LAG_TIME_COLUMNS = ("BEHIND", "IN/S", "OUT/S", "CATCH-UP")
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
 SEAT_COLUMNS = ("CURRENT-EPOCH", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED")
 """Only members of groups of the consumer protocol have these (KIP-848). UPGRADED: false for a classic client."""
@@ -124,6 +129,16 @@ def describe_command(
     offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets and lag (the default).")] = False,
     members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State and coordinator.")] = False,
+    lag_time: Annotated[
+        int | None,
+        typer.Option(
+            "--lag-time",
+            metavar="SECONDS",
+            parser=number_or_none,
+            help="Look for so long, and tell lag in time: the age of the oldest record to read, the rates at which "
+            "records come and are read, and when the group has read all. Clients commit every 5 s by default.",
+        ),
+    ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
@@ -134,12 +149,19 @@ def describe_command(
     names_or_all("name the groups to describe", is_named=bool(group_ids), are_all=every)
     if offsets + members + state > 1:
         fail(ExitCode.USAGE, "--offsets, --members and --state exclude each other")
+    if lag_time is not None and (members or state):
+        fail(ExitCode.USAGE, "--lag-time is about offsets: leave --members and --state out")
+    times = LagTimes()
     with cluster(bootstrap_server, timeout, command_config) as client:
         groups, failures = _describe(client, group_ids)
-        lines = {} if members or state else offset_lines(client, groups)
+        lines: Mapping[str, Sequence[OffsetLine]] = {}
+        if lag_time is not None or (output is Output.JSON and not (members or state)):
+            lines, times = watch_lag(client, groups, lag_time or 0, wall_ms, time.sleep)
+        elif not (members or state):
+            lines = offset_lines(client, groups)
         _warn_of_open_transactions(client, lines.values())
     if output is Output.JSON:
-        print_json([_group_json(group, lines.get(group.group_id)) for group in groups])
+        print_json([_group_json(group, lines.get(group.group_id), times.of(group.group_id)) for group in groups])
     elif groups or not failures:
         for group in groups:
             _remark(group)
@@ -148,7 +170,7 @@ def describe_command(
         elif members:
             _print_members(groups)
         else:
-            _print_offsets(groups, lines)
+            _print_offsets(groups, lines, None if lag_time is None else times)
     end(failures)
 
 
@@ -241,16 +263,32 @@ def _warn_of_open_transactions(client: Client, lines: Iterable[Sequence[OffsetLi
         warn(f"{topic}-{index}: readers of committed records wait at {offset}, for the transaction of {who}")
 
 
-def _print_offsets(groups: Sequence[Group], lines: dict[str, list[OffsetLine]]) -> None:
+def _print_offsets(groups: Sequence[Group], lines: Mapping[str, Sequence[OffsetLine]], times: LagTimes | None) -> None:
+    """Print the offsets of groups. times: their lag in time, to print too."""
+    has_stable = any(line.stable_offset is not None for own in lines.values() for line in own)
+    place = OFFSET_COLUMNS.index("LAG") + 1
+    more = (*((STABLE_COLUMN,) if has_stable else ()), *(() if times is None else LAG_TIME_COLUMNS))
     rows = []
     for group in groups:
+        known = None if times is None else times.of(group.group_id)
         for line in lines[group.group_id]:
             who = (
                 (line.member.member_id, line.member.client_host, line.member.client_id) if line.member else (None,) * 3
             )
             offsets = (line.current_offset, line.log_end_offset, line.lag)
-            rows.append((group.group_id, line.topic, line.partition, *offsets, *who))
-    print_table(OFFSET_COLUMNS, rows)
+            stable = (line.stable_lag,) if has_stable else ()
+            in_time = () if known is None else _lag_time_row(line_time(line, known))
+            rows.append((group.group_id, line.topic, line.partition, *offsets, *stable, *in_time, *who))
+    print_table((*OFFSET_COLUMNS[:place], *more, *OFFSET_COLUMNS[place:]), rows)
+
+
+def _lag_time_row(known: LagTime | None) -> tuple[str | None, ...]:
+    if known is None:
+        return (None,) * len(LAG_TIME_COLUMNS)
+    rates = (None, None) if known.rates is None else tuple(f"{each:.1f}" for each in known.rates)
+    is_told = known.rates is not None or not known.lag
+    wait = "never" if known.catch_up_s is None else f"{known.catch_up_s:.1f}s"
+    return f"{'>' if known.is_least else ''}{known.behind_ms / 1000:.1f}s", *rates, wait if is_told else None
 
 
 def _print_members(groups: Sequence[Group]) -> None:
@@ -322,17 +360,26 @@ def _print_states(groups: Sequence[Group]) -> None:
     print_table((*headings, "#MEMBERS"), rows)
 
 
-def _group_json(group: Group, lines: Sequence[OffsetLine] | None) -> dict[str, Any]:
-    """A group as JSON; with the offsets of its topic partitions unless `lines` is None."""
+def _group_json(group: Group, lines: Sequence[OffsetLine] | None, known: GroupLag) -> dict[str, Any]:
+    """A group as JSON; with its lag and the offsets of its topic partitions unless `lines` is None."""
     value = group_json(group)
     if lines is not None:
+        told = group_lag_json(group.group_id, lines, known)
+        value["lag"] = {name: field for name, field in told.items() if name not in {"group_id", "past", "topics"}}
+        value["topics"] = [
+            {name: field for name, field in topic.items() if name not in {"past", "offsets"}}
+            for topic in told["topics"]
+        ]
         value["offsets"] = [
             {
                 "topic": line.topic,
                 "partition": line.partition,
                 "current_offset": line.current_offset,
                 "log_end_offset": line.log_end_offset,
+                "last_stable_offset": line.stable_offset,
                 "lag": line.lag,
+                "stable_lag": line.stable_lag,
+                **time_json(line_time(line, known)),
                 "member_id": line.member.member_id if line.member else None,
             }
             for line in lines

@@ -20,9 +20,11 @@ from coordinator.cli.doctor import doctor_lines, findings
 from coordinator.cli.exit_codes import Ended, ExitCode, fail
 from coordinator.cli.explain import explained, reader_of
 from coordinator.client.client import Client
+from coordinator.client.examination import wall_ms, watch_lag
 from coordinator.client.groups import described_group, group_json, list_groups, listed_json
-from coordinator.client.lag import lag_json, offset_lines, topics_json
+from coordinator.client.lag import group_lag_json
 from coordinator.story.events import fields_of
+from coordinator.story.lag_words import lag_lines
 
 ABOUT = (
     "Answers about the consumer groups of a Kafka cluster: why a group rebalanced, whether it is stuck, its members, "
@@ -31,6 +33,9 @@ ABOUT = (
 
 EVENTS_MAX = 500
 """The newest events in an answer."""
+
+LAG_SECONDS_MAX = 60
+"""A program that asks waits for the answer."""
 
 Answer = tuple[Any, str]
 """The JSON, and the words."""
@@ -62,11 +67,16 @@ def doctor(client: Client, group: str = "") -> Answer:
     return {"groups": len(wanted), "findings": list(map(fields_of, found))}, words
 
 
-def lag(client: Client, group: str) -> Answer:
-    """Tell how far a group is behind: committed offsets, ends of logs and lag of each topic partition."""
-    lines = offset_lines(client, [described_group(client, group)])[group]
-    told = {"group_id": group, **lag_json(lines), "topics": topics_json(lines)}
-    return told, json.dumps(told, ensure_ascii=False)
+def lag(client: Client, group: str, seconds: int = 12) -> Answer:
+    """Tell how far a group is behind: committed offsets, ends of logs, and lag in records and in time.
+
+    It looks for some seconds, for the rates at which records come and are read, and whether the group catches up.
+    """
+    looked = described_group(client, group)
+    lines, times = watch_lag(client, [looked], min(max(seconds, 0), LAG_SECONDS_MAX), wall_ms, time.sleep)
+    known = times.of(group)
+    told = group_lag_json(group, lines[group], known)
+    return told, "\n".join((*lag_lines(group, known), json.dumps(told, ensure_ascii=False)))
 
 
 def events(client: Client, group: str = "", minutes: int = 60) -> Answer:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import time
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
-from coordinator.client.lag import known_lines
+from coordinator.client.lag import known_lines, offset_lines
 from coordinator.client.retention import Retention
-from coordinator.client.topics import node_health, partition_counts, partition_owners
+from coordinator.client.topics import log_end_offsets, node_health, partition_counts, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work, at_work
 from coordinator.story.transaction_diagnosis import transaction_findings
@@ -37,6 +38,9 @@ DESCRIBED_AT_ONCE = 100
 
 LOOKING = Lock()
 """Threads that answer requests of the page share one memory of looks."""
+
+AGE_QUESTIONS = 8
+"""Questions about the ages of records in a command: enough to tell them to a tenth."""
 
 WATCHED_MS, LOOK_S = 30_000, 1.0
 """How long, and how often, one examination looks at groups that may be stuck."""
@@ -70,7 +74,7 @@ def examine(
     ]
     for name, answer in answers.items():
         if isinstance(answer, Group):
-            found += group_findings(name, entries[name], answer, counts, now_ms, seen.get(name))
+            found += group_findings(name, entries[name], answer, counts, now_ms, seen[name].progress)
             found += transaction_findings(name, holding.get(name, ()), now_ms)
         elif answer.error_code in COORDINATOR_MOVED:
             found.append(unavailable(name, error_name(answer.error_code)))
@@ -86,6 +90,13 @@ def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refuse
     return answers
 
 
+class Look(NamedTuple):
+    """A look at a group. lines: none if its offsets can't be seen, or a refusal."""
+
+    progress: GroupProgress
+    lines: Sequence[OffsetLine] | Refused | None
+
+
 def look(
     client: Client,
     groups: Iterable[Group],
@@ -94,26 +105,71 @@ def look(
     now_ms: int,
     leaders: Leaders | None = None,
     retention: Retention | None = None,
-) -> dict[str, GroupProgress]:
+) -> dict[str, Look]:
     """Look how far these groups are. counts: partitions by topic. leaders, retention: as of `known_lines`."""
-    seen: dict[str, GroupProgress] = {}
+    seen: dict[str, Look] = {}
     wanted = list(groups)
     for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
         some = wanted[begin : begin + DESCRIBED_AT_ONCE]
         lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
         begun = progress.looks
         try:
-            lines = known_lines(client, some, starts=True, leaders=leaders, retention=retention)
+            lines = known_lines(client, some, starts=True, stable=True, leaders=leaders, retention=retention)
         except (Refused, Unreachable):  # a node is away, or Kafka before 3.0
             if leaders is not None:
                 leaders.forget()
         for group in some:
             own = lines.get(group.group_id)
             with LOOKING:
-                seen[group.group_id] = progress.look(
-                    group, None if isinstance(own, Refused) else own, counts, now_ms, begun
-                )
+                taken = progress.look(group, None if isinstance(own, Refused) else own, counts, now_ms, begun)
+            seen[group.group_id] = Look(taken, own)
     return seen
+
+
+def look_at_lag(
+    client: Client, groups: Sequence[Group], progress: Progress, times: LagTimes, now_ms: int, questions: int
+) -> dict[str, Look]:
+    """Look how far these groups are, for their lag in time. questions: how often to ask for the ages of records."""
+    seen = look(client, groups, partition_counts(client, topics_of(groups)), progress, now_ms)
+    with LOOKING:
+        for name, each in seen.items():
+            times.take(name, each.progress)
+    for _ in range(questions):
+        if not ask_ages(client, times, seen):
+            break
+    return seen
+
+
+def watch_lag(
+    client: Client, groups: Sequence[Group], seconds: float, now_ms: Callable[[], int], pause: Callable[[float], None]
+) -> tuple[dict[str, Sequence[OffsetLine]], LagTimes]:
+    """The lines of these groups, with their lag in time. Raises `Refused` if the offsets of a group are refused.
+
+    seconds: how long to look for rates; 0 for one look.
+    """
+    progress, times = Progress(), LagTimes()
+    seen = look_at_lag(client, groups, progress, times, now_ms(), AGE_QUESTIONS)
+    if seconds:
+        pause(seconds)
+        seen = look_at_lag(client, groups, progress, times, now_ms(), 0)
+    lines: dict[str, Sequence[OffsetLine]] = {}
+    for name, each in seen.items():
+        if each.lines is None:
+            return {**offset_lines(client, groups)}, times
+        if isinstance(each.lines, Refused):
+            raise each.lines
+        lines[name] = each.lines
+    return lines, times
+
+
+def ask_ages(client: Client, times: LagTimes, names: Iterable[str], leaders: Leaders | None = None) -> bool:
+    """Ask how old the records are that these groups read next; returns whether there was a question."""
+    asked = times.questions(names)
+    if asked:
+        found = log_end_offsets(client, asked, asked, leaders)
+        with LOOKING:
+            times.learn(asked, found)
+    return bool(asked)
 
 
 def watch(
@@ -126,7 +182,7 @@ def watch(
         groups = [answer for answer in _described(client, wanted).values() if isinstance(answer, Group)]
         at_ms = now_ms()
         seen = look(client, groups, partition_counts(client, topics_of(groups)), progress, at_ms)
-        wanted = [name for name, each in seen.items() if each.is_open(at_ms)]
+        wanted = [name for name, each in seen.items() if each.progress.is_open(at_ms)]
         if not wanted or at_ms >= until_ms:
             return
         pause(LOOK_S)
@@ -135,7 +191,7 @@ def watch(
 def members_at_work(client: Client, group: Group, progress: Progress, now_ms: int) -> dict[str, Work]:
     """By instance id, whether a static member of one group is at work. progress: of earlier looks."""
     counts = partition_counts(client, topics_of([group]))
-    return at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id], now_ms)
+    return at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id].progress, now_ms)
 
 
 def wall_ms() -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,7 @@ from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
 from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded
+from coordinator.story.lag_time import LagTime
 
 if TYPE_CHECKING:
     from coordinator.observe.live import Live
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from coordinator.story.events import RebalanceEvent
 
 
-PARTITIONS_MAX = 100
-"""Topic partitions of a group that have a series of their own for their lag in time."""
+TOPICS_MAX, PARTITIONS_MAX = 50, 100
+"""Topics, and topic partitions with records to read, of a group that have series of their own for their lag."""
 
 
 class ObserverProgress(NamedTuple):
@@ -160,25 +162,44 @@ def finding_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
 
 def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
     """The lag of some groups, in records and in time; kafka-lag-exporter gave most of the names."""
-    prefix = "kafka_consumergroup_group_"
-    sums = GaugeMetricFamily(prefix + "sum_lag", "Records behind the ends of the logs.", labels=["group"])
-    most = GaugeMetricFamily(prefix + "max_lag", "The same, of the worst topic partition.", labels=["group"])
-    oldest = GaugeMetricFamily(prefix + "max_lag_seconds", "Age of the oldest record to read.", labels=["group"])
-    catch_up = GaugeMetricFamily("tenure_group_catch_up_seconds", "Until all is read; Inf: never.", labels=["group"])
-    text = "The same, of each topic partition with records to read."
-    of_partitions = GaugeMetricFamily(prefix + "lag_seconds", text, labels=["group", "topic", "partition"])
+    prefix, of_group, of_topic = "kafka_consumergroup_group_", ["group"], ["group", "topic"]
+    of_partition = [*of_topic, "partition"]
+    text = "Records that come to the logs in a second."
+    sums = GaugeMetricFamily(prefix + "sum_lag", "Records behind the ends of the logs.", labels=of_group)
+    topic_sums = GaugeMetricFamily(prefix + "topic_sum_lag", "The same, of a topic.", labels=of_topic)
+    lags = GaugeMetricFamily(
+        prefix + "lag", "The same, of a topic partition with records to read.", labels=of_partition
+    )
+    most = GaugeMetricFamily(prefix + "max_lag", "The same, of the worst topic partition.", labels=of_group)
+    stable = GaugeMetricFamily("tenure_group_stable_sum_lag", "For readers of committed records.", labels=of_group)
+    oldest = GaugeMetricFamily(prefix + "max_lag_seconds", "Age of the oldest record to read.", labels=of_group)
+    ages = GaugeMetricFamily(prefix + "lag_seconds", "The same, of a topic partition.", labels=of_partition)
+    came = GaugeMetricFamily("tenure_group_topic_in_per_second", text, labels=of_topic)
+    read = GaugeMetricFamily("tenure_group_topic_out_per_second", "Records that the group reads.", labels=of_topic)
+    catch_up = GaugeMetricFamily("tenure_group_catch_up_seconds", "Until all is read; Inf: never.", labels=of_group)
+    text = "The same, of a topic."
+    topic_catch_up = GaugeMetricFamily("tenure_group_topic_catch_up_seconds", text, labels=of_topic)
     for group in watching.lag_times.groups[:groups_max]:
-        found = watching.lag_times.of(group)
-        sums.add_metric([group], sum(each.lag for each in found.values()))
+        found, told, _ = watching.lag_times.of(group)
+        whole = told.get(None, LagTime())
+        sums.add_metric([group], whole.lag)
+        stable.add_metric([group], sum(each.stable_lag for each in found.values()))
         most.add_metric([group], max((each.lag for each in found.values()), default=0))
-        oldest.add_metric([group], max((each.behind_ms for each in found.values()), default=0) / 1000)
-        known = [each for each in found.values() if each.is_rate_known]
-        if known or not found:
-            waits_s = (inf if each.catch_up_s is None else each.catch_up_s for each in known)
-            catch_up.add_metric([group], max(waits_s, default=0))
+        oldest.add_metric([group], whole.behind_ms / 1000)
+        if whole.rates is not None or not found:
+            catch_up.add_metric([group], inf if whole.catch_up_s is None else whole.catch_up_s)
+        for topic, each in islice(sorted((topic, each) for topic, each in told.items() if topic), TOPICS_MAX):
+            own = [group, topic]
+            topic_sums.add_metric(own, each.lag)
+            if each.rates is not None:
+                came.add_metric(own, each.rates.in_s)
+                read.add_metric(own, each.rates.out_s)
+                topic_catch_up.add_metric(own, inf if each.catch_up_s is None else each.catch_up_s)
         for (topic, partition), each in sorted(found.items())[:PARTITIONS_MAX]:
-            of_partitions.add_metric([group, topic, str(partition)], each.behind_ms / 1000)
-    yield from (sums, most, oldest, catch_up, of_partitions)
+            place = [group, topic, str(partition)]
+            lags.add_metric(place, each.lag)
+            ages.add_metric(place, each.behind_ms / 1000)
+    yield from (sums, topic_sums, lags, most, stable, oldest, ages, came, read, catch_up, topic_catch_up)
 
 
 def progress_families(progress: ObserverProgress) -> Iterator[Metric]:

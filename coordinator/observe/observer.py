@@ -180,6 +180,7 @@ class Observer:
                 spare=self._has_spare,
                 pace=pace,
                 progress=self.watching.progress,
+                lag_times=self.watching.lag_times,
             )
 
     @property

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
-from coordinator.client.examination import look, wall_ms
+from coordinator.client.examination import LOOKING, ask_ages, look, wall_ms
 from coordinator.client.groups import Group, topics_of
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders
@@ -50,7 +50,7 @@ LOOK_S = 2.0
 AT_ONCE = 100
 """Groups of one look; at most half of them out of turn."""
 
-CPU_SHARE = 0.01
+CPU_SHARE = 0.005
 """The most of a core that looks take on average."""
 
 EVENTS_KEPT, QUIET_KEPT = 100, 3
@@ -68,8 +68,8 @@ class Watching:
     """See the module. live: has the descriptions. takers: get the events. every_s: between two looks at a group.
 
     ready: set once the history was read. cpu: the CPU time of the calling thread, in seconds. found: the present
-    findings, by group. kinds: those of any finding so far. lag_times: of the groups. round_s: how long the newest round
-    took.
+    findings, by group. kinds: those of any finding so far. lag_times: of the groups; writers hold LOOKING.
+    round_s: how long the newest round took.
     """
 
     def __init__(
@@ -139,12 +139,16 @@ class Watching:
             self._turn.pop(name, None)
         some = [group for name in wanted if (group := groups.get(name)) is not None]
         counts = self._leaders.counts(client, topics_of(some))
-        for name, seen in look(client, some, counts, self.progress, now_ms, self._leaders, self._retention).items():
-            self.lag_times.take(name, seen)
+        looks = look(client, some, counts, self.progress, now_ms, self._leaders, self._retention)
+        for name, (seen, _) in looks.items():
+            with LOOKING:
+                self.lag_times.take(name, seen)
             self._settle(groups[name], seen, counts, now_ms)
             self._suspects.pop(name, None)
             if name in self.found or seen.is_suspect:
                 self._suspects[name] = now_s
+        if self._asking.budget.share_left >= SHARE_KEPT:
+            ask_ages(client, self.lag_times, looks, self._leaders)
         return not self._turn
 
     def _begin(self, groups: Mapping[str, Group]) -> None:
@@ -152,7 +156,8 @@ class Watching:
         now_s = self._clock()
         self.round_s, self._began_s = now_s - self._began_s, now_s
         self._turn = dict.fromkeys(groups)
-        self.lag_times.forget(groups)
+        with LOOKING:
+            self.lag_times.forget(groups)
         for name in [name for name in self.found if name not in groups]:
             self._tell(name, [], self._wall_ms())
         with self._lock:

@@ -28,6 +28,7 @@ Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "integer"}
+RATE: Schema = {"type": "number"}
 FLAG: Schema = {"type": "boolean"}
 UNIX_MS: Schema = {"type": "integer", "description": "Unix time in ms"}
 
@@ -69,6 +70,24 @@ GROUP_TYPE: Schema = {
 }
 SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
 
+STABLE_LAG = "the same, for readers of committed records: records of open transactions don't count"
+
+LAG_TIME: dict[str, Schema] = {
+    "behind_ms": {
+        **or_null(NUMBER),
+        "description": "the age of the oldest record to read; this and the next are null if no look tells them",
+    },
+    "behind_is_least": {**or_null(FLAG), "description": "whether it may be older"},
+    "in_per_s": {**or_null(RATE), "description": "records that come in a second"},
+    "out_per_s": {**or_null(RATE), "description": "records that the group reads in a second"},
+    "catch_up_ms": {**or_null(NUMBER), "description": "until all is read; null for never, too"},
+    "catches_up": {**or_null(FLAG), "description": "false for never"},
+}
+PAST: Schema = {
+    **list_of(object_of({"at_ms": UNIX_MS, "lag": NUMBER, "behind_ms": NUMBER})),
+    "description": "some looks of the last hour",
+}
+
 SUMS: dict[str, Schema] = {
     "partitions": {
         **NUMBER,
@@ -76,11 +95,13 @@ SUMS: dict[str, Schema] = {
     },
     "assigned_partitions": NUMBER,
     "lag": {**or_null(NUMBER), "description": "the sum, of topic partitions where it is known; null if there are none"},
+    "stable_lag": {**or_null(NUMBER), "description": STABLE_LAG},
     "without_end": {
         **NUMBER,
         "description": "topic partitions with a committed offset, without a known end of the log",
     },
     "beyond_end": {**NUMBER, "description": "those whose committed offset is beyond the end of the log"},
+    **LAG_TIME,
 }
 
 SCHEMAS: dict[str, Schema] = {
@@ -146,14 +167,21 @@ SCHEMAS: dict[str, Schema] = {
             "sums": list_of(ref("Lags")),
         }
     ),
-    "Lag": object_of({"group_id": TEXT, **SUMS, "topics": list_of(ref("TopicLag"))}),
-    "TopicLag": object_of({"topic": TEXT, **SUMS, "offsets": list_of(ref("Offset"))}),
+    "Lag": object_of({"group_id": TEXT, **SUMS, "past": PAST, "topics": list_of(ref("TopicLag"))}),
+    "TopicLag": object_of({"topic": TEXT, **SUMS, "past": PAST, "offsets": list_of(ref("Offset"))}),
     "Offset": object_of(
         {
             "partition": NUMBER,
             "current_offset": {**or_null(NUMBER), "description": "the committed offset; null for none, or one below 0"},
             "log_end_offset": or_null(NUMBER),
+            "last_stable_offset": {
+                **or_null(NUMBER),
+                "description": "where readers of committed records stop, if a transaction is open before the end; no "
+                "request of a group tells its members' isolation.level",
+            },
             "lag": {**or_null(NUMBER), "description": "negative if the committed offset is beyond the end"},
+            "stable_lag": {**or_null(NUMBER), "description": STABLE_LAG},
+            **LAG_TIME,
             **{name: or_null(TEXT) for name in SEAT},
         }
     ),
@@ -433,6 +461,7 @@ ROOMS = {
     "address": "the address, with the group and the range of time in it",
     "dom": "elements, words and questions",
     "group": "one group",
+    "lag": "lag in words and as a graph",
     "lanes": "the picture of the seats",
     "list": "all groups",
     "table": "tables that can be sorted, page by page",

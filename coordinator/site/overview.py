@@ -23,6 +23,7 @@ from coordinator.story.runs import runs
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.story.events import RebalanceEvent
+    from coordinator.story.lag_time import LagTimes
 
 HOUR_MS = 3_600_000
 
@@ -53,8 +54,10 @@ def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], no
     ]
 
 
-def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
+def lags(times: LagTimes, names: Sequence[str], client: Client) -> list[dict[str, Any]]:
     """The sums of these groups as JSON, in their order: members, topics, topic partitions and lag.
+
+    times: what earlier looks tell of their lag in time.
 
     Of a group that its coordinator doesn't describe, or whose offsets it refuses, only `error` says why.
     """
@@ -65,7 +68,7 @@ def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
             told[name] = {"group_id": name, "error": str(answer)}
         else:
             groups.append(answer)
-    lines_of = known_lines(client, groups)
+    lines_of = known_lines(client, groups, stable=True)
     for group in groups:
         lines = lines_of[group.group_id]
         if isinstance(lines, Refused):
@@ -77,7 +80,7 @@ def lags(names: Sequence[str], client: Client) -> list[dict[str, Any]]:
             "members": len(group.members) - standbys,
             "standbys": standbys,
             "topics": len({line.topic for line in lines} - {None}),
-            **lag_json(lines),
+            **lag_json(lines, times.of(group.group_id).sums.get(None)),
         }
     return [told[name] for name in names]
 

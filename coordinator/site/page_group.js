@@ -2,6 +2,7 @@
 
 import {$, Asking, ask, badge, element, findingItem, grouped, iso, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
 import {chosen, format, range, timeText} from "./page_address.js";
+import {behindText, catchUpText, followed, graph, rateText, stableText} from "./page_lag.js";
 import * as lanes from "./page_lanes.js";
 import {lagText, lagTitle} from "./page_list.js";
 import {Table} from "./page_table.js";
@@ -18,6 +19,7 @@ let membersTable = null;
 let lagTable = null;
 let lag = null;
 let trends = new Map();  // by topic: its lag at the last change, and whether it grew
+let moments = new Map();  // by topic: the lag that the server told, and that the page saw; of the group without one
 const opened = new Set();  // topics whose partitions are in view
 let asking = null;
 let lagging = null;
@@ -87,22 +89,24 @@ function follow(topic, now) {
   return TREND[trends.get(topic).went];
 }
 
+const stable = (told) => stableText(told) ? [" ", element("span", {class: "dim", title: "Readers of committed records (isolation.level) stop at an open transaction. No request tells which readers a group has.", text: `(${stableText(told)})`})] : [];
+
 function lagCell(topic) {
   const [arrow, ...word] = (topic.trend ?? "").split(" ");
-  return [element("span", {title: lagTitle(topic), text: lagText(topic)}), ...(topic.trend ? [" ", element("span", {class: "dim", title: `it ${word.join(" ")}`, text: arrow}), element("span", {class: "unseen", text: word.join(" ")})] : [])];
+  return element("span", {}, element("span", {title: lagTitle(topic), text: lagText(topic)}), ...(topic.trend ? [" ", element("span", {class: "dim", title: `it ${word.join(" ")}`, text: arrow}), element("span", {class: "unseen", text: word.join(" ")})] : []), ...stable(topic));
 }
 
 function offsetsOf(topic) {
   const number = (value) => value === null ? "-" : grouped(value);
-  const head = ["Partition", "Member", "Client", "Committed", "End", "Lag"].map((text) => element("th", {scope: "col", text}));
-  const rows = topic.offsets.map((each) => element("tr", {},
-    element("th", {scope: "row", text: String(each.partition)}),
-    element("td", {text: each.group_instance_id ?? each.member_id ?? "nobody"}),
-    element("td", {text: each.client_id === null ? "-" : `${each.client_id} ${each.client_host}`}),
-    element("td", {class: "number", text: number(each.current_offset)}),
-    element("td", {class: "number", text: number(each.log_end_offset)}),
-    element("td", {class: "number", text: each.lag !== null && each.lag < 0 ? "unknown" : number(each.lag)})));
-  const box = element("details", {open: opened.has(topic.topic)}, element("summary", {text: several(topic.offsets.length, "partition")}),
+  const names = ["Partition", "Member", "Client", "Committed", "End", "Lag", "Behind", "Catches up in"];
+  const head = names.map((text) => element("th", {scope: "col", text}));
+  const rows = topic.offsets.map((each) => {
+    const told = [each.group_instance_id ?? each.member_id ?? "nobody", each.client_id === null ? "-" : `${each.client_id} ${each.client_host}`,
+      number(each.current_offset), number(each.log_end_offset), element("span", {}, each.lag !== null && each.lag < 0 ? "unknown" : number(each.lag), ...stable(each)), behindText(each), catchUpText(each)];
+    return element("tr", {}, element("th", {scope: "row", text: String(each.partition)}),
+      ...told.map((value, at) => element("td", {class: at < 2 ? null : "number", "data-label": names[at + 1]}, value)));
+  });
+  const box = element("details", {open: opened.has(topic.topic)}, element("summary", {"data-topic": topic.topic, text: several(topic.offsets.length, "partition")}),
     element("div", {class: "wide"}, element("table", {class: "offsets"}, element("caption", {class: "unseen", text: `Partitions of ${topic.topic}`}), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))));
   box.addEventListener("toggle", () => box.open ? opened.add(topic.topic) : opened.delete(topic.topic));
   return box;
@@ -113,13 +117,21 @@ function showLag() {
   if ($("lag-section").hidden) return;
   lagTable ??= new Table($("lag"), [
     {key: "topic", name: "Topic", value: (topic) => topic.topic},
-    {key: "lag", name: "Lag", number: true, value: (topic) => topic.lag, cell: lagCell},
+    {key: "lag", name: "Lag", number: true, long: true, value: (topic) => topic.lag, cell: lagCell},
+    {key: "behind", name: "Behind", number: true, title: "The age of the oldest record that the group has not read", value: (topic) => topic.behind_ms, cell: behindText},
+    {key: "in", name: "In/s", number: true, less: true, title: "Records that come in a second", value: (topic) => topic.in_per_s, cell: (topic) => rateText(topic.in_per_s)},
+    {key: "out", name: "Out/s", number: true, less: true, title: "Records that the group reads in a second", value: (topic) => topic.out_per_s, cell: (topic) => rateText(topic.out_per_s)},
+    {key: "ends", name: "Catches up in", number: true, title: "When it has read all, at these rates", value: (topic) => topic.catches_up === false ? Infinity : topic.catch_up_ms, cell: catchUpText},
+    {key: "past", name: "Lag of the last hour", sorts: false, long: true, value: (topic) => topic.moments.map((each) => each.lag).join(" "), cell: (topic) => graph(topic.moments, topic.topic)},
     {key: "assigned", name: "Assigned", number: true, title: "Topic partitions that a member has", value: (topic) => topic.assigned_partitions},
-    {key: "partitions", name: "Offsets", sorts: false, long: true, value: (topic) => topic.offsets.map((each) => `${each.partition}:${each.current_offset ?? ""}/${each.log_end_offset ?? ""}`).join(" "), cell: offsetsOf},
+    {key: "partitions", name: "Offsets", sorts: false, under: true, value: (topic) => topic.offsets.map((each) => `${each.partition}:${each.current_offset ?? ""}/${each.log_end_offset ?? ""}`).join(" "), cell: offsetsOf},
   ], {name: "topics", sort: "-lag", size: 25});
   lagTable.nothing = "no topic has such a name";
+  const focused = document.activeElement?.dataset?.topic;
   lagTable.show(lag.topics.filter((topic) => has(topic.topic)));
+  if (focused !== undefined) [...$("lag").querySelectorAll("summary")].find((each) => each.dataset.topic === focused)?.focus();
   $("lag-note").textContent = lagTitle(lag);
+  $("lag-graph").replaceChildren(...(lag.topics.length > 1 ? [element("p", {class: "dim", text: "All topics together"}), graph(lag.moments, "all topics")] : []));
 }
 
 async function askLag() {
@@ -127,7 +139,12 @@ async function askLag() {
   const told = await ask(`/lag?group=${encodeURIComponent(group)}`).catch(() => null);
   if (group !== chosen()) return;
   lag = told;
+  const nowMs = Date.now();
   for (const topic of lag?.topics ?? []) topic.trend = follow(topic.topic, topic.lag);
+  for (const each of lag === null ? [] : [lag, ...lag.topics]) {
+    each.moments = followed(moments.get(each.topic) ?? [], each, nowMs);
+    moments.set(each.topic, each.moments);
+  }
   showLag();
   showFacts();
 }
@@ -198,7 +215,8 @@ function showFacts() {
     ...(standbys ? [["Standbys", grouped(standbys)]] : []),
     ["Topics", lag === null ? "-" : grouped(lag.topics.length)],
     ["Partitions assigned", grouped(sum(members.map(partitions)))],
-    ["Lag", lag === null ? "-" : element("span", {title: lagTitle(lag), text: lagText(lag)})],
+    ["Lag", lag === null ? "-" : element("span", {title: lagTitle(lag)}, lagText(lag), ...stable(lag))],
+    ...(lag?.lag ? [["Behind", behindText(lag)], ["Catches up in", catchUpText(lag)]] : []),
     ["Assignor", facts.protocol_name || "-"],
     ["Protocol", facts.group_type ?? "classic"],
     ...(at ? [["Coordinator", `node ${at.node_id}, ${at.host}:${at.port}`]] : []),
@@ -251,6 +269,7 @@ async function askGroup() {
 export function choose() {
   [past, members, lag, facts, entriesMax] = [NOTHING, [], null, null, ENTRIES_STEP];
   trends = new Map();
+  moments = new Map();
   opened.clear();
   lanes.forget();
   $("name").textContent = named(chosen());

@@ -4,12 +4,13 @@
 
 import {$, Asking, ago, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, stateBadge, sum, utc} from "./page_dom.js";
 import {format, here, replace} from "./page_address.js";
+import {behindText} from "./page_lag.js";
 import {Table} from "./page_table.js";
 
 const LAGS_MAX = 50;  // groups of one question
 const QUERY_MAX = 6_000;  // characters of its address
 const ALL_MAX = 200;  // of so many groups the lag of all is asked for
-const SUMMED = ["members", "topics", "lag"];  // columns that are sorted by sums
+const SUMMED = ["members", "topics", "lag", "behind"];  // columns that are sorted by sums
 const SUMS_MS = 15_000, SUMS_SOON_MS = 2_000;  // while some sums are unknown, the page asks sooner
 const FIRST_SORT = "-problem";
 const FIRST = 8;  // findings that are in view at once
@@ -111,6 +112,8 @@ function columns() {
     {key: "topics", name: "Topics", number: true, less: true, value: (group) => of(group, "topics")},
     {key: "lag", name: "Lag", number: true, title: "Records between the committed offsets and the ends of the logs", value: (group) => of(group, "lag"),
       cell: (group) => element("span", {title: lagTitle(lags.get(group.group_id)), text: lagText(lags.get(group.group_id))})},
+    {key: "behind", name: "Behind", number: true, less: true, title: "The age of the oldest record that the group has not read, as far as looks tell", value: (group) => of(group, "behind_ms"),
+      cell: (group) => behindText(lags.get(group.group_id))},
     {key: "last", name: "Last event", number: true, value: (group) => group.last_event_ms,
       cell: (group) => group.last_event_ms === null ? "-" : element("time", {datetime: utc(group.last_event_ms), title: utc(group.last_event_ms), text: ago(group.last_event_ms)})},
     {key: "node", name: "Node", number: true, less: true, title: "The node that coordinates the group", value: (group) => group.node_id},

@@ -4,8 +4,8 @@
 import {element, grouped, several} from "./page_dom.js";
 
 /* columns: {key, name, value(row), cell(row), number, long, sorts}. value: to sort by, and for the file; cell: what to show,
-   by default the value. long: a card gives it a line of its own. less: there is
-   no room for it in a window of middle size. options: {name, size, sort, nothing, changed(sort)}. name: of the rows, ending
+   by default the value. long: a card gives it a line of its own. under: it
+   has a line of its own below the row. less: there is no room for it in a window of middle size. options: {name, size, sort, nothing, changed(sort)}. name: of the rows, ending
    in s. nothing: what to say if there are none. */
 export class Table {
   constructor(root, columns, options) {
@@ -29,6 +29,10 @@ export class Table {
   show(rows) {
     this.rows = rows;
     this.draw();
+  }
+
+  get above() {
+    return this.columns.filter((column) => !column.under);
   }
 
   get shown() {
@@ -66,7 +70,9 @@ export class Table {
     this.page = Math.min(Math.max(this.page, 0), last);
     this.drawHead();
     const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    this.body.replaceChildren(...this.shown.map((row) => element("tr", {role: "row"}, ...this.columns.map((column) => this.cell(column, row)))));
+    const [above, under] = [this.above, this.columns.filter((column) => column.under)];
+    this.body.replaceChildren(...this.shown.flatMap((row) => [element("tr", {role: "row"}, ...above.map((column) => this.cell(column, row))),
+      ...under.map((column) => element("tr", {role: "row", class: "under"}, element("td", {role: "cell", colspan: above.length}, column.cell(row))))]));
     if (focused) [...this.body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
     const first = this.page * this.size;
     const [from, to] = [first + 1, first + this.shown.length].map(grouped);
@@ -92,7 +98,7 @@ export class Table {
     const names = this.columns.map((column) => `${column.key} ${column.name}`).join();
     if (names !== this.headNames) {
       this.headNames = names;
-      this.head.replaceChildren(...this.columns.map((column) => {
+      this.head.replaceChildren(...this.above.map((column) => {
         const cell = element("th", {scope: "col", role: "columnheader", class: kinds(column), title: column.title});
         cell.append(sorts(column) ? element("button", {type: "button", text: column.name, does: () => this.sortBy(this.next(column))}) : column.name);
         return cell;
@@ -102,7 +108,7 @@ export class Table {
         element("option", {value: column.key, text: `${column.name}, up`}), element("option", {value: `-${column.key}`, text: `${column.name}, down`})]));
     }
     this.select.value = this.sort;
-    this.columns.forEach((column, index) => {
+    this.above.forEach((column, index) => {
       const direction = this.sort === column.key ? "ascending" : this.sort === `-${column.key}` ? "descending" : "none";
       if (sorts(column)) this.head.children[index].setAttribute("aria-sort", direction);
     });

@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
-from coordinator.client.examination import held_back_findings, look, members_at_work
+from coordinator.client.examination import held_back_findings, look, look_at_lag, members_at_work
 from coordinator.client.groups import (
     SHARE,
     STREAMS,
@@ -38,7 +38,7 @@ from coordinator.client.groups import (
     listed_json,
     topics_of,
 )
-from coordinator.client.lag import lag_json, offset_lines, topics_json
+from coordinator.client.lag import group_lag_json, offset_lines
 from coordinator.client.topics import owners_json, partition_counts, partition_owners
 from coordinator.loop.cycles import drop_trace
 from coordinator.site.access import PROBES, RefusedTokens, TokenCheck
@@ -55,6 +55,7 @@ from coordinator.story.diagnosis import worst_first
 from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.lag_time import LagTimes
 from coordinator.story.lanes import Lane, lane_json, lanes_of
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work
@@ -81,6 +82,9 @@ OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS, SUMS_MS = 1_000, 10_000, 2_000, 5_000
 
 OPENAPI_MS = 60_000
 """How long the description of all routes stays in memory. It never changes, but hardly anybody reads it."""
+
+AGE_QUESTIONS = 3
+"""Questions about the ages of records in an answer about lag; further answers come nearer."""
 
 LAGS_MAX = 50
 """The most groups of one question about lag: a page of the list."""
@@ -135,7 +139,7 @@ class Site:
 
     config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
     Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop;
-    without one, nothing waits. progress: earlier looks at how far groups are.
+    without one, nothing waits. progress, lag_times: earlier looks at how far groups are.
     """
 
     def __init__(
@@ -151,6 +155,7 @@ class Site:
         spare: Callable[[], bool] = lambda: True,
         pace: Pace | None = None,
         progress: Progress | None = None,
+        lag_times: LagTimes | None = None,
     ) -> None:
         limits, turns = (config.http_max_connections, config.http_idle_timeout_ms), Turns(pace)
         self._guard = Guard(clock, lines, *limits, turns, secure)
@@ -169,8 +174,9 @@ class Site:
         self._clock = clock
         self._kept = Kept(clock)
         self._progress = Progress() if progress is None else progress
+        self._lag_times = LagTimes() if lag_times is None else lag_times
         self._limiter = CapacityLimiter(THREADS_MAX)
-        self._sums = Sums(self._question, clock, spare)
+        self._sums = Sums(self._question, partial(lags, self._lag_times), clock, spare)
         self._ending = asyncio.Event()
 
     async def start(self, listening: socket.socket) -> None:
@@ -296,8 +302,14 @@ class Site:
         group_id = request.query_params.get("group", "")
 
         def ask(client: Client) -> Any:
-            lines = offset_lines(client, [found_group(client, group_id)])[group_id]
-            return {"group_id": group_id, **lag_json(lines), "topics": topics_json(lines)}
+            group, now_ms = found_group(client, group_id), self._clock.wall_ms()
+            looks = look_at_lag(client, [group], self._progress, self._lag_times, now_ms, AGE_QUESTIONS)
+            lines = looks[group_id].lines
+            if lines is None:
+                lines = offset_lines(client, [group])[group_id]
+            if isinstance(lines, Refused):
+                raise lines
+            return group_lag_json(group_id, lines, self._lag_times.of(group_id))
 
         return await self._answered(self._kept.get(("lag", group_id), "", LAG_MS, partial(self._on_thread, ask)))
 
@@ -320,7 +332,9 @@ class Site:
         names = tuple(sorted(set(request.query_params.getlist("group"))))
         if len(names) > LAGS_MAX:
             return error(400, f"at most {LAGS_MAX} groups")
-        work = self._kept.get(("lags", names), "", LAGS_MS, partial(self._on_thread, partial(lags, names)))
+        work = self._kept.get(
+            ("lags", names), "", LAGS_MS, partial(self._on_thread, partial(lags, self._lag_times, names))
+        )
         return await self._answered(work)
 
     async def _all_sums(self, _: Request) -> Response:
@@ -359,7 +373,7 @@ class Site:
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
-        seen = None if group is None else look(client, [group], counts, self._progress, now_ms).get(group_id)
+        seen = None if group is None else look(client, [group], counts, self._progress, now_ms)[group_id].progress
         problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen)
         held_back = [] if group is None else held_back_findings(client, group, now_ms)
         drawn = sorted(waits.keys() | lanes.keys())

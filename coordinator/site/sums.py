@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.groups import list_groups
-from coordinator.site.overview import lags
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -37,13 +36,18 @@ WANTED_MS = 60_000
 """How long a sweep goes on after the last request: a page asks more often."""
 
 Ask = Callable[[Callable[["Client"], Any]], Awaitable[Any]]
+Lags = Callable[[list[str], "Client"], list[dict[str, Any]]]
 
 
 class Sums:
-    """See the module. ask: puts a question on a thread. spare: whether the cluster may get a further question."""
+    """See the module.
 
-    def __init__(self, ask: Ask, clock: Clock, spare: Callable[[], bool]) -> None:
+    ask: puts a question on a thread. lags: the sums of groups. spare: whether the cluster may get a further question.
+    """
+
+    def __init__(self, ask: Ask, lags: Lags, clock: Clock, spare: Callable[[], bool]) -> None:
         self._ask = ask
+        self._lags = lags
         self._clock = clock
         self._spare = spare
         self._known: dict[str, dict[str, Any]] = {}
@@ -98,7 +102,7 @@ class Sums:
 
     async def _look(self, names: list[str]) -> None:
         try:
-            found = await self._ask(partial(lags, names))
+            found = await self._ask(partial(self._lags, names))
         except Refused:
             return
         for each in found:

@@ -127,6 +127,8 @@ class OffsetLine(NamedTuple):
     member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
     partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows. told_lag: where
     the server counts the records behind the end, because some before it are dealt with already (share groups).
+    stable_offset: where readers of committed records stop, if a transaction keeps them from the end of the log. No
+    request of a group tells its members' isolation.level, so both lags may be the one that counts.
     """
 
     topic: str | None
@@ -137,6 +139,14 @@ class OffsetLine(NamedTuple):
     log_start_offset: int | None = None
     expiry: Expiry | None = None
     told_lag: int | None = None
+    stable_offset: int | None = None
+
+    @property
+    def stable_lag(self) -> int | None:
+        """The lag of readers of committed records: records of open transactions don't count."""
+        if self.stable_offset is None or self.current_offset is None or self.told_lag is not None:
+            return self.lag
+        return max(self.stable_offset - self.current_offset, 0)
 
     @property
     def lag(self) -> int | None:

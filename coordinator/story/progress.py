@@ -63,7 +63,8 @@ class Track(NamedTuple):
     offset. first_end: of the log at that look. seen_ms: the newest look that has the end; 0 for none. has_moved:
     whether an earlier look had another offset. waits_ms: since when records wait behind the offset; None before a look
     saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
-    again. first: None if no records wait.
+    again. first: None if no records wait. stable: where readers of committed records stop at the newest look, if a
+    transaction keeps them from the end.
 
     There may be 100,000 of them, so this is one flat tuple.
     """
@@ -81,6 +82,7 @@ class Track(NamedTuple):
     longest_ms: int = 0
     back: Back | None = None
     first: First | None = None
+    stable: int | None = None
 
     @property
     def lag(self) -> int:
@@ -114,13 +116,19 @@ class Track(NamedTuple):
         first = _first(self, offset, start, now_ms)
         expiry = line.expiry or (self.expiry if first else None)
         known = member, offset, end, start, expiry
-        return Track(*known, since_ms, first_end, seen_ms, has_moved, waits_ms, longest_ms, back, first)
+        stands = since_ms, first_end, seen_ms
+        return Track(*known, *stands, has_moved, waits_ms, longest_ms, back, first, line.stable_offset)
 
     @property
     def is_stuck(self) -> bool:
         """Whether its member doesn't read it, though records wait: as of the newest look that has its end."""
         limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
         return self.member is not None and self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an open transaction keeps readers of committed records from reading on."""
+        return self.stable is not None and self.stable <= (self.offset or 0)
 
     @property
     def lost(self) -> int:

@@ -37,6 +37,11 @@ OFFENSES_MIN = 3
 """A member that caused so many of them makes a loop; each member of a scale-up or a roll causes two at most."""
 
 
+HELD_ADVICE = (
+    "if its program reads committed records (isolation.level=read_committed), nothing is wrong with it: find the "
+    "transaction by `tenure transactions list --state Ongoing`, or `find-hanging`. Else "
+)
+
 REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
 
 
@@ -196,13 +201,15 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         )
         never = all(track.offset is None for _, track in stuck)
         others = "others of its partitions move" if moves else "none of its partitions moves"
+        is_held = all(track.is_held for _, track in stuck)
+        others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
         yield Finding(
             Severity.NOTICE if never else _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
             f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "
             f"{_places(stuck)}: {lag:,} records wait; {others}",
-            _stuck_advice(is_whole=not moves, never=never),
+            (HELD_ADVICE if is_held else "") + _stuck_advice(is_whole=not moves, never=never),
             since_ms=since_ms,
             member_id=member.member_id,
         )

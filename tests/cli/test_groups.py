@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
@@ -176,6 +180,8 @@ def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
     assert ran.code == 0
     (described,) = ran.json
     coordinator, members, offsets = (described.pop(key) for key in ("coordinator", "members", "offsets"))
+    whole, [topic] = described.pop("lag"), described.pop("topics")
+    assert (whole["lag"], topic.pop("topic"), topic) == (0, TOPIC, whole)
     assert described == {
         "group_id": group,
         "state": "Stable",
@@ -196,10 +202,40 @@ def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
         "partition": 0,
         "current_offset": 0,
         "log_end_offset": 0,
+        "last_stable_offset": None,
         "lag": 0,
+        "stable_lag": 0,
+        "behind_ms": 0,
+        "behind_is_least": False,
+        "in_per_s": None,
+        "out_per_s": None,
+        "catch_up_ms": 0,
+        "catches_up": True,
         "member_id": member_id,
     }
     assert offsets[1]["current_offset"] is None
+
+
+def test_describe_tells_lag_in_time(run: Run, bootstrap: str) -> None:
+    """How old the oldest record is, by its timestamp; a group that reads nothing never catches up."""
+    admin, producer = AdminClient({"bootstrap.servers": bootstrap}), Producer({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("lately", 2, 1)])["lately"].result()
+    hour_ago_ms = int(time.time() * 1000) - 3_600_000
+    for number in range(12):
+        producer.produce("lately", b"late", partition=1, timestamp=hour_ago_ms + number)
+    assert producer.flush(WITHIN_S) == 0
+    places = [TopicPartition("lately", 0, 0), TopicPartition("lately", 1, 2)]
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("late", places)])["late"].result()
+    [told] = run(app, "describe", "late", "--lag-time", "1", "--output", "json").json
+    behind = told["offsets"][1]
+    assert (behind["lag"], behind["catches_up"], behind["catch_up_ms"], behind["in_per_s"]) == (10, False, None, 0)
+    assert behind["behind_ms"] == pytest.approx(3_600_000, rel=0.15)
+    assert (told["lag"]["lag"], told["lag"]["behind_ms"]) == (10, behind["behind_ms"])
+    ran = run(app, "describe", "late", "--lag-time", "1")
+    row = ran.rows[1]
+    assert (row["LAG"], row["IN/S"], row["OUT/S"], row["CATCH-UP"]) == ("10", "0.0", "0.0", "never")
+    assert (ran.rows[0]["BEHIND"], ran.rows[0]["CATCH-UP"]) == ("0.0s", "0.0s")
+    assert run(app, "describe", "late", "--members", "--lag-time", "1").code == ExitCode.USAGE
 
 
 def test_describe_members_as_json_asks_for_no_offsets(run: Run, group: str) -> None:

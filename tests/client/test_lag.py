@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.lag import lag_json, topics_json
+from coordinator.client.lag import TIME_FIELDS, group_lag_json, lag_json
 from coordinator.story.described import Member, OffsetLine
+from coordinator.story.lag_time import GroupLag, LagTime, Moment, Rates
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 
 
 def sums(**fields: Any) -> dict[str, Any]:
     """Return sums that are 0, but for these."""
-    return dict.fromkeys(("partitions", "assigned_partitions", "without_end", "beyond_end"), 0) | {"lag": None} | fields
+    counts = dict.fromkeys(("partitions", "assigned_partitions", "without_end", "beyond_end"), 0)
+    return counts | dict.fromkeys(("lag", "stable_lag", *TIME_FIELDS)) | fields
 
 
 def test_a_sum_has_what_is_known_and_counts_the_rest() -> None:
@@ -26,20 +28,16 @@ def test_a_sum_has_what_is_known_and_counts_the_rest() -> None:
         OffsetLine("u", 3, None, None, None),
         OffsetLine(None, None, None, None, MEMBER),
     ]
-    assert lag_json(lines) == {
-        "partitions": 6,
-        "assigned_partitions": 2,
-        "lag": 7,
-        "without_end": 1,
-        "beyond_end": 1,
-    }
+    assert lag_json(lines) == sums(
+        partitions=6, assigned_partitions=2, lag=7, stable_lag=7, without_end=1, beyond_end=1
+    )
     assert [line.lag for line in lines] == [7, 0, None, -3, None, None, None]
 
 
 def test_the_highest_offset_is_beyond_the_end() -> None:
     """A committed offset of 2^63-1 adds nothing to a sum."""
     lines = [OffsetLine("t", 0, 5, 12, MEMBER), OffsetLine("t", 1, 2**63 - 1, 100, MEMBER)]
-    assert lag_json(lines) == sums(partitions=2, assigned_partitions=2, lag=7, beyond_end=1)
+    assert lag_json(lines) == sums(partitions=2, assigned_partitions=2, lag=7, stable_lag=7, beyond_end=1)
 
 
 def test_a_lag_that_nobody_knows_is_none() -> None:
@@ -56,14 +54,17 @@ def test_topics_come_by_name_with_their_partitions_in_order() -> None:
         OffsetLine("u", 9, 1, 3, None),
         OffsetLine(None, None, None, None, MEMBER),
     ]
-    t, u = topics_json(lines)
+    t, u = group_lag_json("g", lines)["topics"]
     assert (t["topic"], t["lag"], t["assigned_partitions"]) == ("t", 3, 1)
     assert t["offsets"] == [
         {
             "partition": 2,
             "current_offset": 4,
             "log_end_offset": 7,
+            "last_stable_offset": None,
             "lag": 3,
+            "stable_lag": 3,
+            **dict.fromkeys(TIME_FIELDS),
             "member_id": "m-1",
             "group_instance_id": "seat",
             "client_id": "client",
@@ -72,3 +73,25 @@ def test_topics_come_by_name_with_their_partitions_in_order() -> None:
     ]
     assert (u["topic"], u["lag"], [each["partition"] for each in u["offsets"]]) == ("u", 2, [9, 10])
     assert u["offsets"][0]["member_id"] is None
+
+
+def test_both_lags_are_there_while_a_transaction_is_open() -> None:
+    """Records of an open transaction wait for readers of all records alone; nobody knows which readers a group has."""
+    lines = [OffsetLine("t", 0, 5, 12, MEMBER, stable_offset=8), OffsetLine("t", 1, 5, 9, MEMBER, stable_offset=3)]
+    told = group_lag_json("g", lines)
+    assert (told["lag"], told["stable_lag"]) == (11, 3)
+    assert [each["last_stable_offset"] for each in told["topics"][0]["offsets"]] == [8, 3]
+
+
+def test_lag_in_time_is_that_of_looks() -> None:
+    """Of a topic partition with records to read, of its topic and of the group; one without is not behind."""
+    slow = LagTime(7, 7, 2_500, is_least=False, rates=Rates(1.0, 0.5), catch_up_s=None)
+    past = [Moment(1_000, 2, 20, 13, 400)]
+    known = GroupLag({("t", 0): slow}, {"t": slow, None: slow}, {"t": past, None: past})
+    told = group_lag_json("g", [OffsetLine("t", 0, 5, 12, MEMBER), OffsetLine("t", 1, 5, 5, MEMBER)], known)
+    never = dict(zip(TIME_FIELDS, (2_500, False, 1.0, 0.5, None, False), strict=True))
+    behind, at_end = told["topics"][0]["offsets"]
+    for each in (told, told["topics"][0], behind):
+        assert never.items() <= each.items()
+    assert (at_end["behind_ms"], at_end["catches_up"], at_end["in_per_s"]) == (0, True, None)
+    assert told["past"] == told["topics"][0]["past"] == [{"at_ms": 1_000, "lag": 7, "behind_ms": 400}]

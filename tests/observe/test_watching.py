@@ -31,11 +31,13 @@ from tests.support.told import told
 class Cloud:
     """A scripted cluster with a topic of one partition, in which each of some groups has a member.
 
-    offset, end: committed by each group, and of the log. at_s: the time.
+    offset, end: committed by each group, and of the log. stable: where readers of committed records stop; None for the
+    end. at_s: the time.
     """
 
     def __init__(self, written: Written, count: int = 1) -> None:
         self.offset, self.end, self.at_s = 5, 9, 1_000.0
+        self.stable: int | None = None
         self.server = Scripted(
             {
                 "Metadata": [self._metadata],
@@ -109,9 +111,8 @@ class Cloud:
 
     def _ends(self, request: Any) -> ListOffsetsResponse:
         is_end = request.topics[0].partitions[0].timestamp == -1
-        partition = ListOffsetsResponse.ListOffsetsPartitionResponse(
-            partition_index=0, offset=self.end if is_end else 0
-        )
+        end = self.end if self.stable is None or not request.isolation_level else self.stable
+        partition = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=end if is_end else 0)
         return ListOffsetsResponse(
             topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[partition])]
         )
@@ -239,7 +240,7 @@ def test_lag_in_time_is_a_metric(written: Written) -> None:
     with Cloud(written) as cloud:
         cloud.offset = 9
         cloud.look()
-        cloud.end = 29
+        cloud.end, cloud.stable = 29, 9
         cloud.look(passed_s=10)
         told_of = {
             sample.name: (sample.labels, sample.value)
@@ -247,12 +248,19 @@ def test_lag_in_time_is_a_metric(written: Written) -> None:
             for sample in family.samples
         }
         group = {"group": "g000"}
+        topic = group | {"topic": "t"}
         assert told_of == {
             "kafka_consumergroup_group_sum_lag": (group, 20),
+            "kafka_consumergroup_group_topic_sum_lag": (topic, 20),
+            "kafka_consumergroup_group_lag": (topic | {"partition": "0"}, 20),
             "kafka_consumergroup_group_max_lag": (group, 20),
+            "tenure_group_stable_sum_lag": (group, 0),
             "kafka_consumergroup_group_max_lag_seconds": (group, 10),
-            "kafka_consumergroup_group_lag_seconds": (group | {"topic": "t", "partition": "0"}, 10),
+            "kafka_consumergroup_group_lag_seconds": (topic | {"partition": "0"}, 10),
+            "tenure_group_topic_in_per_second": (topic, 2),
+            "tenure_group_topic_out_per_second": (topic, 0),
             "tenure_group_catch_up_seconds": (group, float("inf")),
+            "tenure_group_topic_catch_up_seconds": (topic, float("inf")),
         }
         cloud.live.groups = {}
         cloud.look()

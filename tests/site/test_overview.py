@@ -11,6 +11,7 @@ from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
 from coordinator.site.overview import HOUR_MS, Churn, churn, gone, lags, overview
 from coordinator.story.entries import Timeline
+from coordinator.story.lag_time import LagTimes
 from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -88,7 +89,7 @@ def test_one_group_whose_offsets_are_refused_costs_the_others_nothing() -> None:
         Scripted({"DescribeGroups": [described], "OffsetFetch": [committed]}) as server,
         Client(server.bootstrap, WITHIN_S) as client,
     ):
-        a, b, c = lags(["a", "b", "c"], client)
+        a, b, c = lags(LagTimes(), ["a", "b", "c"], client)
     assert [each["group_id"] for each in (a, b, c)] == ["a", "b", "c"]
     assert "GROUP_AUTHORIZATION_FAILED" in b["error"]
     assert (a["members"], a["partitions"], a["lag"]) == (c["members"], c["partitions"], c["lag"]) == (0, 0, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -90,8 +90,8 @@ class Group:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield a server on which three static consumers were rolled, and one of two dynamic ones left.
 
-    In another group programs share seats; a third group was deleted, a fourth has a standby, and a fifth has committed
-    an offset of which the server has no record.
+    In another group programs share seats; a third group was deleted, a fourth has a standby, a fifth has committed
+    an offset of which the server has no record, and a sixth has records to read, some of an open transaction.
     """
     settings = {"group.initial.rebalance.delay.ms": 0}
     directory = tmp_path_factory.mktemp("page")
@@ -120,6 +120,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         admin.delete_consumer_groups(["gone"])["gone"].result()
         committed = ConsumerGroupTopicPartitions("elsewhere", [TopicPartition("orders", 3, 7)])
         admin.alter_consumer_group_offsets([committed])["elsewhere"].result()
+        transaction = open_transaction(server.bootstrap, admin)
         set_seats(server.port, "stands", 1)
         seated, standby = (
             Member(server.port, "stands", name, 5, instance=name, session_ms=LONG_MS) for name in ("seated", "standby")
@@ -129,9 +130,26 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert not standby.receive_join().error_code
         wait_until(lambda: '"deleted"' in json.dumps(read(f"{found}overview")), "a group is deleted", WITHIN_S)
         yield found
+        transaction.abort_transaction()
         rolled.close()
         moved.close()
         hang_up()
+
+
+def open_transaction(bootstrap: str, admin: AdminClient) -> Producer:
+    """Let a group be 20 records behind in a topic, and 5 more that belong to an open transaction of this producer."""
+    admin.create_topics([NewTopic("bills", 2, 1)])["bills"].result()
+    stays = {"transactional.id": "biller", "transaction.timeout.ms": 900_000}
+    open_one = Producer({"bootstrap.servers": bootstrap, **stays})
+    open_one.init_transactions()
+    open_one.begin_transaction()
+    for producer, partition, count in ((Producer({"bootstrap.servers": bootstrap}), 0, 30), (open_one, 1, 5)):
+        for _ in range(count):
+            producer.produce("bills", b"bill", partition=partition)
+        assert producer.flush(WITHIN_S) == 0
+    committed = ConsumerGroupTopicPartitions("behind", [TopicPartition("bills", 0, 10), TopicPartition("bills", 1, 0)])
+    admin.alter_consumer_group_offsets([committed])["behind"].result()
+    return open_one
 
 
 def play_twins(port: int) -> None:
@@ -301,6 +319,30 @@ def test_the_page_has_no_violation(browser: Browser, url: str, group: str) -> No
     """axe-core finds nothing in the list and in groups, at three widths, light and dark."""
     shown(browser, url, group)
     assert violations(browser) == []
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.programs("npm")
+def test_lag_and_stuck_partitions_have_no_violation(browser: Browser, url: str) -> None:
+    """Nor in graphs, partitions in view, findings, and a streams group with its tasks; nothing is too wide."""
+    opened(browser, url, "behind")
+    found = "{severity: 'warning', kind: 'partition_stuck', found: 'worker-1 at 10.0.0.1 is alive', advice: 'see it'}"
+    told = f"{{...{json.dumps(read(f'{url}groups/rolled/events'))}, findings: [{found}, {found}]}}"
+    member = (
+        "{member_id: 'm', group_instance_id: null, client_id: 'app-1', client_host: '/10.0.0.1',"
+        " assignment: {bills: [0]}, member_epoch: 3, target_assignment: {bills: [0]},"
+        " tasks: {active: {0: [0]}, standby: {1: [0]}, warmup: {}}}"
+    )
+    answered(browser, "/groups/behind", f"{{state: 'Stable', group_type: 'streams', members: [{member}]}}")
+    answered(browser, "/groups/behind/events", told)
+    wait_until(lambda: "worker-1" in said(browser, "#found"), "the finding is there", WITHIN_S)
+    wait_until(lambda: "active 0: 0" in said(browser, "#members"), "tasks are there", WITHIN_S)
+    assert violations(browser) == []
+    for width in (320, 768, 1280):
+        browser.resize(width, 900, mobile=width == 320)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.resize(1280, 900)
 
 
 @pytest.mark.browser
@@ -671,16 +713,50 @@ def test_lag_is_shown_and_said_to_be_unknown(browser: Browser, url: str) -> None
     """A topic whose records are elsewhere has no lag, and the page says why; the partitions are a table."""
     browser.open("about:blank")
     browser.open(f"{url}#group=elsewhere")
-    topics = "document.querySelectorAll('#lag > .wide > table > tbody > tr').length"
+    topics = "document.querySelectorAll('#lag > .wide > table > tbody > tr:not(.under)').length"
     wait_until(lambda: browser.evaluate(topics) == 1, "lag", WITHIN_S)
     assert "unknown" in said(browser, "#lag")
     assert "beyond the end of the log" in said(browser, "#lag-note")
     wait_until(lambda: "Lag\nunknown" in said(browser, "#facts"), "so does the head", WITHIN_S)
     browser.evaluate("document.querySelector('#lag summary').focus()")
     browser.press("Enter")
-    assert said(browser, "#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown"]
+    assert said(browser, "#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown", "-", "-"]
     shown(browser, url, "")
     wait_until(lambda: row(browser, "elsewhere")["Lag"] == "unknown", "the list says so too", WITHIN_S)
+
+
+def opened(browser: Browser, url: str, group: str) -> None:
+    """Open a group with its graph of lag, and the partitions of its first topic."""
+    browser.open("about:blank")
+    browser.open(f"{url}#group={group}")
+    graph = "document.querySelector('#lag svg.graph') !== null"
+    wait_until(lambda: browser.evaluate(graph), "the graph is there", WITHIN_S)
+
+    def is_open() -> bool:
+        browser.evaluate("document.querySelector('#lag summary').focus()")
+        browser.press("Enter")
+        return bool(browser.evaluate("document.querySelector('#lag details').open"))
+
+    wait_until(is_open, "the partitions are in view", WITHIN_S)
+
+
+@pytest.mark.browser
+def test_lag_is_shown_in_time_and_for_both_kinds_of_readers(browser: Browser, url: str) -> None:
+    """How old the oldest record is, whether the group catches up, a graph; and the lag without open transactions."""
+    opened(browser, url, "behind")
+    wait_until(lambda: "never" in said(browser, "#facts"), "a second look", WITHIN_S)
+    facts = said(browser, "#facts")
+    assert "25 (20 if read_committed)" in facts
+    assert "Catches up in\nnever" in facts
+    [topic] = read(f"{url}lag?group=behind")["topics"]
+    held, free = topic["offsets"][1], topic["offsets"][0]
+    assert (held["lag"], held["stable_lag"], held["last_stable_offset"]) == (5, 0, 0)
+    assert (free["lag"], free["stable_lag"], free["last_stable_offset"]) == (20, 20, None)
+    assert 0 < topic["behind_ms"] < 2_000 * WITHIN_S
+    assert [each["lag"] for each in topic["past"]][-1] == 25
+    assert any("Lag of bills in" in name and "25 at last" in name for name in browser.names("image"))
+    assert "5 (0 if read_committed)" in said(browser, "#lag .offsets tbody")
+    assert browser.evaluate("document.activeElement.tagName") == "SUMMARY"  # also after the table was drawn anew
 
 
 def answered(browser: Browser, path: str, answer: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import ListedGroup, list_groups
-from coordinator.site import sums as module
 from coordinator.site.sums import AT_ONCE, EVERY_MS, PAUSE_MS, WANTED_MS, Sums
 from coordinator.testing.clock import take_turns
 from schemas.errors import ErrorCode
@@ -27,10 +26,10 @@ class Cluster:
         self.asked: list[list[str]] = []
         self.error: Exception | None = None
         self.has_spare = True
-        self.sums = Sums(self.ask, self.clock, lambda: self.has_spare)
+        self.sums = Sums(self.ask, cast("Any", lambda names, _: names), self.clock, lambda: self.has_spare)
 
     async def ask(self, question: Callable[[Client], Any]) -> Any:
-        """As Sums wants it. `lags` is replaced: it only names the groups."""
+        """As Sums wants it. The sums of groups are their names."""
         error, self.error = self.error, None
         if error is not None:
             raise error
@@ -59,9 +58,8 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+async def cluster() -> AsyncIterator[Cluster]:
     """A cluster of 250 groups; the sums of one of them are refused."""
-    monkeypatch.setattr(module, "lags", lambda names, _: names)
     made = Cluster()
     yield made
     await made.sums.stop()

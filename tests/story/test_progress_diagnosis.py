@@ -141,6 +141,21 @@ def test_a_group_that_works_is_not_stuck(healthy: Looks) -> None:
     assert healthy.findings(SETTLED) == {}
 
 
+def test_a_reader_of_committed_records_waits_for_a_transaction() -> None:
+    """The finding says so where all that stands still stands at an open transaction; the reader may be another one."""
+
+    def found(stable: int | None) -> Finding:
+        steps = [(STUCK_MS + 6_000, (7, 10)), (STUCK_MS + 1_000, (7, 20)), (0, (7, 30, None, None, None, stable))]
+        found = looks(PAIR, *[(before_ms, place, (0, 0)) for before_ms, place in steps]).findings()
+        return found["partition_stuck"]
+
+    assert "a transaction is open, so readers of committed records wait there" in found(7).found
+    assert found(7).advice.startswith("if its program reads committed records")
+    for free in (found(8), found(None)):
+        assert "transaction" not in free.found
+        assert not free.advice.startswith("if its program")
+
+
 def test_a_member_that_never_committed_may_keep_its_offsets_elsewhere() -> None:
     """A notice, however long it lasts; many records that wait are evidence without a new one too."""
     never = looks(

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.interop.client import build_folder, install_locked
 from tests.support.browser import Browser
 
-WIDTHS = (360, 768, 1280)
+WIDTHS = (320, 768, 1280)
 """A telephone, a tablet and a screen, in pixels."""
 
 RUN = """

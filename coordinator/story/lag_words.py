@@ -1,0 +1,39 @@
+"""Lag in time, in words, for `tenure mcp`.
+
+House rule: words call unknown what is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from coordinator.story.diagnosis import span_text
+
+if TYPE_CHECKING:
+    from coordinator.story.lag_time import GroupLag, LagTime
+
+
+def lag_lines(group_id: str, known: GroupLag) -> Iterator[str]:
+    """How far a group is behind, then each of its topics with records to read."""
+    whole = known.sums.get(None)
+    if whole is None:
+        yield f"group {group_id}: no look shows how far it is"
+        return
+    yield f"group {group_id}: {lag_text(whole)}"
+    for topic, each in sorted((topic, each) for topic, each in known.sums.items() if topic is not None and each.lag):
+        yield f"  {topic}: {lag_text(each)}"
+
+
+def lag_text(known: LagTime) -> str:
+    """A lag in time as a sentence."""
+    rates = known.rates
+    pace = "" if rates is None else f"; {rates.in_s:,.1f} records come and {rates.out_s:,.1f} are read in a second"
+    if not known.lag:
+        return f"it has read all{pace}"
+    stable = "" if known.stable_lag == known.lag else f" ({known.stable_lag:,} for readers of committed records)"
+    end = "; it does not catch up"
+    if known.catch_up_s is not None:
+        end = f"; it has read all in {span_text(round(known.catch_up_s * 1000))}"
+    age = f"{'at least ' if known.is_least else ''}{span_text(known.behind_ms)}"
+    return f"{known.lag:,} records behind{stable}, the oldest came {age} ago{pace}{end if rates else ''}"
