@@ -78,6 +78,7 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/log/cluster/port.py": "an interface and plain values",
     "coordinator/log/topics/partition.py": "plain values",
     "coordinator/loop/hop.py": "a type alone",
+    "coordinator/server/requests/many.py": "tests/server/requests/test_large_groups.py tries all of it",
     "coordinator/server/runtime/replies.py": "interfaces alone",
     "coordinator/server/scrape.py": "tests/site/test_site.py and tests/server/test_transactions.py try it",
     "coordinator/pages.py": "plain values",

@@ -16,7 +16,7 @@ from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem, when_loaded
-from coordinator.server.requests.groups import AT_ONCE, Asked, at_places, each_once, still_true
+from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations_on_group
 from coordinator.server.wire.call import gather
 from protocol.messages import ConsumerGroupDescribeResponse

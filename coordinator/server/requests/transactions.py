@@ -19,7 +19,7 @@ from coordinator.log.engine import EngineError
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
-from coordinator.server.requests.groups import at_places, each_once
+from coordinator.server.requests.many import at_places, each_once
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
 from coordinator.transaction.events import (

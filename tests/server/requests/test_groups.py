@@ -2,186 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-from uuid import UUID
-
-import pytest
-
-from coordinator.log.memory import MemoryEngine
-from coordinator.server.requests.groups import AT_ONCE
 from protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
-    MetadataRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, seat, serving, sync_request
 from tests.support.requests import commit_request
-
-
-def errors_of(answer: Any) -> dict[tuple[str, int], int]:
-    """Error code by topic partition."""
-    return {
-        (topic.name, partition.partition_index): partition.error_code
-        for topic in answer.topics
-        for partition in topic.partitions
-    }
-
-
-def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
-    """Committed offset by topic partition."""
-    return {
-        (topic.name, partition.partition_index): partition.committed_offset
-        for topic in topics
-        for partition in topic.partitions
-    }
-
-
-async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
-    """Unknown topic partitions get UNKNOWN_TOPIC_OR_PARTITION, the others are committed; each has one answer."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
-        answer = await peer.ask(request, 8)
-        assert errors_of(answer) == {
-            ("orders", 0): ErrorCode.NONE,
-            ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
-        assert [topic.name for topic in answer.topics] == ["orders", "absent"]
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
-        assert offsets_of(fetched.topics) == {("orders", 0): 5}
-
-
-async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
-    """It doesn't create a group either."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
-        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert (await peer.ask(ListGroupsRequest(), 2)).groups == []
-
-
-async def test_version_0_of_offsets_needs_zookeeper() -> None:
-    """Version 0 of commit and fetch is UNSUPPORTED_VERSION for each topic partition, as in Kafka without ZooKeeper."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(commit_request("g", {("orders", 0): 1, ("absent", 0): 1}), 0)
-        assert errors_of(answer) == dict.fromkeys([("orders", 0), ("absent", 0)], ErrorCode.UNSUPPORTED_VERSION)
-        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 0)
-        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 0)
-        assert errors_of(fetched) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.UNSUPPORTED_VERSION)
-
-
-@pytest.mark.parametrize("version", range(1, 8))
-async def test_offsets_are_fetched_of_one_group(version: int) -> None:
-    """v1 to v7: the topic partitions asked for, with -1 where nothing is committed; from v2 on, null asks for all."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(commit_request("g", {("orders", 0): 5, ("orders", 1): 6}), 8)
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 2])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), version)
-        assert offsets_of(fetched.topics) == {("orders", 1): 6, ("orders", 2): -1}
-        if version >= 2:
-            fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), version)
-            assert offsets_of(fetched.topics) == {("orders", 0): 5, ("orders", 1): 6}
-
-
-@pytest.mark.parametrize("version", [8, 9])
-async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
-    """From v8 on: each group by itself, in the order asked, all topics or some, one group even twice."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(commit_request("a", {("orders", 0): 5}), 8)
-        await peer.ask(commit_request("b", {("orders", 0): 6, ("orders", 1): 7}), 8)
-        some = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[1])]
-        groups = [
-            OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
-            for group, topics in (("b", some), ("a", None), ("absent", None), ("b", None))
-        ]
-        answer = await peer.ask(OffsetFetchRequest(groups=groups), version)
-        assert [(group.group_id, offsets_of(group.topics)) for group in answer.groups] == [
-            ("b", {("orders", 1): 7}),
-            ("a", {("orders", 0): 5}),
-            ("absent", {}),
-            ("b", {("orders", 0): 6, ("orders", 1): 7}),
-        ]
-        assert (await peer.ask(OffsetFetchRequest(groups=[]), version)).groups == []
-
-
-async def id_of(peer: Peer, topic: str) -> UUID:
-    """The id of a topic."""
-    (found,) = (await peer.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12)).topics
-    assert isinstance(found.topic_id, UUID)
-    return found.topic_id
-
-
-@pytest.mark.parametrize("others", [0, AT_ONCE])
-async def test_topics_are_named_by_their_ids(others: int) -> None:
-    """From v10 on: an unknown id is UNKNOWN_TOPIC_ID, also beside topics that exist; all offsets come with ids."""
-    async with serving("tenure.topics=orders:3,prices:1") as server:
-        peer = await server.peer()
-        ids = {topic: await id_of(peer, topic) for topic in ("orders", "prices")}
-        unknown = [UUID(int=7 + number) for number in range(1 + others)]
-        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("prices", 0): 7})
-        for topic in request.topics:
-            topic.topic_id = ids[topic.name]
-        for topic_id in unknown:
-            (topic,) = commit_request("g", {("", 0): 8}).topics
-            topic.topic_id = topic_id
-            request.topics.append(topic)
-        answer = await peer.ask(request, 10)
-        errors = {
-            (topic.topic_id, each.partition_index): each.error_code
-            for topic in answer.topics
-            for each in topic.partitions
-        }
-        assert errors == {
-            (ids["orders"], 0): ErrorCode.NONE,
-            (ids["orders"], 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            (ids["prices"], 0): ErrorCode.NONE,
-            **{(topic_id, 0): ErrorCode.UNKNOWN_TOPIC_ID for topic_id in unknown},
-        }
-        assert len(answer.topics) == 2 + len(unknown)
-
-        asked = [
-            OffsetFetchRequest.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0, 1])
-            for topic_id in (*unknown, ids["prices"], ids["orders"])
-        ]
-        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics) for topics in (asked, None)]
-        some, whole = (await peer.ask(OffsetFetchRequest(groups=groups), 10)).groups
-        found = {
-            topic.topic_id: [(each.committed_offset, each.error_code) for each in topic.partitions]
-            for topic in some.topics
-        }
-        assert found == {
-            ids["prices"]: [(7, 0), (-1, 0)],
-            ids["orders"]: [(5, 0), (-1, 0)],
-            **{topic_id: [(-1, ErrorCode.UNKNOWN_TOPIC_ID)] * 2 for topic_id in unknown},
-        }
-        all_of_it = {topic.topic_id: [each.committed_offset for each in topic.partitions] for topic in whole.topics}
-        assert all_of_it == {ids["orders"]: [5], ids["prices"]: [7]}
-
-
-async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no error on top; without one, a consumer would take a group that isn't loaded for an empty one."""
-    monkeypatch.setattr(MemoryEngine, "load", lambda *_: None)
-    async with serving() as server:
-        peer = await server.peer()
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 2])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
-        expected = dict.fromkeys([("orders", 0), ("orders", 2)], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        assert errors_of(fetched) == expected
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 2)
-        assert (fetched.error_code, fetched.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
 
 
 async def test_a_sync_without_protocol_type_or_name_is_refused_from_version_5_on() -> None:
@@ -261,34 +91,6 @@ async def test_each_group_is_deleted_by_itself_and_once() -> None:
             ("absent", ErrorCode.GROUP_ID_NOT_FOUND),
         ]
         assert [group.group_id for group in (await peer.ask(ListGroupsRequest(), 2)).groups] == ["stable"]
-
-
-async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
-    """The others are deleted; an answer with an error on top has no topics."""
-
-    def request(group: str) -> OffsetDeleteRequest:
-        indexes = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
-        return OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=indexes)
-                for name in ("orders", "absent")
-            ],
-        )
-
-    async with serving() as server:
-        peer = await server.peer()
-        await two_groups(peer)
-        answer = await peer.ask(request("simple"), 0)
-        assert answer.error_code == ErrorCode.NONE
-        assert errors_of(answer) == {
-            ("orders", 0): ErrorCode.NONE,
-            ("orders", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("absent", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
-        answer = await peer.ask(request("nowhere"), 0)
-        assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
 async def test_a_member_leaves() -> None:

@@ -32,7 +32,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, join_request, serving, sync_request
-from tests.server.requests.test_groups import errors_of, offsets_of
+from tests.server.requests.test_offsets import errors_of, offsets_of
 from tests.support.requests import commit_request, first_heartbeat
 
 MANY = 6_000

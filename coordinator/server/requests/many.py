@@ -1,0 +1,101 @@
+"""Requests that name much: their pieces, one event for each, and the answers put together.
+
+House rule: no function works through a long list without a step between its items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from coordinator.group.events import RequestEvent
+from coordinator.group.refuse import refuse
+from coordinator.server.wire.call import parts
+from schemas.errors import ErrorCode
+
+AT_ONCE = 200
+"""Topic partitions or groups in an event of their own, at most: about 0.5 ms."""
+
+Item = TypeVar("Item")
+
+
+class Piece(NamedTuple):
+    """Some of the topics of a request, with some of their partitions.
+
+    goes_on: its first topic is the last one of the piece before.
+    """
+
+    topics: list[tuple[str, list[Any]]]
+    goes_on: bool
+
+
+def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iterator[Piece]:
+    """Topics in pieces of `size` topics and partitions at most. A topic without partitions counts, but is left out.
+
+    A piece may be empty.
+    """
+    piece: list[tuple[str, list[Any]]] = []
+    room, goes_on = size, False
+    for name, partitions in topics:
+        at = 0
+        while at < len(partitions):
+            if room < 2:  # a topic with a partition
+                yield Piece(piece, goes_on)
+                piece, room, goes_on = [], size, at > 0
+            some = partitions[at : at + room - 1]
+            piece.append((name, some))
+            at += len(some)
+            room -= 1 + len(some)
+        if not partitions:
+            room -= 1
+            if room < 2:
+                yield Piece(piece, goes_on)
+                piece, room, goes_on = [], size, False
+    if piece:
+        yield Piece(piece, goes_on)
+
+
+def each_once(names: Iterable[str]) -> Generator[None, None, tuple[dict[str, int], list[int]]]:
+    """The names, each once with its number, and for each name of a request that number. Yields behind each."""
+    numbers: dict[str, int] = {}
+    places: list[int] = []
+    for name in names:
+        places.append(numbers.setdefault(name, len(numbers)))
+        yield
+    return numbers, places
+
+
+def at_places(items: list[Item], places: list[int]) -> Generator[None, None, list[Item]]:
+    """The items at these places. Yields behind each part, and copies a part without a step for each item."""
+    found: list[Item] = []
+    for some in parts(places, AT_ONCE):
+        found += map(items.__getitem__, some)
+        yield
+    return found
+
+
+class Asked(NamedTuple):
+    """The question about one group of several. stays: as of `Partition.stays`."""
+
+    event: RequestEvent
+    stays: Callable[[], bool]
+
+
+def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, list[Item]]:
+    """The answers about several groups. Yields behind each.
+
+    The first answer may have waited for the last one, and another node may have its group by now: then it is a refusal.
+    """
+    told: list[Item] = []
+    for (event, stays), body in zip(asked, bodies, strict=True):
+        is_old = not getattr(body, "error_code", ErrorCode.NONE) and not stays()
+        told.append(refuse(event, ErrorCode.NOT_COORDINATOR) if is_old else body)
+        yield
+    return told
+
+
+def append(topics: list[Any], more: list[Any], *, goes_on: bool) -> None:
+    """Add the topics of the next piece to those of an answer."""
+    if goes_on:
+        topics[-1].partitions.extend(more[0].partitions)
+    topics.extend(more[1:] if goes_on else more)
