@@ -9,6 +9,11 @@ from datetime import UTC, datetime
 
 SECONDS = len("2000-01-01 00:00:00")
 
+MESSAGE_MAX = 1_000
+"""Characters of an error message: a topic's name (249) and the reason fit, and at most 4 bytes encode each."""
+
+CUT = " ..."
+
 
 def printable(text: str) -> str:
     """Text of a client or of a log, for a terminal: what would move the cursor or end the line is escaped."""
@@ -45,3 +50,11 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def cut_text(message: str) -> str:
+    """An error message, cut to MESSAGE_MAX characters.
+
+    It may quote a name that is as long as a string on the wire. No answer could have a longer string.
+    """
+    return message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - len(CUT)] + CUT

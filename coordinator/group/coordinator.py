@@ -34,7 +34,6 @@ from coordinator.group.consumer import expected as consumer_expected
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import reasons, regex, target, upgrade
 from coordinator.group.consumer.group import JOINING, ConsumerGroup
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.rules import CONSUMER_RULES
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
@@ -68,7 +67,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.group import Group
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.refuse import refuse
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD, EMPTY, Kind

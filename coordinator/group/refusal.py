@@ -59,3 +59,11 @@ NOT_EXPECTED = Refusal(
     why="the group refuses members that expected.instance.ids doesn't name",
     until="expected.instance.ids names it, or unexpected.instance.ids is allowed",
 )
+
+
+class RefusedRequest(Exception):
+    """The coordinator refuses a request of the consumer protocol, and changed nothing."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.error)
+        self.refusal = refusal

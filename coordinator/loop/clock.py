@@ -12,12 +12,13 @@ import asyncio
 import time
 from collections.abc import Callable, Hashable
 from math import floor
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, TypeVarTuple
 
 from coordinator.group.client import Now
 from coordinator.loop.timers import Timers
 
 Key = TypeVar("Key", bound=Hashable)
+Arguments = TypeVarTuple("Arguments")
 
 NEVER = 2**63 - 1
 """A time that never comes."""
@@ -58,6 +59,17 @@ class Clock(Times, Protocol):
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
         """Call back when `ms` reaches `at_ms`, or a little later."""
+
+
+class Hop(Protocol):
+    """Takes calls from another thread to the loop's. asyncio's `call_soon_threadsafe` is one.
+
+    The arguments come apart from the function, because mypy compares them with it. It doesn't look into a partial: so a
+    callback that hops is a lambda.
+    """
+
+    def __call__(self, function: Callable[[*Arguments], object], /, *arguments: *Arguments) -> object:
+        """Have the loop's thread call `function`. Any thread may call this."""
 
 
 def now(clock: Clock) -> Now:

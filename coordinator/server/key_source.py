@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from http.client import HTTPMessage
     from ssl import SSLContext
 
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.hop import Hop
+    from coordinator.loop.clock import Clock, Hop
     from coordinator.loop.lines import Sparing
     from coordinator.security.sasl.keys import Key
 

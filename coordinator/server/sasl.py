@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from coordinator.config import Config
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.hop import Hop
+    from coordinator.loop.clock import Clock, Hop
     from coordinator.security.sasl.keys import Key
     from coordinator.security.sasl.oauthbearer import Keys
     from coordinator.security.sasl.scram import Credential

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.loop.hop import Arguments
+from coordinator.loop.clock import Arguments
 from coordinator.loop.lines import Lines, Sparing
 from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
 from tests.server.harness import ManualClock

@@ -22,10 +22,9 @@ from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, protocol_name_in, sync_error
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from coordinator.config import REFUSED
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
-from coordinator.group.consumer.refused import RefusedRequest
-from coordinator.group.refusal import NOT_EXPECTED
+from coordinator.group.refusal import NOT_EXPECTED, RefusedRequest
 from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from coordinator.group.client import Client
 from coordinator.group.consumer import expected, leave
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode

@@ -17,9 +17,8 @@ from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.effects import Resolution
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.topics import metadata_hash
 from schemas.errors import ErrorCode
 

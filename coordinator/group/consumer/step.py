@@ -19,10 +19,9 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Plan, bump, make_target, votes_otherwise
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.state import STABLE
 from schemas.errors import ErrorCode
 

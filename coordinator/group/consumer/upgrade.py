@@ -19,12 +19,11 @@ from coordinator.group.classic import course, expected, seats
 from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
-from coordinator.group.consumer.refused import RefusedRequest
 from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
 from coordinator.group.group import Group, NoUpgrade
-from coordinator.group.refusal import Refusal
+from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
 from protocol.consumer import CONSUMER

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from coordinator.log.engine import EngineError
     from coordinator.log.topics.entries import SharedEntries, Writes
     from coordinator.log.topics.list import Topic
-    from coordinator.loop.hop import Hop
+    from coordinator.loop.clock import Hop
     from coordinator.server.nodes.topics import ChangeDone
 
 SETS = {entry.name: entry for entry in ENTRIES.values()}

@@ -20,7 +20,7 @@ from coordinator.group.topics import TopicImage
 if TYPE_CHECKING:
     from coordinator.group.effects import Resolution
     from coordinator.log.topics.list import Topic
-    from coordinator.loop.hop import Hop
+    from coordinator.loop.clock import Hop
     from coordinator.server.nodes.topics import Topics
 
 REGEX_MAX = 1_000

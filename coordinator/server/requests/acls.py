@@ -16,8 +16,8 @@ from coordinator.log.topics.list import ACLS
 from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.requests.texts import short
 from coordinator.server.requests.topics import error_of, in_time
+from coordinator.text import cut_text
 from protocol.errors import ProtocolError
 from protocol.messages import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from schemas.errors import ErrorCode
@@ -166,7 +166,7 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
         if isinstance(outcome, EngineError):
             for result in results:
                 if not result.error_code:
-                    result.error_code, result.error_message = error_of(outcome), short(str(outcome))
+                    result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
         call.answer(body)
 
     if added:
@@ -217,7 +217,7 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
     def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
             for result in results:
-                result.error_code, result.error_message = error_of(outcome), short(str(outcome))
+                result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
                 result.matching_acls = []
         call.answer(body)
 

@@ -59,8 +59,8 @@ from coordinator.server.nodes.topic_settings import (
 )
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import may
-from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import count
+from coordinator.text import cut_text
 from protocol.messages import (
     AlterConfigsResponse,
     CreateTopicsResponse,
@@ -119,7 +119,7 @@ class _BadResource(Exception):
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         self.error = error
-        self.message = short(message)
+        self.message = cut_text(message)
         super().__init__(self.message)
 
 
@@ -442,7 +442,7 @@ def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -
 
 def _refuse(results: Iterable[Any], error: ErrorCode, message: str) -> Steps:
     for result in results:
-        result.error_code, result.error_message = error, short(message)
+        result.error_code, result.error_message = error, cut_text(message)
         yield
 
 

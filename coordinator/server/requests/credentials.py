@@ -21,7 +21,7 @@ from coordinator.security.credentials import MECHANISMS, iterations_of, name_of,
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.requests.texts import short
+from coordinator.text import cut_text
 from protocol.messages import (
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsResponse,
@@ -97,10 +97,10 @@ def describe_user_scram_credentials(
         if counts.get(user, 0) > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             text = "Cannot describe SCRAM credentials for the same user twice in a single request: "
-            result.error_message = short(text + user)
+            result.error_message = cut_text(text + user)
         elif found is None:
             result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-            result.error_message = short(f"Attempt to describe a user credential that does not exist: {user}")
+            result.error_message = cut_text(f"Attempt to describe a user credential that does not exist: {user}")
         else:
             result.credential_infos = [
                 DescribeUserScramCredentialsResponse.CredentialInfo(mechanism=mechanism, iterations=iterations)
@@ -169,7 +169,7 @@ def _altered(call: Call, answer: AlterUserScramCredentialsResponse, outcome: Cha
     if isinstance(outcome, EngineError):
         for each in answer.results:
             if not each.error_code:
-                each.error_code, each.error_message = ErrorCode.KAFKA_STORAGE_ERROR, short(str(outcome))
+                each.error_code, each.error_message = ErrorCode.KAFKA_STORAGE_ERROR, cut_text(str(outcome))
             yield
     call.answer(answer)
 

@@ -28,7 +28,7 @@ from coordinator.security.quotas import (
 )
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.requests.texts import short
+from coordinator.text import cut_text
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
 from schemas.errors import ErrorCode
 
@@ -66,7 +66,7 @@ def describe_client_quotas(services: Services, call: Call, request: DescribeClie
     try:
         wanted = yield from _filter(request.components)
     except _BadFilter as problem:
-        message = short(str(problem))
+        message = cut_text(str(problem))
         call.answer(DescribeClientQuotasResponse(error_code=problem.error, error_message=message, entries=None))
         return
     entries = []
@@ -232,4 +232,4 @@ def _refuse_all(results: Iterable[AlterClientQuotasResponse.EntryData], error: E
 
 
 def _refuse(result: AlterClientQuotasResponse.EntryData, error: ErrorCode, message: str) -> None:
-    result.error_code, result.error_message = error, short(message)
+    result.error_code, result.error_message = error, cut_text(message)

@@ -30,8 +30,8 @@ from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.rights import may, may_somewhere
-from coordinator.server.requests.texts import short
 from coordinator.server.wire.call import OneByOne, at_once, gather, parts
+from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -694,7 +694,7 @@ def _check_shape(version: int, data: bytes) -> None:
 
 def _refuse(answer: ProduceResponse.PartitionProduceResponse, problem: Exception) -> None:
     answer.error_code = _code(problem)
-    answer.error_message = short(reason(problem))
+    answer.error_message = cut_text(reason(problem))
     if isinstance(problem, Rejected):
         answer.log_start_offset = problem.log_start_offset
 

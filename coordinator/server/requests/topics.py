@@ -22,10 +22,10 @@ from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_proble
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.rights import may, operations
-from coordinator.server.requests.texts import short
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
 from coordinator.story.schema import EVENTS_TOPIC
+from coordinator.text import cut_text
 from protocol.messages import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -262,7 +262,7 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
         failing = _failing_logs(services)
         body.failing_log_count = len(failing)
         body.failing_logs = [
-            DescribeClusterResponse.FailingLog(name=name, since_ms=since_ms, reason=short(reason))
+            DescribeClusterResponse.FailingLog(name=name, since_ms=since_ms, reason=cut_text(reason))
             for name, (since_ms, reason) in sorted(failing.items())[:FAILING_MAX]
         ]
         numbers = services.discovery.store_numbers()
@@ -482,7 +482,7 @@ def _succeeded(
 
 def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.CreatableTopicResult:
     return CreateTopicsResponse.CreatableTopicResult(
-        name=name, error_code=error, error_message=short(message), configs=[]
+        name=name, error_code=error, error_message=cut_text(message), configs=[]
     )
 
 
@@ -582,7 +582,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
 
     def answer(outcome: ChangeResult) -> None:
         if isinstance(outcome, EngineError):
-            results.update(dict.fromkeys(grown, (error_of(outcome), short(str(outcome)))))
+            results.update(dict.fromkeys(grown, (error_of(outcome), cut_text(str(outcome)))))
         call.work(_grown(call, results))
 
     if request.validate_only or not grown:
@@ -707,6 +707,6 @@ def _deleted(
     """Answer a DeleteTopics."""
     if isinstance(outcome, EngineError):
         for result in deleted:
-            result.error_code, result.error_message = error_of(outcome), short(str(outcome))
+            result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
             yield
     call.answer(DeleteTopicsResponse(responses=results))

@@ -19,7 +19,7 @@ from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from coordinator.log.engine import Engine, Ownership
-    from coordinator.loop.hop import Arguments
+    from coordinator.loop.clock import Arguments
     from coordinator.loop.lines import Lines
     from coordinator.server.runtime.kinds import LogKind
     from protocol.records.batch import Record

@@ -37,8 +37,7 @@ from coordinator.server.telemetry.measures import Loads
 if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
     from coordinator.log.engine import Done, Engine, Ownership
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.hop import Arguments
+    from coordinator.loop.clock import Arguments, Clock
     from coordinator.loop.lines import Lines
     from coordinator.loop.pace import Pace
     from coordinator.server.telemetry.note_lines import NoteLines

@@ -29,8 +29,7 @@ from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
     from coordinator.config import Config, ListenerConfig
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.hop import Hop
+    from coordinator.loop.clock import Clock, Hop
     from coordinator.loop.lines import Lines
     from coordinator.server.wire.handshakes import Handshakes
     from coordinator.server.wire.tls import Plain

@@ -10,7 +10,7 @@ from coordinator.log.cluster.keys import Keys
 from coordinator.log.cluster.shared import Shared
 from coordinator.log.topics.entries import topic_entry, topic_value
 from coordinator.log.topics.list import ACLS, GROUPS, Topic
-from coordinator.loop.hop import Arguments
+from coordinator.loop.clock import Arguments
 from coordinator.server.nodes.cluster_topics import ClusterTopics, changes_of
 from coordinator.server.nodes.topics import Altered, Change, ChangeResult, Topics
 from tests.support.etcd_model import EtcdModel

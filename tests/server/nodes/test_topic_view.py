@@ -15,7 +15,7 @@ from coordinator.group.client import Client
 from coordinator.group.effects import Resolution
 from coordinator.group.events import RegexResolved
 from coordinator.log.topics.list import Topic
-from coordinator.loop.hop import Arguments
+from coordinator.loop.clock import Arguments
 from coordinator.server.nodes import topic_view
 from coordinator.server.nodes.topic_view import REGEX_MAX, Searches, TopicView, match, problem, when_loaded
 from coordinator.server.nodes.topics import Topics

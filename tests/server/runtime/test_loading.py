@@ -13,7 +13,7 @@ from coordinator.group.records import group_record, offset_record
 from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
 from coordinator.log.memory import MemoryEngine
-from coordinator.loop.hop import Arguments
+from coordinator.loop.clock import Arguments
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
 from protocol.messages import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.server.requests.texts import TEXT_MAX, short
+from coordinator.text import MESSAGE_MAX, cut_text
 from protocol.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
@@ -26,9 +26,9 @@ LIST = "follower.replication.throttled.replicas"
 
 def test_a_message_is_cut_to_its_length() -> None:
     """A shorter one stays as it is."""
-    assert short("a" * TEXT_MAX) == "a" * TEXT_MAX
-    cut = short("é" * (TEXT_MAX + 1))
-    assert (len(cut), cut[-5:]) == (TEXT_MAX, "é ...")
+    assert cut_text("a" * MESSAGE_MAX) == "a" * MESSAGE_MAX
+    cut = cut_text("é" * (MESSAGE_MAX + 1))
+    assert (len(cut), cut[-5:]) == (MESSAGE_MAX, "é ...")
     assert len(cut.encode()) <= STRING_SIZE_MAX
 
 
@@ -51,7 +51,7 @@ async def test_a_topic_beside_one_with_the_longest_name_is_created_and_answered(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             *[ErrorCode.INVALID_CONFIG] * 3,
         ]
-        assert all(len(topic.error_message or "") <= TEXT_MAX for topic in answer.topics)
+        assert all(len(topic.error_message or "") <= MESSAGE_MAX for topic in answer.topics)
         shown = await peer.ask(MetadataRequest(topics=None), 9)
         assert "good" in [topic.name for topic in shown.topics]
 
@@ -108,4 +108,4 @@ async def test_the_longest_name_of_a_setting_is_refused_with_an_answer() -> None
         peer = await server.peer()
         answer = await change(peer, LONGEST, SET, "1")
         assert answer.error_code == ErrorCode.INVALID_CONFIG
-        assert len(answer.error_message) == TEXT_MAX
+        assert len(answer.error_message) == MESSAGE_MAX
