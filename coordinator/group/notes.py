@@ -31,8 +31,11 @@ class Value(tuple[Any, ...]):
     """Names of the fields, in order."""
     DEFAULTS: ClassVar[dict[str, Any]] = {}
     """Values of the fields that may be left out."""
+    IS_EVENT: ClassVar[bool] = False
+    """Whether each such note is an event of `__rebalance_events`, without conditions."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, is_event: bool = False) -> None:
+        cls.IS_EVENT = is_event
         own = tuple(cls.__annotations__)
         cls.DEFAULTS = cls.DEFAULTS | {name: vars(cls)[name] for name in own if name in vars(cls)}
         for place, name in enumerate(own, len(cls.FIELDS)):
@@ -210,7 +213,7 @@ class InstanceIdUnreleased(Note):
     current_client: Client
 
 
-class RebalanceStuck(Note):
+class RebalanceStuck(Note, is_event=True):
     """The rebalance timeout passed and no member rejoined; the group goes on waiting."""
 
 
@@ -218,7 +221,7 @@ class GroupEmptied(Note):
     """The last member is gone."""
 
 
-class GroupConverted(Note):
+class GroupConverted(Note, is_event=True):
     """A group with members changed its protocol. kind: the new one, "consumer" or "classic"; `generation` stays."""
 
     kind: str
@@ -241,7 +244,7 @@ class GroupUnloaded(Note):
     """The partition was unloaded."""
 
 
-class GroupDeleted(Note):
+class GroupDeleted(Note, is_event=True):
     """`client` deleted the group, or it expired: it was empty and its last offset was gone (`expired`)."""
 
     offsets: int
@@ -266,7 +269,7 @@ class PendingExpired(Note):
     left: bool = False
 
 
-class RebalanceHeld(Note):
+class RebalanceHeld(Note, is_event=True):
     """The group holds the joins of new members until expected members are there.
 
     missing: the first of them. missing_count: how many there are. until_wall_ms: when the wait ends at the latest.
@@ -277,7 +280,7 @@ class RebalanceHeld(Note):
     until_wall_ms: int
 
 
-class HoldEnded(Note):
+class HoldEnded(Note, is_event=True):
     """No expected member is missing, or the wait for them is over: `joins` held joins come in.
 
     missing, missing_count: as in RebalanceHeld; 0 if nobody is missing.
@@ -312,7 +315,7 @@ class MemberJoined(Note):
     principal: str = ANONYMOUS
 
 
-class MemberReplaced(Note):
+class MemberReplaced(Note, is_event=True):
     """A static member restarted: `member_id` takes the seat of `old_member_id` (KIP-345).
 
     subscription_changed: the member wants other topics than before, and no rebalance starts (KAFKA-12759).
@@ -411,7 +414,7 @@ class StandbyGone(Note):
     principal: str = ANONYMOUS
 
 
-class SeatTaken(Note):
+class SeatTaken(Note, is_event=True):
     """A standby takes the seat of a member that is gone, with its assignment; there is no rebalance.
 
     kind: why `old_member_id` is gone, as the kind of a cause. waited_ms: how long the standby waited. leads: whether it
@@ -440,7 +443,7 @@ class MembersDropped(Note):
     why: str
 
 
-class LeaderElected(Note):
+class LeaderElected(Note, is_event=True):
     """The leader did not rejoin in time; another member leads."""
 
     old_leader: str

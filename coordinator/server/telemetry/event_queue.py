@@ -197,28 +197,21 @@ class Events:
             self._append(event)
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
+        **dict.fromkeys((each for each in notes.Note.__subclasses__() if each.IS_EVENT), _queued),
         notes.ClientRefused: _client_refused,
-        notes.GroupConverted: _queued,
-        notes.GroupDeleted: _queued,
         notes.GroupLoaded: _group_loaded,
-        notes.HoldEnded: _queued,
         notes.InstanceIdUnreleased: _unreleased,
-        notes.LeaderElected: _queued,
         notes.MemberFenced: _member_fenced,
         notes.MemberJoined: _member_joined,
         notes.MemberPending: _member_pending,
-        notes.MemberReplaced: _queued,
         notes.MemberRevoking: _step,
         notes.PendingExpired: _pending_expired,
         notes.RebalanceCause: _rebalance_cause,
         notes.RebalanceEnded: _rebalance_ended,
-        notes.RebalanceHeld: _queued,
         notes.RebalanceStarted: _rebalance_started,
-        notes.RebalanceStuck: _queued,
-        notes.SeatTaken: _queued,
         notes.TargetAssigned: _step,
     }
-    """The notes that become events, and MemberJoined, which takes back a MemberPending."""
+    """The notes that become events; those with conditions one by one. MemberJoined takes back a MemberPending."""
 
     def _queue_begun(self, group: str) -> None:
         """Queue the start of a rebalance that won't end: a write of its log failed, or its coordinator broke."""
