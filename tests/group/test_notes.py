@@ -76,7 +76,8 @@ def test_the_page_of_events_has_each_of_them_with_its_fields() -> None:
     page = (root / "docs/run/events.md").read_text(encoding="utf-8").partition("\n# What `tenure doctor` finds")[0]
     rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
     assert rows.keys() >= NAMES
-    server = "".join(path.read_text(encoding="utf-8") for path in (root / "coordinator" / "server").rglob("*.py"))
+    rooms = (root / "coordinator" / room for room in ("server", "site", "loop"))
+    server = "".join(path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py"))
     assert [name for name in rows.keys() - NAMES if f'"{name}"' not in server] == []
     for kind in Note.__subclasses__():
         row = rows[re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()]
