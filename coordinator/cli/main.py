@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "groups": "coordinator.cli.group_settings",
     "members": "coordinator.cli.members",
+    "migrate": "coordinator.cli.migrate",
     "seats": "coordinator.cli.seats",
     "seat": "coordinator.cli.seat",
     "users": "coordinator.cli.users",
@@ -51,6 +52,7 @@ SECTIONS = {
         "observe": "Show why the groups of any Kafka rebalance, in a browser.",
         "mcp": "Answer a client of the Model Context Protocol about groups.",
         "groups": "List, describe, wait for, set and delete groups.",
+        "migrate": "Check whether a group may move to the consumer protocol.",
         "transactions": "List, describe, find and abort transactions.",
     },
     "Change members and users": {

@@ -122,6 +122,7 @@ EXAMPLES = {
     "mcp": "tenure mcp --bootstrap-server kafka-1:9092",
     "members alive": "tenure members alive --group orders --instance-id worker-3",
     "members remove": "tenure members remove --group orders --instance-id worker-3 --dry-run",
+    "migrate check": "tenure migrate check orders",
     "observe": "tenure observe --bootstrap-server kafka-1:9092",
     "seat run": "tenure seat run --pool 'orders-[0..7]' -- python worker.py",
     "seats": "tenure seats --bootstrap-server kafka-1:9092 --namespace shop",

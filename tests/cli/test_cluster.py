@@ -170,6 +170,7 @@ WITHOUT_RIGHTS = {
     "groups settings g": "DescribeConfigs on group 'g'",
     "groups settings g --set target.group.size=2": "DescribeConfigs on group 'g'",
     "members remove --group g --instance-id a": "Describe on group 'g'",
+    "migrate check g": "Describe on group 'g'",
     "users list": "Describe on the cluster",
     "users remove bob": "Alter on the cluster",
     "explain g": f"Read on {EVENTS}",
@@ -185,6 +186,24 @@ WITH_DESCRIBE = {
     ABORT: "Read on topic 'orders'",
 }
 """By command, what a user lacks who may describe everything."""
+
+
+def allow_describe(bootstrap: str) -> None:
+    """Let alice describe every group, every topic and the cluster."""
+    creations = [
+        CreateAclsRequest.AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=Pattern.LITERAL,
+            principal="User:alice",
+            host="*",
+            operation=Operation.DESCRIBE,
+            permission_type=Permission.ALLOW,
+        )
+        for kind, name in ((Kind.GROUP, "*"), (Kind.TOPIC, "*"), (Kind.CLUSTER, CLUSTER_NAME))
+    ]
+    with Client(bootstrap, WITHIN_S) as client:
+        client.request(CreateAclsRequest(creations=creations), at_least=1)
 
 
 def test_a_missing_right_is_named(tmp_path: Path) -> None:
@@ -206,20 +225,7 @@ def test_a_missing_right_is_named(tmp_path: Path) -> None:
             return found
 
         assert lacked(WITHOUT_RIGHTS) == WITHOUT_RIGHTS
-        creations = [
-            CreateAclsRequest.AclCreation(
-                resource_type=kind,
-                resource_name=name,
-                resource_pattern_type=Pattern.LITERAL,
-                principal="User:alice",
-                host="*",
-                operation=Operation.DESCRIBE,
-                permission_type=Permission.ALLOW,
-            )
-            for kind, name in ((Kind.GROUP, "*"), (Kind.TOPIC, "*"), (Kind.CLUSTER, CLUSTER_NAME))
-        ]
-        with Client(server.bootstrap_of("OPEN"), WITHIN_S) as client:
-            client.request(CreateAclsRequest(creations=creations), at_least=1)
+        allow_describe(server.bootstrap_of("OPEN"))
         assert lacked(WITH_DESCRIBE) == WITH_DESCRIBE
 
 

@@ -15,9 +15,11 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator.cli.main import make_app
+from tests.cli.conftest import Ran, at, run_app
 from tests.interop.consumers import SETTINGS, WITHIN_S, Member, Served, all_held, until
-from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
-from tests.support.tenure import Tenure
+from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
+from tests.support.tenure import Tenure, wait_until
 
 SIZE = 3
 PARTITIONS = 6
@@ -102,3 +104,85 @@ def test_static_members_roll_and_nothing_moves(server: Served) -> None:
 def test_dynamic_members_roll(server: Served) -> None:
     """Partitions move as members come and go; after each replacement all of them have an owner."""
     assert len(roll(server, static=False)) == 2 * SIZE
+
+
+def checked(server: Served, group: str, *more: str) -> Ran:
+    """Ask whether a group may move, or how it moved."""
+    return run_app(make_app("migrate"), "migrate", "check", group, *more, *at(server.bootstrap))
+
+
+def kinds(ran: Ran) -> dict[str, str]:
+    """The points of an answer: what was found, by kind."""
+    return {each["kind"]: each["found"] for each in ran.json["points"]}
+
+
+def until_found(server: Served, group: str, kind: str, words: str) -> None:
+    """Wait for a point: a server keeps an event a moment after it has answered the consumer."""
+
+    def is_found() -> bool:
+        return words in kinds(checked(server, group, "--output", "json")).get(kind, "")
+
+    wait_until(is_found, f"{kind}: {words}", WITHIN_S)
+
+
+def test_a_check_before_a_roll_in_it_and_after_it(server: Served) -> None:
+    """The check tells which way a group of static members has to go, and afterwards that no partition moved.
+
+    Their session of 50 s is longer than the server's, so the group first gets that of its own, as a step says.
+    """
+    ids = [f"worker-{number}" for number in range(SIZE)]
+    long: dict[str, Any] = {"session_timeout_ms": 50_000}
+    members = [Member(server, each, ["orders"], "classic", group_id="checked", **CLASSIC, **long) for each in ids]
+    try:
+        shared(members)
+        setting = "consumer.session.timeout.ms=50000"
+        ran = checked(server, "checked", "--output", "json")
+        assert (ran.code, ran.json["stage"]) == (0, "may_move")
+        assert {"server_ready", "keep_range", "static", "session_shorter"} <= kinds(ran).keys()
+        assert f"tenure groups settings checked --set {setting}" in ran.json["steps"]
+        settings = ("groups", "settings", "checked", "--set", setting)
+        assert run_app(make_app("groups"), *settings, *at(server.bootstrap)).code == 0
+        assert "session" in kinds(checked(server, "checked", "--output", "json"))
+        for number, instance_id in enumerate(ids):
+            members[number].consumer.close()
+            members[number] = Member(server, instance_id, ["orders"], "consumer", group_id="checked")
+            shared(members)
+            ran = checked(server, "checked", "--output", "json")
+            assert (ran.code, ran.json["stage"]) == ((1, "under_way") if number < SIZE - 1 else (0, "moved"))
+        until_found(server, "checked", "seats_kept", f"no topic partition went to another member; {SIZE} returns of")
+        assert checked(server, "checked").out.startswith("checked has moved to group.protocol=consumer\n")
+    finally:
+        for member in members:
+            member.consumer.close()
+
+
+def test_a_check_after_dynamic_members_rolled(server: Served) -> None:
+    """The check tells before that partitions will move, and afterwards which ones did."""
+    members = [started(server, "classic", None) for _ in range(SIZE)]
+    try:
+        shared(members)
+        assert "dynamic" in kinds(checked(server, "dynamic", "--output", "json"))
+        for number in range(SIZE):
+            replace(server, members, number, "consumer", None)
+        until_found(server, "dynamic", "moved", str(SIZE))
+        until_found(server, "dynamic", "seats_moved", "orders-")
+        assert checked(server, "dynamic").code == 0
+    finally:
+        for member in members:
+            member.consumer.close()
+
+
+@pytest.mark.oracle
+def test_an_old_broker_is_told_first(java: None) -> None:
+    """Apache Kafka 3.9 has a preview of the protocol: the check says which release it is, and blocks the group."""
+    with ApacheKafka(BOTH, version=VERSION) as kafka:
+        create_topic(kafka)
+        with_one = started(kafka, "classic", "worker-0")
+        try:
+            until([with_one], lambda: all_held([with_one], PARTITIONS), "the member has the partitions")
+            ran = checked(kafka, "static")
+        finally:
+            with_one.consumer.close()
+    assert ran.code == 1
+    assert "blocked Apache Kafka 3.9 has the consumer protocol as a preview at most\n" in ran.out
+    assert "step 1  update all brokers to Apache Kafka 4\n" in ran.out

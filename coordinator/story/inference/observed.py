@@ -118,6 +118,12 @@ class Observed:
         """The ids of the groups whose records were seen and that were not deleted."""
         return list(self._groups)
 
+    def session_timeouts_of(self, group_id: str) -> dict[str, int]:
+        """The session timeouts of a classic group's members in ms, by member id, as its last record has them."""
+        group = self._groups.get(group_id)
+        last = None if group is None else group.classic.last
+        return {} if last is None else {each.member_id: each.session_timeout for each in last.value.members}
+
     def passed(self, offset: int) -> None:
         """The log has something at this offset that is no record of a group, such as a transaction's marker."""
         if offset != self._next:
