@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,9 +192,9 @@ def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) ->
 
 
 def holding_transactions(
-    client: Client, groups: Mapping[str, Group], owners: Owners
+    client: Client, groups: Mapping[str, Group], owners: Owners, before_ms: float = inf
 ) -> dict[str, list[HoldingTransaction]]:
-    """The transactions that hold back offsets of groups, by group.
+    """The transactions that hold back offsets of groups, by group. before_ms: only of producers that wrote no later.
 
     One request to each coordinator shows that there is none. A client without Read on `__consumer_offsets` gets those
     that it may describe. If something doesn't answer, there may be more.
@@ -209,10 +210,11 @@ def holding_transactions(
             if led := [(GROUPS_TOPIC, index) for index in partitions if index in by_partition]:
                 for where, answered in _producers(client, node, led):
                     is_denied |= answered.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                    opened += _open(where, answered)
+                    opened += (each for each in _open(where, answered) if each.last_ms <= before_ms)
         if not opened and not is_denied:
             return {}
-        holding = _with_ids(opened, list_transactions(client, OPEN), is_denied=is_denied)
+        known = [each for each in list_transactions(client, OPEN) if not is_denied or each.start_ms <= before_ms]
+        holding = _with_ids(opened, known, is_denied=is_denied)
         # The groups come last: what ended in between holds nothing back.
         asked = [group for index in holding for group in by_partition.get(index, ())]
         unstable = unstable_offsets(client, asked)

@@ -17,6 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -26,20 +27,24 @@ from coordinator.client.errors import ClientError
 from coordinator.client.examination import LOOKING, ask_ages, look, wall_ms
 from coordinator.client.groups import Group, topics_of
 from coordinator.client.retention import Retention
-from coordinator.client.topics import Leaders
+from coordinator.client.topics import Leaders, partition_owners
+from coordinator.client.transactions import holding_transactions
 from coordinator.observe.live import SHARE_KEPT
-from coordinator.story.diagnosis import OVER_MS, Severity
+from coordinator.story.consumer_diagnosis import NOT_READY, not_ready
+from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Severity
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded
 from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
+from coordinator.story.transaction_diagnosis import transaction_findings
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from coordinator.observe.asking import Asking
     from coordinator.observe.follower import Taker
     from coordinator.observe.live import Live
+    from coordinator.story.described import HoldingTransaction
     from coordinator.story.diagnosis import Finding
     from coordinator.story.events import RebalanceEvent
     from coordinator.story.progress import GroupProgress
@@ -52,6 +57,9 @@ AT_ONCE = 100
 
 CPU_SHARE = 0.005
 """The most of a core that looks take on average."""
+
+HELD_S = 10.0
+"""Between two questions about transactions that hold back offsets: one request for each node, if there are none."""
 
 EVENTS_KEPT, QUIET_KEPT = 100, 3
 """The newest events of each group that findings look at: of the last OVER_MS, and of a quiet group."""
@@ -98,6 +106,9 @@ class Watching:
         self._suspects: dict[str, float] = {}
         """Groups of which another look may show more, and when the last one was."""
         self._began_s = clock()
+        self._held: Mapping[str, Sequence[HoldingTransaction]] = {}
+        self._held_s = -inf
+        """The transactions that hold back offsets of groups, and when they were asked for."""
         self.progress = Progress()
         self.lag_times = LagTimes()
         self.found: dict[str, dict[Key, FindingBegan]] = {}
@@ -132,6 +143,10 @@ class Watching:
         if self._asking.budget.share_left < SHARE_KEPT:
             return False
         now_s, now_ms = self._clock(), self._wall_ms()
+        if now_s - self._held_s >= HELD_S:
+            before_ms = now_ms - AWAITED_MS  # else a busy cluster has some all the time
+            owners = partition_owners(client)
+            self._held, self._held_s = holding_transactions(client, groups, owners, before_ms), now_s
         due = (name for name, at_s in self._suspects.items() if now_s - at_s >= self._every_s)
         wanted = dict.fromkeys(islice(due, AT_ONCE // 2))
         wanted |= dict.fromkeys(islice(self._turn, AT_ONCE - len(wanted)))
@@ -156,10 +171,11 @@ class Watching:
         now_s = self._clock()
         self.round_s, self._began_s = now_s - self._began_s, now_s
         self._turn = dict.fromkeys(groups)
+        not_ready_ones = {name for name, each in list(self._live.listed.items()) if each.state == NOT_READY}
         with LOOKING:
             self.lag_times.forget(groups)
-        for name in [name for name in self.found if name not in groups]:
-            self._tell(name, [], self._wall_ms())
+        for name in (self.found.keys() | not_ready_ones) - groups.keys():
+            self._tell(name, [not_ready(name)] if name in not_ready_ones else [], self._wall_ms())
         with self._lock:
             over_ms = self._wall_ms() - OVER_MS
             # A group that is not described yet may have events: of one that is gone, they get old.
@@ -177,7 +193,8 @@ class Watching:
         with self._lock:
             told = list(self._events.get(name, ()))
         entries = Timeline(name).add_all(told).entries
-        self._tell(name, progress_findings_now(name, entries, group, counts, now_ms, seen), now_ms)
+        held = transaction_findings(name, self._held.get(name, ()), now_ms)
+        self._tell(name, [*progress_findings_now(name, entries, group, counts, now_ms, seen), *held], now_ms)
 
     def _tell(self, group_id: str, findings: Iterable[Finding], now_ms: int) -> None:
         former, present = self.found.get(group_id, {}), dict[Key, FindingBegan]()

@@ -52,18 +52,23 @@ def consumer_findings(
     yield from _taken_seats(group_id, entries, group, now_ms)
     yield from _never_revoked(group_id, entries, now_ms)
     if group is not None and group.consumer is not None:
-        yield from _held_up(group, group.consumer, now_ms)
+        yield from held_up_findings(group, group.consumer, now_ms)
         yield from _without_topics(group, group.consumer, partition_counts)
         if group.state == NOT_READY:
-            yield Finding(
-                Severity.ERROR,
-                "topology_not_ready",
-                group.group_id,
-                "Kafka can't assign the tasks of this streams group: source topics are missing, or they don't have as "
-                "many partitions as the topology needs",
-                "create the source topics; topics that are joined need the same number of partitions. The broker's log "
-                "names the topics",
-            )
+            yield not_ready(group.group_id)
+
+
+def not_ready(group_id: str) -> Finding:
+    """The finding about a streams group in the state NOT_READY."""
+    return Finding(
+        Severity.ERROR,
+        "topology_not_ready",
+        group_id,
+        "Kafka can't assign the tasks of this streams group: source topics are missing, or they don't have as many "
+        "partitions as the topology needs",
+        "create the source topics; topics that are joined need the same number of partitions. The broker's log names "
+        "the topics",
+    )
 
 
 def _taken_seats(
@@ -142,7 +147,7 @@ def _name(cause: Cause) -> str:
     return f"{cause.group_instance_id or cause.member_ids[0]} ({client_text(cause)})"
 
 
-def _held_up(group: DescribedGroup, state: ConsumerState, now_ms: int) -> Iterator[Finding]:
+def held_up_findings(group: DescribedGroup, state: ConsumerState, now_ms: int) -> Iterator[Finding]:
     """The members that a group waits for now. It is no problem before they had time to do their part."""
     for each in state.awaited or ():
         waits_ms = None if each.since_ms is None else max(now_ms - each.since_ms, 0)

@@ -193,7 +193,7 @@ def findings(
         *_returns(group_id, entries, now_ms),
     ]
     if group is not None:
-        found += [*_waits(group, now_ms), *_unassigned(group, partition_counts), *_too_old(entries, group)]
+        found += [*wait_findings(group, now_ms), *_unassigned(group, partition_counts), *_too_old(entries, group)]
     return found
 
 
@@ -435,7 +435,7 @@ def shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, no
     )
 
 
-def _waits(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
+def wait_findings(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
     """The members that an open rebalance waits for. It is no problem before they had time to do their part."""
     waiting = group.waiting
     if waiting is None:  # `progress_diagnosis` has a finding about a rebalance of which the server says nothing

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.story.consumer_diagnosis import consumer_findings
-from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, OVER_MS, WRITES_FAILED, findings
+from coordinator.story.consumer_diagnosis import consumer_findings, held_up_findings
+from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, OVER_MS, WRITES_FAILED, Severity, findings, wait_findings
 from coordinator.story.events import EventsDropped, GroupDeleted
 from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
@@ -60,11 +60,18 @@ def progress_findings_now(
     now_ms: int,
     progress: GroupProgress,
 ) -> list[Finding]:
-    """The findings about a group's progress, without those about something that is over. As of `group_findings`."""
+    """The findings about a group's progress, without those about something that is over. As of `group_findings`.
+
+    A rebalance whose server says for whom it waits is one of them once it is an error: before that it is any rebalance.
+    """
     entries = since_deleted(entries)
+    awaited = [*wait_findings(group, now_ms)]
+    if group.consumer is not None:
+        awaited += held_up_findings(group, group.consumer, now_ms)
     found = [
         *loop_findings(group_id, entries, group, partition_counts, now_ms),
         *progress_findings(group_id, entries, group, progress, now_ms),
+        *(each for each in awaited if each.severity is Severity.ERROR),
     ]
     return [each for each in found if each.last_at_ms is None or now_ms - each.last_at_ms < OVER_MS]
 

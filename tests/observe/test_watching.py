@@ -12,15 +12,22 @@ import pytest
 from coordinator.client.client import Cluster, Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Unreachable
-from coordinator.client.groups import Group
+from coordinator.client.groups import Group, ListedGroup
 from coordinator.observe import watching as module
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.counts import finding_families, lag_families
 from coordinator.observe.live import Live
 from coordinator.observe.watching import CPU_SHARE, LOOK_S, Watching
-from coordinator.story.described import Member
+from coordinator.story.described import Member, Waiting
 from coordinator.story.progress_diagnosis import LONG_MS
-from protocol.messages import DescribeConfigsResponse, ListOffsetsResponse, MetadataResponse, OffsetFetchResponse
+from protocol.messages import (
+    DescribeConfigsResponse,
+    DescribeProducersResponse,
+    ListOffsetsResponse,
+    ListTransactionsResponse,
+    MetadataResponse,
+    OffsetFetchResponse,
+)
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
@@ -32,18 +39,21 @@ class Cloud:
     """A scripted cluster with a topic of one partition, in which each of some groups has a member.
 
     offset, end: committed by each group, and of the log. stable: where readers of committed records stop; None for the
-    end. at_s: the time.
+    end. pending_s: when a producer committed offsets in a transaction that is open; None for never. at_s: the time.
     """
 
     def __init__(self, written: Written, count: int = 1) -> None:
         self.offset, self.end, self.at_s = 5, 9, 1_000.0
         self.stable: int | None = None
+        self.pending_s: float | None = None
         self.server = Scripted(
             {
                 "Metadata": [self._metadata],
                 "OffsetFetch": [self._committed],
                 "ListOffsets": [self._ends],
                 "DescribeConfigs": [DescribeConfigsResponse(results=[])],
+                "DescribeProducers": [self._producers],
+                "ListTransactions": [ListTransactionsResponse()],
             }
         )
         clock = Clock()
@@ -101,13 +111,34 @@ class Cloud:
         return MetadataResponse(brokers=[broker], topics=topics)
 
     def _committed(self, request: Any) -> OffsetFetchResponse:
-        partition = OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=0, committed_offset=self.offset)
+        is_held = request.require_stable and self.pending_s is not None
+        partition = OffsetFetchResponse.OffsetFetchResponsePartitions(
+            partition_index=0,
+            committed_offset=-1 if is_held else self.offset,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_held else ErrorCode.NONE,
+        )
         topics = [OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=[partition])]
         groups = [
             OffsetFetchResponse.OffsetFetchResponseGroup(group_id=each.group_id, topics=topics)
             for each in request.groups
         ]
         return OffsetFetchResponse(groups=groups)
+
+    def _producers(self, request: Any) -> DescribeProducersResponse:
+        producers = (
+            []
+            if self.pending_s is None
+            else [
+                DescribeProducersResponse.ProducerState(
+                    producer_id=9, last_timestamp=int(self.pending_s * 1_000), current_txn_start_offset=3
+                )
+            ]
+        )
+        partition = DescribeProducersResponse.PartitionResponse(partition_index=0, active_producers=producers)
+        name = request.topics[0].name
+        return DescribeProducersResponse(
+            topics=[DescribeProducersResponse.TopicResponse(name=name, partitions=[partition])]
+        )
 
     def _ends(self, request: Any) -> ListOffsetsResponse:
         is_end = request.topics[0].partitions[0].timestamp == -1
@@ -185,6 +216,56 @@ def test_a_group_that_is_described_later_has_its_history(written: Written) -> No
         assert [(each.type, each.kind) for each in cloud.events] == [("finding_began", "silent_group")]
 
 
+def test_a_transaction_that_holds_back_offsets_begins_and_ends(written: Written) -> None:
+    """Once it is older than any transaction of a healthy producer; a younger one costs no question about groups."""
+    with Cloud(written) as cloud:
+        cloud.offset = cloud.end
+        cloud.pending_s = cloud.at_s
+        cloud.look()
+        assert not any(each.require_stable for each in cloud.server.asked("OffsetFetch"))
+        assert cloud.until(1, grows=0) <= 30
+        (began,) = cloud.events
+        assert (began.kind, began.severity, began.group) == ("hanging_transaction", "warning", "g000")
+        cloud.pending_s = None
+        cloud.until(2, grows=0)
+        assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
+
+
+def test_a_streams_group_that_is_not_ready_begins_and_ends(written: Written) -> None:
+    """The list of groups has its state, so it isn't described."""
+    with Cloud(written) as cloud:
+        cloud.offset = cloud.end
+        for state, count in (("NotReady", 1), ("Stable", 2)):
+            cloud.live.listed = {"app": ListedGroup("app", "Streams", "streams", state)}
+            cloud.until(count, grows=0)
+        assert [(each.type, each.kind, each.group) for each in cloud.events] == [
+            ("finding_began", "topology_not_ready", "app"),
+            ("finding_ended", "topology_not_ready", "app"),
+        ]
+
+
+def test_a_rebalance_that_is_held_up_begins_and_ends(written: Written) -> None:
+    """A server that says for whom it waits names the member. Every rebalance waits a little: only a long one counts."""
+    with Cloud(written) as cloud:
+        cloud.offset = cloud.end
+        (group,) = cloud.live.groups.values()
+        since_ms = int(cloud.at_s * 1_000)
+        waiting = Waiting(
+            since_ms, since_ms + 300_000, is_held_open=False, leader=None, members=group.members, pending=[]
+        )
+        cloud.live.groups = {"g000": replace(group, state="PreparingRebalance", waiting=waiting)}
+        cloud.look()
+        assert cloud.events == []
+        assert cloud.until(1, grows=0) <= 30
+        assert "to rejoin" in cloud.events[0].found
+        cloud.live.groups = {"g000": group}
+        cloud.until(2, grows=0)
+        assert [(each.type, each.kind) for each in cloud.events] == [
+            ("finding_began", "members_not_rejoined"),
+            ("finding_ended", "members_not_rejoined"),
+        ]
+
+
 def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few for each look, and the leaders now and then. Suspects come out of turn; half of the budget stays."""
     monkeypatch.setattr(module, "AT_ONCE", 4)
@@ -192,7 +273,8 @@ def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeyp
         cloud.offset = cloud.end
         assert [cloud.look() for _ in range(3)] == [False, False, True]
         names = [name for name, _, _ in cloud.server.requests if name != "ApiVersions"]
-        assert names == ["Metadata", *["FindCoordinator", "OffsetFetch", "ListOffsets"] * 3]
+        held = ["Metadata", "DescribeProducers"]
+        assert names == [*held, "Metadata", *["FindCoordinator", "OffsetFetch", "ListOffsets"] * 3]
         cloud.end += 1
         for _ in range(3):
             cloud.look()
