@@ -371,7 +371,7 @@ class Server:
             store.write_out,
         )
         if store.write_out is not None:
-            self.runtime.on_durable = data.offsets_written
+            self.runtime.on_durable = data.on_written(discovery.offsets)
         self._topics.on_deleted = self._topics_deleted
         self._topics.work = pace.work
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)

@@ -145,7 +145,7 @@ class Transactions:
                         self._ask(node_id, ["open"], _nothing)
             topic = self._discovery.ids
             assert topic is not None
-            runtime.on_durable = lambda index: self._data.wake((topic.topic_id, index))
+            runtime.on_durable = self._data.on_written(topic)
         return self.runtime
 
     def open(self) -> None:

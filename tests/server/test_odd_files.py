@@ -347,6 +347,19 @@ def test_files_of_transactional_ids(folder: Path, name: str, damage: str) -> Non
     assert any(text in message for text in (advice(folder / name), RIGHTS, PAGE))
 
 
+@pytest.mark.parametrize("damage", ["cut", "sparse"])
+def test_a_segment_of_transactional_ids_that_is_no_whole_batch(folder: Path, damage: str) -> None:
+    """The start cuts off what is left of it, says so, and keeps the bytes. No journal has them: the id begins anew."""
+    path = folder / IDS / f"{0:020}.log"
+    DAMAGES[damage](path)
+    left = path.read_bytes()
+    started = asyncio.run(_start(folder))
+    assert (started.refused, started.groups) == ("", GROUPS)
+    (line,) = started.trouble
+    assert f"{len(left)} bytes from 0 of {path} to its end are no whole batch" in line
+    assert (path.read_bytes(), (folder / IDS / "last.cut").read_bytes()) == (b"", left)
+
+
 @pytest.mark.parametrize("damage", ["empty", "a link to nothing", "a fifo", "without rights"])
 def test_the_folder_itself(damage: str) -> None:
     """Something else in the place of the data folder is refused by its name; so is a folder without rights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from coordinator.log.store import open_store
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import RETRY_MS
-from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
+from protocol.messages import EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
@@ -194,3 +195,27 @@ async def test_metrics_of_transactions() -> None:
             pass
         ended = dict.fromkeys(ended, 1)
         assert await scraped() == ended | {"tenure_pending_offsets": 0, "open": 0, "oldest_seconds": 0}
+
+
+async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> None:
+    """A record becomes durable when the logs' thread has found nothing and the loop hasn't heard that yet: it wakes."""
+    async with serving(TOPICS, f"log.dirs={tmp_path}", opened=open_store) as server:
+        producer = Producer(await server.peer(), V2)
+        await producer.init()
+        reader = await server.peer()
+        assert server.server.transactions is not None
+        data = server.server.transactions._data
+        asked = FetchRequest.FetchPartition(
+            partition=partition_for("t", 50), fetch_offset=1, partition_max_bytes=10_000
+        )
+        topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[asked])]
+        held: list[Callable[[], None]] = []
+        hop, data._hop = data._hop, held.append
+        await reader.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics), 11)
+        await server.until(lambda: bool(held))
+        data._hop = hop
+        assert await producer.commit_offset(7) == 0
+        for each in held:
+            each()
+        answer = await reader.receive()
+        assert answer.responses[0].partitions[0].records

@@ -7,9 +7,9 @@ Two timers make the thread look at its logs: one for retention, one for compacti
 
 A call waits for topic partitions (`wait`). It looks again when somebody appends to one of them, or when one is deleted.
 
-The groups' engine writes `__consumer_offsets`, and the thread reads its files. No reader misses an append that a client
-knows of: before each read the engine writes out what it has reported. And a call that found nothing compares
-`offsets_writes` before it waits.
+Engines write `__consumer_offsets` and `__transaction_state`, and the thread reads their files. No reader misses an
+append that a client knows of: before each read the groups' engine writes out what it has reported. And a call that
+found nothing compares `engine_writes` before it waits.
 
 House rule: nothing here waits for the disk; the thread hands its outcomes to callbacks on the loop.
 """
@@ -140,8 +140,8 @@ class TopicData:
         self._waiting: dict[Key, dict[Hashable, Callable[[], None]]] = {}
         self._expected: dict[int, list[set[Key]]] = {}
         self._write_out = write_out
-        self._offsets_id = discovery.offsets.topic_id
-        self._offsets_writes = [0] * config.offsets_topic_num_partitions
+        self._engine_writes: dict[UUID, list[int]] = {}
+        """How often an engine has appended to each partition of its topic."""
         self._is_stopped = False
         self._compactable: dict[Key, TopicPartition] = {}
         """The dirty logs that the search under way has found so far."""
@@ -343,15 +343,22 @@ class TopicData:
         """Remember what the logs' thread found. Results come in the order of its work, so the last is the newest."""
         self._ends[key] = ends
 
-    def offsets_writes(self, partitions: Iterable[int]) -> int:
-        """How often somebody has appended to these partitions of `__consumer_offsets`."""
-        return sum(map(self._offsets_writes.__getitem__, partitions))
+    def engine_writes(self, keys: Iterable[Key]) -> int:
+        """How often engines have appended to these since they were opened."""
+        known = self._engine_writes
+        return sum(known[topic_id][partition] for topic_id, partition in keys if topic_id in known)
 
-    def offsets_written(self, partition: int) -> None:
-        """Somebody has appended to this partition of `__consumer_offsets`."""
-        self._offsets_writes[partition] += 1
-        if self._waiting and (self._offsets_id, partition) in self._waiting:
-            self.wake((self._offsets_id, partition))
+    def on_written(self, topic: Topic) -> Callable[[int], None]:
+        """A function for the engine of a topic: it is called with each partition that the engine has appended to."""
+        topic_id, writes = topic.topic_id, [0] * topic.partition_count
+        self._engine_writes[topic_id] = writes
+
+        def written(partition: int) -> None:
+            writes[partition] += 1
+            if self._waiting and (topic_id, partition) in self._waiting:
+                self.wake((topic_id, partition))
+
+        return written
 
     def wait(self, call: Hashable, keys: Iterable[Key], again: Callable[[], None]) -> None:
         """Call `again`, once, when there may be more in one of these topic partitions."""

@@ -801,7 +801,8 @@ class _Fetch:
         self._until_ms = services.waits.ms() + request.max_wait_ms
         self._has_waited = False
         self._of_groups: set[int] = set()
-        self._offsets_writes = 0
+        self._of_engines: list[Key] = []
+        self._engine_writes = 0
 
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new.
@@ -817,6 +818,7 @@ class _Fetch:
     def _look(self, *, may_wait: bool) -> Steps:
         present = []
         self._of_groups.clear()
+        self._of_engines.clear()
         for each in self._wanted:
             if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 each.answer.error_code = self._absent
@@ -830,6 +832,8 @@ class _Fetch:
             else:
                 present.append(each)
                 _note_log_of_groups(self._of_groups, each.topic_partition)
+                if each.topic_partition.topic in ENGINES_TOPICS:
+                    self._of_engines.append(each.topic_partition.key)
             yield
         self._wanted = present
         if self._is_at_the_end():
@@ -845,7 +849,7 @@ class _Fetch:
         def read(view_of: Look) -> int | None:
             return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
 
-        self._offsets_writes = services.data.offsets_writes(self._of_groups)
+        self._engine_writes = services.data.engine_writes(self._of_engines)
         services.data.read(read, self._of_groups, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
@@ -870,7 +874,7 @@ class _Fetch:
             call.answer(self._body)
         elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
             self.look(may_wait=False)
-        elif data.offsets_writes(self._of_groups) != self._offsets_writes:
+        elif data.engine_writes(self._of_engines) != self._engine_writes:
             self.look(may_wait=self._services.waits.ms() < self._until_ms)
         else:
             self._wait()
