@@ -12,6 +12,7 @@ House rule: a fork ends its fixtures, and shares with the others nothing but the
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import signal
@@ -157,7 +158,15 @@ def _run(session: pytest.Session, shares: Shares, number: int) -> None:
         following = shares.take(number)
         then = None if following is None else session.items[following]
         session.config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=then)
+        if then is None or then.path != session.items[test].path:
+            _forget()
         test = following
+
+
+def _forget() -> None:
+    """Keep Python's garbage collector from what stays of a module's tests: many tests ask it to look at all."""
+    gc.collect()
+    gc.freeze()
 
 
 def _report(session: pytest.Session, shares: Shares, running: dict[Connection[Any, Any], tuple[str, Any]]) -> None:
