@@ -557,3 +557,13 @@ def test_diagram_lines_are_what_mermaid_can_read() -> None:
     """In a state diagram of Mermaid a label ends at a semicolon and has one colon before it."""
     found = [line for line in state.diagram().splitlines() if ";" in line or line.count(":") > 1]
     assert not found, as_lines(found)
+
+
+def test_no_module_takes_a_field_of_an_event_or_entry_by_its_name() -> None:
+    """mypy knows attributes only."""
+    for name in python_files("coordinator"):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                held = node.value
+                of = held.attr if isinstance(held, ast.Attribute) else held.id if isinstance(held, ast.Name) else ""
+                assert of not in {"entry", "event"}, f"{name}:{node.lineno}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -74,13 +73,3 @@ def test_a_field_of_a_later_server_is_passed_over() -> None:
     """New fields need no new version."""
     assert read_event(json.dumps(fields_of(told("rebalance_stuck")) | {"new": 1}).encode()) == told("rebalance_stuck")
     assert isinstance(read_event(event_json(told("events_dropped"))), EventsDropped)
-
-
-def test_no_module_takes_a_field_of_an_event_or_entry_by_its_name() -> None:
-    """mypy knows attributes only."""
-    for path in (ROOT / "coordinator").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                held = node.value
-                name = held.attr if isinstance(held, ast.Attribute) else held.id if isinstance(held, ast.Name) else ""
-                assert name not in {"entry", "event"}, f"{path}:{node.lineno}"
