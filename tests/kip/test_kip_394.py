@@ -114,8 +114,8 @@ def test_after_a_lapse_the_client_starts_over() -> None:
 def test_clients_that_never_come_back_leave_nothing() -> None:
     """A client that restarts again and again before its second join leaves no member, and in the end no id."""
     bench = Bench()
-    given = {bench.join().response.member_id for _ in range(1_000)}
-    assert len(given) == 1_000
+    given = {bench.join().response.member_id for _ in range(200)}
+    assert len(given) == 200
     assert bench.group().members == {}
     bench.advance(SESSION_MS)
     assert not bench.group().pending

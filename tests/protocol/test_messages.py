@@ -93,9 +93,16 @@ def test_truncation_at_every_byte(name: str, version: int) -> None:
     """The decoder refuses a message that ends too early, wherever it ends."""
     encoded = encode(full_message(name, version), version)
     cls = message_class(name)
-    for size in range(len(encoded)):
-        with pytest.raises(ProtocolError):
-            decode(cls, encoded[:size], version)
+    assert [size for size in range(len(encoded)) if not is_refused(cls, encoded[:size], version)] == []
+
+
+def is_refused(cls: type[Any], data: bytes, version: int) -> bool:
+    """Whether the decoder refuses bytes; pytest.raises would take most of the time of so many calls."""
+    try:
+        decode(cls, data, version)
+    except ProtocolError:
+        return True
+    return False
 
 
 @EACH_NAME

@@ -15,7 +15,7 @@ from coordinator.client.client import Client
 from coordinator.client.events import Placed
 from coordinator.loop.pace import TURN_MAX_MS, Pace
 from coordinator.site import feed as feeds
-from coordinator.site.feed import FRAMES_KEPT, STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
+from coordinator.site.feed import STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
 from coordinator.site.newest import Bounds, Newest
 from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
@@ -271,6 +271,9 @@ async def test_a_stop_lets_go_of_all_subscribers() -> None:
 
 async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten subscribers get the same bytes; a limited number of them stays in memory."""
+    waiting, kept_max = 100, 200
+    monkeypatch.setattr(feeds, "WAITING_MAX", waiting)
+    monkeypatch.setattr(feeds, "FRAMES_KEPT", kept_max)
     encoded: list[int] = []
 
     def encode(value: RebalanceEvent) -> bytes:
@@ -280,19 +283,19 @@ async def test_an_event_is_encoded_once_for_all_subscribers(monkeypatch: pytest.
     monkeypatch.setattr(feeds, "event_json", encode)
     feed = Fed()
     subscribers = [await feed.subscribe("") for _ in range(10)]
-    feed.feed(*range(WAITING_MAX))
+    feed.feed(*range(waiting))
     got: list[bytes] = []
     for each in subscribers:
         while some := await each.next(0.0):
             got += map(feed.frame, some)
-    assert len(got) == 10 * WAITING_MAX
-    assert encoded == list(range(WAITING_MAX))
-    assert len(set(map(id, got))) == WAITING_MAX
+    assert len(got) == 10 * waiting
+    assert encoded == list(range(waiting))
+    assert len(set(map(id, got))) == waiting
     assert got[0] == b"id: -0.1\ndata: %b\n\n" % event_json(event(0))
-    feed.feed(*range(WAITING_MAX, 3 * FRAMES_KEPT))
+    feed.feed(*range(waiting, 3 * kept_max))
     for kept in await feed.events():
         feed.frame(kept)
-    assert len(feed._frames) == FRAMES_KEPT
+    assert len(feed._frames) == kept_max
 
 
 async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

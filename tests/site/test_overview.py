@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from coordinator.client.client import Client
@@ -16,6 +17,7 @@ from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
 from tests.story.test_runs import NOW_MS, replaced
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.told import cause, told
 
@@ -27,6 +29,11 @@ def began_at(event: Any, began_ms: int) -> dict[str, int]:
     return {"began_ms": began_ms} if event.type == "rebalance_ended" else {}
 
 
+IN_A_ROW = rounds(3, 4, 4)
+"""Events, in each order."""
+
+
+@pytest.mark.rounds
 def test_what_is_counted_is_what_timelines_tell() -> None:
     """The overview counts what the timelines show, with starts and ends in any order, or with one of them missing."""
     kinds = [
@@ -41,10 +48,10 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         told("member_fenced", generation=1, member_id="old", kind="conflict", group_instance_id="i"),
         told("member_fenced", generation=1, member_id="old", kind="self", group_instance_id="i"),
     ]
-    for order in product(kinds, repeat=4):
+    for order in product(kinds, repeat=IN_A_ROW):
         events = [
             replace(event, group=group, at_ms=at_ms, **began_at(event, at_ms - 15))
-            for at_ms, event in zip(range(10, 50, 10), order, strict=True)
+            for at_ms, event in zip(range(10, 10 + 10 * IN_A_ROW, 10), order, strict=True)
             for group in ("one", "two")
         ]
         entries = Timeline("one").add_all(events).entries

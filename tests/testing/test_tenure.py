@@ -21,12 +21,13 @@ from coordinator.testing.faults import error, kill
 from protocol.messages import MetadataRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
 from tests.support.scripted import Member, hang_up, settle
 from tests.testing.conftest import Join, port_of
 
-AT_ONCE = 100
+AT_ONCE = rounds(30, 100, 100)
 """Servers that one process runs side by side."""
 
 
@@ -90,7 +91,8 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert left_behind() == before
 
 
-def test_a_hundred_run_at_once() -> None:
+@pytest.mark.rounds
+def test_many_run_at_once() -> None:
     """Each has its own port, groups and topics; all end."""
     before = left_behind()
     servers = [Tenure(topics={"t": 1}, timeout=WITHIN_S).start() for _ in range(AT_ONCE)]

@@ -17,6 +17,7 @@ from coordinator.log.engine import EngineError, Fenced, Unavailable
 from protocol.records.batch import Record
 from protocol.records.packing import packed, unpacked
 from tests.log.calls import record
+from tests.support.length import rounds
 
 KEYS = Keys("c")
 Outcomes = list[tuple[int, EngineError | None]]
@@ -340,7 +341,8 @@ class Play:
             assert [number for number in written if number in set(ordered)] == ordered
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.rounds
+@settings(max_examples=rounds(100, 300, 10_000), deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_each_acknowledged_append_is_written_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     """Answers get lost, tries come late or twice, and other nodes claim partitions in between."""

@@ -21,6 +21,7 @@ from coordinator.log.segments.swap import cleaned_path, recover_swaps, remove_cl
 from protocol.records.batch import Record, encode_batch
 from tests.log.calls import Events, begin_append, opened
 from tests.log.disks import CrashingDisk, FailingDisk, Killed
+from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 
 STEPS = (
@@ -123,6 +124,7 @@ def cut_at(disk: CrashingDisk, calls: int) -> None:
     disk.fails = lambda _name, _number: Killed() if disk.calls.total() == end else None
 
 
+@pytest.mark.rounds
 def test_power_cut_anywhere(tmp_path: Path) -> None:
     """If a power cut loses any bytes and names that no sync made durable, the state is the same.
 
@@ -132,7 +134,7 @@ def test_power_cut_anywhere(tmp_path: Path) -> None:
     calls = 0
     while not finished:
         calls += 1
-        for seed in range(10):
+        for seed in range(rounds(6, 10, 30)):
             chance = Random(seed)
             folder = tmp_path / f"{calls}-{seed}"
             write(folder)

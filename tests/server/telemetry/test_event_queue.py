@@ -261,12 +261,19 @@ def test_a_fenced_member_is_one_event() -> None:
 # The disk.
 
 
-def test_whatever_waits_has_its_limit() -> None:
+@pytest.fixture
+def weight_max(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A limit that is soon reached."""
+    monkeypatch.setattr("coordinator.server.telemetry.event_queue.WEIGHT_MAX", 1_000)
+    return 1_000
+
+
+def test_whatever_waits_has_its_limit(weight_max: int) -> None:
     """Notes that may become no event count against the limit too; as soon as that is decided, others have room."""
     bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
-    for number in range(WEIGHT_MAX - 2):
+    for number in range(weight_max - 2):
         bench.take(notes.MemberPending("g", 1, f"m-{number}", "c", "/h", 5))
     bench.take(STARTED)
     bench.take(STARTED)
@@ -284,12 +291,12 @@ def gap_of(events: Sequence[TimedNote | Gap]) -> Gap:
     return gap
 
 
-def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
+def test_a_disk_that_hangs_costs_events_and_leaves_a_gap(weight_max: int) -> None:
     """If the disk hangs, the queue fills up, counts the further events, and writes a gap when it has room."""
     bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
-    for _ in range(WEIGHT_MAX - 1):
+    for _ in range(weight_max - 1):
         bench.take(STUCK)
     first_ms = bench.clock.wall_ms()
     bench.take(STUCK)
@@ -299,7 +306,7 @@ def test_a_disk_that_hangs_costs_events_and_leaves_a_gap() -> None:
     bench.disk.land()
     bench.clock.advance(LINGER_MS)
     written = bench.disk.land()
-    assert len(written) == WEIGHT_MAX
+    assert len(written) == weight_max
     assert gap_of(written) == Gap(2, first_ms, first_ms + 7)
     assert written[-1] is gap_of(written)
     assert bench.log.getvalue().count("events_dropped") == 1

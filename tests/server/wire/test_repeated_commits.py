@@ -28,6 +28,7 @@ from protocol.messages import (
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
+from tests.support.length import rounds
 
 STEPS = 200
 SESSION_MS = 10_000
@@ -250,7 +251,8 @@ async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tup
         return walk.heard, engine.records, lines, measures.answers
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.rounds
+@pytest.mark.parametrize("seed", range(rounds(6, 12, 100)))
 async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers, records and log lines of commits are the same with the short cut and without it."""
     taken = 0

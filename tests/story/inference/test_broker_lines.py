@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.story.events import TopicChange
-from coordinator.story.inference.broker_lines import GROUPS_MAX, LINE_MAX, BrokerLines, ToldCause
+from coordinator.story.inference.broker_lines import LINE_MAX, BrokerLines, ToldCause
 from coordinator.story.inference.observed import Observed
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, Scene, member, static
 from tests.story.inference.observing import events_of
@@ -275,10 +275,11 @@ def test_group_ids_with_spaces_and_other_lines() -> None:
         assert heard(OLD, line) == []
 
 
-def test_a_reader_remembers_a_limited_number_of_groups() -> None:
+def test_a_reader_remembers_a_limited_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The group that was named longest ago is forgotten first."""
+    monkeypatch.setattr("coordinator.story.inference.broker_lines.GROUPS_MAX", 100)
     reader = BrokerLines()
-    for number in range(GROUPS_MAX + 2):
+    for number in range(102):
         reader.add(f"Stabilized group g{number} generation 1 with 1 members.")
     assert next(iter(reader._groups)) == "g2"
 
