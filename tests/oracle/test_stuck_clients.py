@@ -1,0 +1,150 @@
+"""Stalls of clients in Java and Go on Apache Kafka 4.4: named by an observer in time, with their owners, until mended.
+
+The observer has its own waits, unlike that of test_stuck.py.
+
+House rule: every member is a real client in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.clients import CLIENTS
+from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.observe.test_observer import observing
+from tests.oracle.test_other_kinds import STAYS
+from tests.oracle.test_stuck import SETTINGS, Scene
+from tests.support.apache import VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import wait_until
+
+pytestmark = [pytest.mark.oracle, pytest.mark.toolchain]
+
+WITHIN_MS = 30_000
+STAYS_MS = 60_000
+"""The session of members that freeze for a while."""
+
+
+@pytest.fixture(scope="module")
+def kafka(kafka_is_here: None) -> Iterator[ApacheKafka]:
+    """A node of Kafka 4.4.0."""
+    with ApacheKafka({**SETTINGS, **STAYS}, version=VERSION_44) as node:
+        yield node
+
+
+class Watched:
+    """An observer of a cluster, and the findings that it tells. `pytest -s` shows how soon."""
+
+    def __init__(self, kafka: ApacheKafka, folder: Path, stack: ExitStack) -> None:
+        self._file = folder / "events.jsonl"
+        self._file.touch()
+        stack.enter_context(observing(kafka.bootstrap, folder, "--events", str(self._file)))
+
+    def _event(self, kind: str, group: str, finding: str, since_ms: int) -> dict[str, Any] | None:
+        for line in self._file.read_text().splitlines():
+            event = json.loads(line)
+            told = event["type"], event["group"], event.get("kind")
+            if told == (kind, group, finding) and event["at_ms"] >= since_ms:
+                return dict(event)
+        return None
+
+    def named(self, group: str, finding: str, since_ms: int) -> str:
+        """The words of a finding that began after a time, within WITHIN_MS of it."""
+        event = wait_until(lambda: self._event("finding_began", group, finding, since_ms), finding, 2 * WITHIN_S)
+        took_ms = event["at_ms"] - since_ms
+        print(f"{finding}: {took_ms / 1_000:.1f} s: {event['found']}")
+        assert took_ms <= WITHIN_MS
+        return str(event["found"])
+
+    def until_ended(self, group: str, finding: str, since_ms: int) -> None:
+        """Wait for its end."""
+        wait_until(lambda: self._event("finding_ended", group, finding, since_ms), f"no {finding}", 2 * WITHIN_S)
+
+
+def now_ms() -> int:
+    """Unix time."""
+    return time.time_ns() // 1_000_000
+
+
+def commit(member: ConsumerProcess, fleet: Fleet, offset: int) -> None:
+    """Let a member commit an offset of both partitions."""
+    before = len(member.named("committed"))
+    member.tell("commit", offsets={"0": [offset, ""], "1": [offset, ""]})
+    fleet.wait("a commit", lambda: len(member.named("committed")) > before)
+
+
+@pytest.mark.parametrize(
+    ("client", "protocol"), [("kafka-clients-4", "consumer"), ("kafka-clients-3", "classic"), ("franz-go", "classic")]
+)
+def test_four_stalls_of_a_client(kafka: ApacheKafka, client: str, protocol: str, tmp_path: Path) -> None:
+    """A program that gets through no record, one that leaves, a spare one, and one that freezes in a rebalance."""
+    if (reason := CLIENTS[client].missing) is not None:
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        scenes = {name: Scene(kafka) for name in ("poison", "leaves", "spare", "frozen")}
+        fleets = {}
+        for name, scene in scenes.items():
+            stack.callback(scene.end)
+            fleets[name] = stack.enter_context(Fleet(kafka.bootstrap, scene.topic, 2))
+
+        def start(name: str, instance_id: str | None = None, **more: Any) -> ConsumerProcess:
+            return fleets[name].start(
+                client, scenes[name].group, group_instance_id=instance_id, protocol=protocol, **more
+            )
+
+        watched = Watched(kafka, tmp_path, stack)
+        leaves, spares = start("leaves"), [start("spare") for _ in range(2)]
+        long = {"session_timeout_ms": STAYS_MS, "rebalance_timeout_ms": STAYS_MS}
+        frozen = start("frozen", "frozen", **long)
+        for name, members in {"leaves": [leaves], "spare": spares, "frozen": [frozen]}.items():
+            fleets[name].wait_until_shared(members)
+        # It begins last: a pause before a member's first commit counts as one that it may make again.
+        poison = start("poison", "poisoned")
+        fleets["poison"].wait_until_shared([poison])
+        commit(poison, fleets["poison"], 1)
+        since = {"partition_stuck": now_ms()}
+
+        commit(leaves, fleets["leaves"], 1)
+        leaves.tell("close")
+        leaves.join()
+        since["silent_group"] = now_ms()
+        frozen.send_signal(signal.SIGSTOP)
+        stack.callback(frozen.send_signal, signal.SIGCONT)
+        newcomer = start("frozen", "newcomer", **long)
+        since["rebalancing"] = now_ms()
+        spares.append(start("spare"))
+        since["member_ready_but_idle"] = now_ms()
+        groups = {
+            "silent_group": scenes["leaves"].group,
+            "partition_stuck": scenes["poison"].group,
+            "rebalancing": scenes["frozen"].group,
+            "member_ready_but_idle": scenes["spare"].group,
+        }
+        found = {kind: watched.named(group, kind, since[kind]) for kind, group in groups.items()}
+        topic = scenes["poison"].topic
+        assert found["partition_stuck"].startswith("poisoned (")
+        assert f"of {topic}-0 at 1, {topic}-1 at 1:" in found["partition_stuck"]
+        client_id = "kgo" if client == "franz-go" else f"consumer-{scenes['leaves'].group}-1"
+        assert f"the last members: {client_id} at 127.0.0.1" in found["silent_group"]
+        (idle,) = [each for each in spares if f"{each.membership.member_id} (" in found["member_ready_but_idle"]]
+        assert idle.membership.partitions == ()
+        # Kafka's answers name nobody for whom a classic group waits.
+        whom = "not at its target: frozen (" if protocol == "consumer" else "does not say whom it waits for"
+        assert whom in found["rebalancing"]
+
+        ended_ms = now_ms()
+        commit(poison, fleets["poison"], 5)
+        frozen.send_signal(signal.SIGCONT)
+        fleets["leaves"].wait_until_shared([start("leaves")])
+        idle.tell("close")
+        fleets["frozen"].wait_until_shared([frozen, newcomer])
+        for kind, group in groups.items():
+            watched.until_ended(group, kind, ended_ms)
