@@ -18,6 +18,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.apache import REASONS, ApacheKafka
+from tests.support.kafka_24 import Kafka24
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -97,7 +98,7 @@ class ApacheBroker:
 
     restart_session_timeout_ms = 60_000
 
-    def __init__(self, kafka: ApacheKafka) -> None:
+    def __init__(self, kafka: ApacheKafka | Kafka24) -> None:
         self.kafka = kafka
 
     @property

@@ -16,6 +16,7 @@ from tests.kubernetes.control_plane import MISSING, ControlPlane, program
 from tests.kubernetes.stage import SETTINGS, Stage
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, available
 from tests.support.certificates import Certificates
+from tests.support.kafka_24 import VERSION_24, Kafka24
 from tests.support.tenure import Tenure
 
 
@@ -35,7 +36,9 @@ def with_helm() -> None:
         pytest.skip(helm.MISSING)
 
 
-@pytest.fixture(scope="session", params=["tenure", VERSION, VERSION_44])
+@pytest.fixture(
+    scope="session", params=["tenure", VERSION, VERSION_44, pytest.param(VERSION_24, marks=pytest.mark.nightly)]
+)
 def broker(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Broker]:
     """Yield a server of groups: Tenure, and Apache Kafka if there is Java."""
     if request.param == "tenure":
@@ -44,6 +47,10 @@ def broker(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Brok
         return
     if (reason := available()) is not None:
         pytest.skip(reason)
+    if request.param == VERSION_24:
+        with Kafka24(SETTINGS) as old:
+            yield ApacheBroker(old)
+        return
     with ApacheKafka(SETTINGS, version=request.param) as kafka:
         yield ApacheBroker(kafka)
 
