@@ -99,7 +99,10 @@ def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
 def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """The bytes of a response, size included."""
     assert api_key == message.API_KEY, (message.NAME, api_key)
-    body = encode(message, version)
+    try:
+        body: bytes = message._encoders[version](message)
+    except Exception:  # noqa: BLE001 - raised again, with its text
+        body = encode(message, version)
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
         return _pack_flexible_response(len(body) + _RESPONSE_SIZE + 1, correlation_id) + body
     return _pack_response(len(body) + _RESPONSE_SIZE, correlation_id) + body

@@ -235,7 +235,12 @@ class Coordinator:
             RULES[group.kind].join(turn, group, event)
 
     def _sync(self, turn: Turn, event: SyncGroup) -> None:
-        self._with_group(turn, event, event.body.group_id, ErrorCode.UNKNOWN_MEMBER_ID, _sync)
+        group_id = event.body.group_id
+        group = self.groups.get(group_id)
+        if group is None:
+            self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID)
+        else:
+            RULES[group.kind].sync(turn, group, event)
 
     def _heartbeat(self, turn: Turn, event: Heartbeat) -> None:
         body = event.body
@@ -553,7 +558,3 @@ class Coordinator:
         Resume: _resume,
         Unload: _unload,
     }
-
-
-def _sync(turn: Turn, group: AnyGroup, event: SyncGroup) -> None:
-    RULES[group.kind].sync(turn, group, event)

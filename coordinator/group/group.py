@@ -357,7 +357,8 @@ class Group(AnyGroup):
         member.called_until_ms = None
         member.may_lack_seat = False
         member.is_asked = False
-        self._set_awaiting_join(member, waiting)
+        if waiting is not member.awaiting_join:
+            self._set_awaiting_join(member, waiting)
 
     def all_changed(self) -> None:
         """Mark every member's bytes in the record as stale."""
@@ -482,6 +483,8 @@ class Group(AnyGroup):
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
+        if len(self.preferences) == 1 and tuple(map(NAME, protocols)) in self.preferences:
+            return bool(protocols)
         return next(self._candidates(list(map(NAME, protocols))), None) is not None
 
     def select_protocol(self) -> str:

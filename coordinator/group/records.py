@@ -75,6 +75,9 @@ BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 20
 """The most bytes that a record takes in a batch beside key and value: lengths, attributes, deltas."""
 
+OVERHEAD = BATCH_OVERHEAD + RECORD_OVERHEAD
+"""The most bytes that a batch of one record takes beside key and value."""
+
 KEYS_CACHED_MAX = 4096
 """Keys of groups in a cache, and of committed offsets in another, a few hundred bytes each: the same ones are written
 again and again."""
@@ -115,6 +118,7 @@ def member_bytes(member: Member, protocol_name: str) -> bytes:
     It is cached in `member.encoded`.
     """
     if member.encoded is None:
+        first, metadata = member.protocols[0]
         member.encoded = writer(GroupMetadataValue.MemberMetadata, GROUP_VALUE_VERSION)(
             member.member_id,
             member.group_instance_id,
@@ -122,7 +126,7 @@ def member_bytes(member: Member, protocol_name: str) -> bytes:
             member.client_host,
             member.rebalance_timeout_ms,
             member.session_timeout_ms,
-            member.metadata(protocol_name),
+            metadata if first == protocol_name else member.metadata(protocol_name),
             NO_ASSIGNMENT,
         )[: -_int32.size]
     return member.encoded
@@ -164,7 +168,8 @@ def group_value(group: Group, since_ms: int | None) -> bytes:
     if group.members:
         name = group.protocol_name
         assert name is not None
-        parts += [block.encoded or block_bytes(block, name) for block in group.blocks]
+        for block in group.blocks:  # without a comprehension, which is a call before Python 3.12
+            parts.append(block.encoded or block_bytes(block, name))
     return b"".join(parts)
 
 

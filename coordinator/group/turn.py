@@ -118,7 +118,8 @@ class Turn:
             member.deadline_ms = at_ms = now_ms + member.session_timeout_ms
             if at_ms < member.timer_at_ms:
                 member.timer_at_ms = at_ms
-                self.arm(SESSION, group, at_ms, member.member_id)
+                key = new(TimerKey, (SESSION, group.group_id, member.member_id))
+                self.effects.timers.append(new(Timer, (key, at_ms)))
 
     def expect(self, group: AnyGroup, member: Watched, within_ms: int) -> None:
         """Expire `member` unless a request of it comes within this time."""
@@ -140,7 +141,8 @@ class Turn:
         """Cancel the session timer of `member`: its member id is about to go."""
         if member.timer_at_ms != NEVER:
             member.timer_at_ms = NEVER
-            self.arm(SESSION, group, None, member.member_id)
+            key = new(TimerKey, (SESSION, group.group_id, member.member_id))
+            self.effects.timers.append(new(Timer, (key, None)))
 
     # Checks.
 
@@ -233,7 +235,7 @@ class Turn:
         Returns False and writes nothing if the record would be larger than a batch may be (KAFKA-19760).
         """
         record = records.group_record(group, since_ms, self.now.wall_ms)
-        size, limit = records.batch_size([record]), self.config.message_max_bytes
+        size, limit = records.OVERHEAD + len(record.key) + len(record.value or b""), self.config.message_max_bytes
         if size <= limit and 0 < self.config.stored_max_bytes < size:
             size, limit = records.stored_size(record), self.config.stored_max_bytes
         if size > limit:

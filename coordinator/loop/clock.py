@@ -128,6 +128,8 @@ class Alarm(Generic[Key]):
         self._clock = clock
         self._ring = ring
         self._timers: Timers[Key] = Timers()
+        # Doesn't ring with a key. The clock's call comes all the same and finds nothing to do.
+        self.cancel = self._timers.cancel
         self._handle: Handle | None = None
         self._handle_at_ms = NEVER
         # When the clock's call was due at the earliest, and since when the loop is behind.
@@ -147,13 +149,9 @@ class Alarm(Generic[Key]):
         if at_ms < self._handle_at_ms:
             self._expect(at_ms)
 
-    def cancel(self, key: Key) -> None:
-        """Don't ring with `key`. The clock's call comes all the same and finds nothing to do."""
-        self._timers.cancel(key)
-
     def stop(self) -> None:
         """Ring with none of the keys armed so far."""
-        self._timers = Timers()
+        self._timers.clear()
         self._handle_at_ms = NEVER
         if self._handle is not None:
             self._handle.cancel()

@@ -78,7 +78,10 @@ class Lines:
     def put_texts(self, texts: Sequence[tuple[Level, str]]) -> None:
         """Write text lines, with one write."""
         now, heads = self._now(), self._heads
-        self.put([f"{now}{heads[level]}{text}\n" for level, text in texts])
+        lines = []  # without a comprehension, which is a call before Python 3.12
+        for level, text in texts:
+            lines.append(f"{now}{heads[level]}{text}\n")
+        self.put(lines)
 
     def object_line(self, level: Level, event: str, text: str, fields: dict[str, Any]) -> str:
         """A line of JSON."""

@@ -48,6 +48,11 @@ class Timers(Generic[Key]):
         """Cancel the timer of `key`, if one is armed."""
         self._armed.pop(key, None)
 
+    def clear(self) -> None:
+        """Cancel all timers."""
+        self._armed.clear()
+        self._heap.clear()
+
     def next_at_ms(self) -> int | None:
         """When the first timer fires; None without timers."""
         while self._heap and self._armed.get(self._heap[0][2]) is not self._heap[0]:

@@ -245,7 +245,8 @@ class Server:
             raise
         for name, fields in store.notices:
             report(self._lines, name, **fields)
-        notes = NoteLines(self._lines, measures.take, self._keep_notes)
+        keep = self.events.take if self._config.events_enable and self._on_notes is None else self._keep_notes
+        notes = NoteLines(self._lines, measures.take, keep)
         soon, wake = self._loop.call_soon, self._loop.call_soon_threadsafe
         self.runtime = Runtime(config, store.engine, clock, self._lines, notes, soon, wake, pace, self._loaded)
 

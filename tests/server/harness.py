@@ -22,10 +22,11 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.config import Config, load
+from coordinator.group.client import Client
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Engine
 from coordinator.log.memory import MemoryEngine, MemoryLog
@@ -364,6 +365,20 @@ async def seat(peer: Peer, group: str, instance: str) -> JoinGroupResponse:
     synced: SyncGroupResponse = await peer.ask(sync_request(group, joined, instance), 5)
     assert synced.error_code == 0
     return joined
+
+
+class Sender(NamedTuple):
+    """The sender of a call without a connection; see Caller."""
+
+    listener: str = "PLAINTEXT"
+    local_host: str = "127.0.0.1"
+
+    def client(self, client_id: str | None) -> Client:
+        """Its client, on another machine."""
+        return Client(client_id or "", "/h")
+
+    def set_software(self, software: str) -> None:
+        """Nobody asks for it."""
 
 
 def endless_calls() -> LongCalls:

@@ -237,17 +237,7 @@ class FaultProxy:
     def call_of(self, connection: Connection, frame: bytes, /) -> Call:
         """The call for a request that the plan answers."""
         api_key, version, correlation_id, client_id, _ = decode_request_header(frame)
-        return Call(
-            api_key,
-            version,
-            correlation_id,
-            connection.client(client_id),
-            connection.listener,
-            connection.local_host,
-            connection.set_software,
-            lambda _api_key, _body: None,
-            self._long,
-        )
+        return Call(api_key, version, correlation_id, client_id, connection, lambda _api_key, _body: None, self._long)
 
     def _seats_of(self, frame: bytes) -> Callable[[bytes], None]:
         """Remember the member that a join makes, by its answer."""

@@ -72,7 +72,8 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
         join_as_pending(turn, group, event)
     else:
         rejoin(turn, group, event)
-    rebalance.maybe_complete(turn, group)
+    if group.state is PREPARING_REBALANCE:
+        rebalance.maybe_complete(turn, group)
 
 
 def member_id_fits(event: JoinGroup) -> bool:
@@ -118,7 +119,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
     instance_id = event.body.group_instance_id
     if instance_id is not None:
         member = static.seat_of(group, event)
-        waiting = group.standby_named(instance_id)
+        waiting = group.standby_named(instance_id) if group.standbys else None
         member_id = f"{instance_id}-{event.fresh_id}"
         if waiting is not None:
             standby.replace(turn, group, waiting, member_id, event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,18 +17,23 @@ SHARED_LISTS, SHARED_MAX, SHARED_BYTES_MAX = 1024, 16, 1024
 members of a group send the same list.
 """
 
+_NAME_AND_METADATA = attrgetter("name", "metadata")
+
 
 def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
     """Take over a member's new data."""
     member.joined_by = event.client
-    group.update(member, protocols_of(event), rebalance_timeout_of(event), event.body.session_timeout_ms, waiting)
+    protocols = event.protocols or protocols_of(event)
+    body = event.body
+    rebalance_timeout_ms = body.rebalance_timeout_ms if event.version else rebalance_timeout_of(event)
+    group.update(member, protocols, rebalance_timeout_ms, body.session_timeout_ms, waiting)
     turn.watch(group, member)
 
 
 def protocols_of(event: JoinGroup) -> list[tuple[str, bytes]]:
     """The protocols of a join, in its order of preference."""
     if event.protocols is None:
-        protocols = [(protocol.name, protocol.metadata) for protocol in event.body.protocols]
+        protocols: list[tuple[str, bytes]] = list(map(_NAME_AND_METADATA, event.body.protocols))
         is_small = len(protocols) <= SHARED_MAX and sum(map(len, chain.from_iterable(protocols))) <= SHARED_BYTES_MAX
         event.protocols = _shared(tuple(protocols)) if is_small else protocols
     return event.protocols

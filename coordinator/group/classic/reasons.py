@@ -82,7 +82,7 @@ def wants_other(protocol_type: str | None, member: Member, protocols: list[tuple
 def wants_other_topics(group: Group, former: list[tuple[str, bytes]], member: Member) -> bool:
     """Whether a consumer's metadata for the group's protocol name other topics than before; False if unknown."""
     name = group.protocol_name
-    if name is None or group.protocol_type != CONSUMER or former is member.protocols:
+    if name is None or group.protocol_type != CONSUMER:
         return False
     was, now = dict(former).get(name), member.metadata(name)
     if was is None or was == now:

@@ -235,7 +235,7 @@ def join_answer(group: Group, member: Member, version: int) -> JoinGroupResponse
         _NO_ERROR,
         group.generation,
         group.protocol_type,
-        protocol_name_in(version, group.protocol_name),
+        group.protocol_name or protocol_name_in(version, None),
         group.leader or "",
         member.member_id,
         member_list(group) if group.leader == member.member_id else [],

@@ -18,10 +18,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind, JoinReason
+from coordinator.group.causes import NO_JOIN_REASON, CauseKind, JoinReason
 from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.joining import update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, wants_other_topics
+from coordinator.group.effects import Response
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, protocol_name_in
@@ -59,7 +60,8 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     if kind is None and group.state is STABLE:
         if turn.write_group(group, group.state_since_ms):
             note_replaced(turn, group, member, before, event, rebalances=False)
-            turn.answer(event.request, keep_seat(group, member, before.leader, event))
+            body = keep_seat(group, member, before.leader, event)
+            turn.effects.responses.append(new(Response, (event.request, body)))
         else:
             before.restore(turn, group, member)
             turn.answer(event.request, too_large(group, event.version))
@@ -103,10 +105,14 @@ def why_rebalance(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup
     name = group.select_protocol()
     if name != group.protocol_name:
         return CauseKind.PROTOCOL_CHANGED
-    if turn.fixed("kafka-12759", group.group_id) and dict(before.protocols).get(name) != before.member.metadata(name):
+    if (
+        before.protocols is not before.member.protocols
+        and turn.fixed("kafka-12759", group.group_id)
+        and dict(before.protocols).get(name) != before.member.metadata(name)
+    ):
         return CauseKind.METADATA_CHANGED
     leads = group.leader == before.member.member_id
-    if join_reason_of(event, leads=leads) in (None, JoinReason.RESTART):
+    if event.body.join_reason == NO_JOIN_REASON or join_reason_of(event, leads=leads) in (None, JoinReason.RESTART):
         return None
     return rejoined(leads=leads)
 
@@ -147,7 +153,8 @@ def note_replaced(
     """Note the restart: whether it starts a rebalance, and whether it should have (KAFKA-12759)."""
     assert member.group_instance_id is not None
     is_kept = group.state is STABLE and not rebalances and member.member_id in group.members
-    turn.note(
+    is_changed = before.protocols is not member.protocols
+    turn.effects.notes.append(
         new(
             notes.MemberReplaced,
             (
@@ -160,7 +167,7 @@ def note_replaced(
                 event.client.id,
                 event.client.host,
                 rebalances,
-                is_kept and wants_other_topics(group, before.protocols, member),
+                is_kept and is_changed and wants_other_topics(group, before.protocols, member),
                 before.is_unheard and join_reason_of(event, leads=False) is not JoinReason.RESTART,
                 event.version,
                 event.client.principal,

@@ -14,9 +14,10 @@ from coordinator.group.causes import CauseKind
 from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
+from coordinator.group.effects import Response
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import NONE, Turn, sync_answer, sync_error
+from coordinator.group.turn import NONE, Turn, member_error, sync_answer, sync_error
 from protocol.consumer import decode_assignment
 from protocol.speed import new
 from schemas.errors import ErrorCode
@@ -59,8 +60,9 @@ def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
             member.may_lack_seat = True
             # Its next heartbeat has to be looked at.
             member.beat = None
-        rebalance.synced(turn, group, member)
-        turn.answer(event.request, sync_answer(group, member.assignment))
+        if group.pending_sync:
+            rebalance.synced(turn, group, member)
+        turn.effects.responses.append(new(Response, (event.request, sync_answer(group, member.assignment))))
         turn.renew_sessions(group, [member])
 
 
@@ -69,9 +71,8 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     body = event.body
     if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
-    if error is not NONE:
-        return error
+    if member_error(group, body.member_id, body.group_instance_id) is not NONE:
+        return turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if body.generation_id != group.generation:
         # A standby that got a seat meanwhile has to join again.
         is_called = seats.is_called(group, group.members[body.member_id], body.generation_id, turn.now.ms)

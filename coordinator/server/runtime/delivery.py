@@ -91,7 +91,10 @@ class Delivery:
     def release(self, held: Sequence[Held]) -> None:
         """Deliver calls now; their notes go behind those of calls that wait for the end of this turn."""
         self.write(held)
-        self._go_on(_answers(held))
+        if len(held) == 1 and len(held[0].responses) == 1 and not held[0].commits:
+            held[0].partition.answer(*held[0].responses[0])
+        else:
+            self._go_on(_answers(held))
 
     def write(self, held: Sequence[Held] = ()) -> None:
         """Write the notes of calls that wait for the end of this turn, then those of `held`."""

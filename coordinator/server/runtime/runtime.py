@@ -116,9 +116,7 @@ class Runtime:
         # Partitions with something for the next window; the number of those things a turn ago; and when the first came.
         self._expected: dict[Partition, None] = {}
         self._size = 0
-        # The size of the last window: behind a window of one, the next one of one waits for no company.
-        self._last_size = 0
-        self._until_ms = 0
+        self._until_ms: int | None = None
         # Appends of the last window without an outcome yet.
         self._under_way = 0
         # Changes of ownerships: how many the engine has told, and how many of them the partitions know of. Two counts,
@@ -225,13 +223,8 @@ class Runtime:
     def expect(self, partition: Partition) -> None:
         """A partition has something for the next window."""
         if not self._expected and not self._under_way:
-            self._expect_window()
+            self._soon(self._hand_over)
         self._expected[partition] = None
-
-    def _expect_window(self) -> None:
-        self._size = 1 if self._last_size == 1 else 0
-        self._until_ms = self.ms() + HELD_MAX_MS
-        self._soon(self._hand_over)
 
     def _hand_over(self) -> None:
         """Hand the next window to the engine, once a turn of the loop has added nothing to it."""
@@ -240,11 +233,17 @@ class Runtime:
         size = 0
         for partition in self._expected:
             size += len(partition.outbox) + len(partition.commits)
-        if size > self._size and self.ms() < self._until_ms:
-            self._size = size
-            self._soon(self._hand_over)
-            return
-        self._last_size = size
+        if size > self._size:
+            now_ms = self.ms()
+            if self._until_ms is None:
+                self._until_ms = now_ms + HELD_MAX_MS
+            if now_ms < self._until_ms:
+                self._size = size
+                self._soon(self._hand_over)
+                return
+        # Behind a window of one, the next one of one waits for no company.
+        self._size = 1 if size == 1 else 0
+        self._until_ms = None
         for partition in list(self._expected):
             if partition.commits:
                 partition.take_commits()
@@ -268,7 +267,7 @@ class Runtime:
     def _appended(self, partition: Partition, life: int, before: int, durable: int, error: EngineError | None) -> None:
         self._under_way -= 1
         if self._expected and not self._under_way:
-            self._expect_window()
+            self._soon(self._hand_over)
         partition.appended(life, before, durable, error)
         if durable and self.on_durable is not None:
             self.on_durable(partition.index)

@@ -195,7 +195,7 @@ class Measures:
     def _member_replaced(self, note: notes.MemberReplaced) -> None:
         if not note.after_load:
             self.replaced[note.rebalances] += 1
-            series = self._series(note.group)
+            series = note.group if note.group in self.by_group else self._series(note.group)
             self.by_group[series] += 0
             self.restarts[series, note.rebalances] += 1
 

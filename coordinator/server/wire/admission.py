@@ -57,7 +57,8 @@ class Admission:
     """Lets connections in.
 
     counted: called with the limit ("rate", "ip", "max") for each connection that had to wait. shed: called with the
-    connections that are too many.
+    connections that are too many. rates_of_ips: how many connections a second an address may make, where that has a
+    bound.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Admission:
         self._inside: dict[Connection, None] = {}
         self._per_ip: dict[str, int] = {}
         self._per_listener: dict[str, int] = {}
-        self._rates_of_ips: dict[str, float] = {}
+        self.rates_of_ips: dict[str, float] = {}
         self._ips: Sensors[Rate] = Sensors(partial(Rate, self._window))
         self._next: Alarm[str] = Alarm(clock, self._let_in)
         self._slowed: Alarm[Connection] = Alarm(clock, lambda connection: connection.abort())
@@ -90,7 +91,7 @@ class Admission:
 
     def put_into_effect(self, texts: Mapping[str, str]) -> None:
         """Use these quotas, as the list of topics keeps them."""
-        self._rates_of_ips = {
+        self.rates_of_ips = {
             str(ip_address(entity.ip)) if entity.ip else DEFAULT: values[CONNECTIONS]
             for entity, values in quotas_of(texts).items()
             if entity.ip is not None and CONNECTIONS in values
@@ -153,7 +154,7 @@ class Admission:
 
         It counts in no number, as in Kafka, and not against the rate of its address either.
         """
-        bound = self._rates_of_ips.get(connection.ip.partition("%")[0], self._rates_of_ips.get(DEFAULT))
+        bound = self.rates_of_ips.get(connection.ip.partition("%")[0], self.rates_of_ips.get(DEFAULT))
         if bound is None:
             return False
         now_ms = self._clock.ms()

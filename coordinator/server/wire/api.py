@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.wire.call import Call, Services, Steps
+from coordinator.server.wire.call import Call, Caller, Services, Steps
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_names
@@ -199,27 +199,6 @@ def handler(api_key: int) -> Handler:
     return found
 
 
-class Caller(Protocol):
-    """The sender of a request.
-
-    listener: name of the listener whose addresses of nodes it gets. local_host: the server's address that it reached.
-    """
-
-    @property
-    def listener(self) -> str:
-        """See above."""
-
-    @property
-    def local_host(self) -> str:
-        """See above."""
-
-    def client(self, client_id: str | None) -> Client:
-        """The client of a request with this client id."""
-
-    def set_software(self, software: str) -> None:
-        """The client gave its name and version."""
-
-
 class Untouched(Enum):
     """The type of UNTOUCHED."""
 
@@ -251,6 +230,7 @@ class Api:
     def __init__(self, services: Services) -> None:
         self.faults: Interceptor | None = None
         self._services = services
+        self._answered = services.measures.answered
         self._long = LongCalls(services.pace, services.start_config)
         self._heartbeats: dict[str, Heartbeats] = {}
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
@@ -292,7 +272,7 @@ class Api:
             answer = self._heartbeat(connection, frame, version, client_id, offset)
             if answer is not None:
                 return answer
-        call = self._call(connection, api_key, version, correlation_id, client_id)
+        call = Call(api_key, version, correlation_id, client_id, connection, self._answered, self._long)
         request = None
         if meter is None:
             request = self._handle(call, frame, offset, connection)
@@ -323,13 +303,14 @@ class Api:
     def handle(self, caller: Caller, frame: bytes) -> Call:
         """Begin a call for a request without a connection. Raises ProtocolError if the request breaks the protocol."""
         api_key, version, correlation_id, client_id, offset = decode_request_header(frame)
-        call = self._call(caller, api_key, version, correlation_id, client_id)
+        call = Call(api_key, version, correlation_id, client_id, caller, self._answered, self._long)
         self._handle(call, frame, offset, None)
         return call
 
     def versions(self, connection: Connection, header: RequestHeader, frame: bytes) -> bytes:
         """The answer to an ApiVersions, for a client that may do nothing else yet."""
-        call = self._call(connection, header.api_key, header.api_version, header.correlation_id, header.client_id)
+        api_key, version, correlation_id, client_id, _ = header
+        call = Call(api_key, version, correlation_id, client_id, connection, self._answered, self._long)
         if _speaks(header.api_version):
             api_versions(
                 self._services, call, decode(ApiVersionsRequest, frame, header.api_version, header.body_offset)
@@ -343,20 +324,7 @@ class Api:
     def call_of(self, caller: Caller, frame: bytes) -> Call:
         """The call for a request that no handler gets: the caller answers it."""
         api_key, version, correlation_id, client_id, _ = decode_request_header(frame)
-        return self._call(caller, api_key, version, correlation_id, client_id)
-
-    def _call(self, caller: Caller, api_key: int, version: int, correlation_id: int, client_id: str | None) -> Call:
-        return Call(
-            api_key,
-            version,
-            correlation_id,
-            caller.client(client_id),
-            caller.listener,
-            caller.local_host,
-            caller.set_software,
-            self._services.measures.answered,
-            self._long,
-        )
+        return Call(api_key, version, correlation_id, client_id, caller, self._answered, self._long)
 
     def _handle(self, call: Call, frame: bytes, offset: int, connection: Connection | None) -> Any:
         """Hand a request to its handler. Returns the request; None if it is decoded in steps.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from coordinator.loop.cycles import drop_trace
 from coordinator.server.runtime.replies import Reply
@@ -105,6 +105,27 @@ class Part(Reply):
             call.fail(error)
 
 
+class Caller(Protocol):
+    """The sender of a request.
+
+    listener: name of the listener whose addresses of nodes it gets. local_host: the server's address that it reached.
+    """
+
+    @property
+    def listener(self) -> str:
+        """See above."""
+
+    @property
+    def local_host(self) -> str:
+        """See above."""
+
+    def client(self, client_id: str | None) -> Client:
+        """The client of a request with this client id."""
+
+    def set_software(self, software: str) -> None:
+        """The client gave its name and version."""
+
+
 class Call(Reply):
     """A request that waits for its answer. It is the `request` of an event whose answer is its own.
 
@@ -148,20 +169,18 @@ class Call(Reply):
         api_key: int,
         api_version: int,
         correlation_id: int,
-        client: Client,
-        listener: str,
-        local_host: str,
-        set_software: Callable[[str], None],
+        client_id: str | None,
+        caller: Caller,
         answered: Callable[[int, Message], None],
         long: LongCalls,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
-        self.client = client
-        self.listener = listener
-        self.local_host = local_host
-        self.set_software = set_software
+        self.client = caller.client(client_id)
+        self.listener = caller.listener
+        self.local_host = caller.local_host
+        self.set_software: Callable[[str], None] = caller.set_software
         self.answered = answered
         self.on_wait: Callable[[], None] | None = None
         self.on_closed: Callable[[], None] | None = None
@@ -185,7 +204,10 @@ class Call(Reply):
             self.is_kept = False  # what the request changes is done
             self.work(self._encode(version, body))
             return
-        self._end(encode_response(self.api_key, version, self.correlation_id, body))
+        assert self._outcome is None
+        self._outcome = outcome = encode_response(self.api_key, version, self.correlation_id, body)
+        if self._send is not None:
+            self._send(outcome)
         self.answered(self.api_key, body)
 
     def _encode(self, version: int, body: Message) -> Steps:

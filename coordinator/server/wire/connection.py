@@ -199,9 +199,10 @@ class Connection(asyncio.Protocol):
         """A client connected. If there are too many, the connection is cut."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports aren't subclasses
         address = transport.get_extra_info("peername") or ("", 0)
-        self.ip = plain_address(address[0])
+        self.ip = address[0] if ":" not in address[0] else plain_address(address[0])
         self.peer = f"{self.ip}:{address[1]}"
-        self.local_host = plain_address((transport.get_extra_info("sockname") or ("", 0))[0])
+        local = (transport.get_extra_info("sockname") or ("", 0))[0]
+        self.local_host = local if ":" not in local else plain_address(local)
         if not self._connections.add(self):
             self.abort()
 
@@ -282,7 +283,8 @@ class Connection(asyncio.Protocol):
         """The sender, by the client id of a request. Cached, because hardly any connection has two client ids."""
         client = self._clients.get(client_id)
         if client is None:
-            fields = client_id or "", java_host(self.ip), self.principal, self.software, self.listener
+            host = java_host(self.ip) if ":" in self.ip else f"/{self.ip}"
+            fields = client_id or "", host, self.principal, self.software, self.listener
             client = new(Client, fields)
             self._clients = {client_id: client}
         return client

@@ -115,7 +115,7 @@ class Connections:
         """Add a connection; False if there are too many."""
         if len(self._open) >= self._open_max:
             refusal = f"this process may have no more files open than it needs for {self._open_max} (ulimit -n)"
-        elif self.admission.slow_down(connection):
+        elif self.admission.rates_of_ips and self.admission.slow_down(connection):
             return True
         else:
             refusal = self.admission.refusal(connection) or ""

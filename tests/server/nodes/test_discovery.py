@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from coordinator.config import configs_of_workers
-from coordinator.group.client import Client
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import NOBODY
@@ -26,7 +25,7 @@ from coordinator.server.nodes.discovery import (
 from coordinator.server.nodes.topics import Topics
 from coordinator.server.wire.call import Call
 from coordinator.story.schema import EVENTS_TOPIC
-from tests.server.harness import config_of, endless_calls
+from tests.server.harness import Sender, config_of, endless_calls
 
 
 def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Discovery:
@@ -50,7 +49,7 @@ def cluster_of(*settings: str) -> list[Discovery]:
 
 def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
     """A request that came through a listener."""
-    return Call(3, 0, 1, Client("c", "/h"), listener, local_host, lambda _: None, lambda *_: None, endless_calls())
+    return Call(3, 0, 1, "c", Sender(listener, local_host), lambda *_: None, endless_calls())
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.client import Client
 from coordinator.loop.pace import Pace
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.call import Call, Steps, gather, ring
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
-from tests.server.harness import ManualClock, config_of, endless_calls
+from tests.server.harness import ManualClock, Sender, config_of, endless_calls
 
 
 def call_of(long: LongCalls | None = None) -> Call:
     """The call of a Heartbeat."""
-    client = Client("c", "/h")
-    return Call(12, 0, 1, client, "PLAINTEXT", "127.0.0.1", lambda _: None, lambda *_: None, long or endless_calls())
+    return Call(12, 0, 1, "c", Sender(), lambda *_: None, long or endless_calls())
 
 
 class Turns:
