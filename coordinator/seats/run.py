@@ -1,10 +1,11 @@
 """Runs a program with a leased name: two processes, each of which can kill the program.
 
-    supervisor   starts the program, passes signals on, reaps; carries out what the core says. May be process 1.
-    keeper       its child: gets the name and renews it, and kills the program in time if the supervisor doesn't.
+    keeper       gets the name and renews it; process 1 of a container. Passes signals on, and reaps orphans
+    supervisor   its child: starts the program, and carries out what the core says
 
-A pause or the end of one of them leaves the other one. The program is the leader of a process group of its own, so
-that its children end with it, and Linux kills it if the supervisor dies.
+Each watches the time, so that a pause of one of them leaves the other one. On Linux the kernel kills the supervisor
+when the keeper dies, and the program when the supervisor dies, also while they are paused. The program leads a process
+group of its own, so that its children end with it.
 
 House rule: the supervisor has one thread and knows no network. Both read the same clock, which goes on while the
 machine sleeps.
@@ -80,39 +81,42 @@ class Options(NamedTuple):
 
 
 def run(options: Options, make_lease: Callable[[], Lease], say: Callable[[str], None]) -> Exit:
-    """Run the program; returns how it ended. make_lease: called in the keeper."""
-    commands, reports = os.pipe(), os.pipe()
+    """Run the program; returns how it ended. make_lease: called in the keeper, which this process becomes."""
+    words, reports = os.pipe(), os.pipe()
     sys.stdout.flush()
-    keeper = os.fork()
-    if keeper == 0:
-        os.close(commands[1])
-        os.close(reports[0])
-        code = 1
-        with suppress(KeyboardInterrupt, BrokenPipeError):
-            code = asyncio.run(_Keeper(make_lease(), commands[0], reports[1], options.session_s).run())
-        os._exit(code)
-    os.close(commands[0])
-    os.close(reports[1])
-    return _Supervising(options, keeper, commands[1], reports[0], say).run()
+    above = os.getpid()
+    supervisor = os.fork()
+    if supervisor == 0:
+        _die_with(above)
+        os.setpgid(0, 0)  # Ctrl-C comes from the keeper alone, and once
+        os.close(words[0])
+        os.close(reports[1])
+        _Supervising(options, words[1], reports[0], say).run()
+        os._exit(0)
+    os.close(words[1])
+    os.close(reports[0])
+    return asyncio.run(_Keeper(make_lease(), supervisor, words[0], reports[1], options.session_s).run())
+
+
+def _die_with(above: int) -> None:
+    """On Linux: end when the parent does, which may have ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != above:
+        os._exit(1)
 
 
 class _Supervising:
     """The supervisor's process."""
 
-    def __init__(self, options: Options, keeper: int, commands: int, reports: int, say: Callable[[str], None]) -> None:
-        self._options, self._keeper, self._commands, self._reports, self._say = (
-            options,
-            keeper,
-            commands,
-            reports,
-            say,
-        )
+    def __init__(self, options: Options, words: int, reports: int, say: Callable[[str], None]) -> None:
+        self._options, self._words, self._reports, self._say = options, words, reports, say
         self._core = Supervisor(options.session_s, options.grace_s, waits=options.waits)
         self._program: subprocess.Popen[bytes] | None = None
         self._exit: Exit | None = None
         self._unread = b""
 
-    def run(self) -> Exit:
+    def run(self) -> None:
         woken, wakes = os.pipe()
         os.set_blocking(wakes, False)
         os.set_blocking(woken, False)
@@ -130,9 +134,7 @@ class _Supervising:
                 for number in {*os.read(woken, 1000)}.intersection(PASSED_ON):
                     self._take(Signalled(number))
             self._reap()
-        if self._exit.why is not Why.LOST:
-            self._let_go()
-        return self._exit
+        self._tell("exit", self._exit.why.name, self._exit.code)
 
     def _take(self, event: Event) -> None:
         for action in self._core.handle(event, clock()):
@@ -154,16 +156,12 @@ class _Supervising:
         self._say(f"has {action.name}, token {action.token}")
         command = [each.replace(SEAT, action.name) for each in self._options.command]
         environment = {**os.environ, self._options.variable: action.name, "TENURE_SEAT_TOKEN": str(action.token)}
-        die = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
         above = os.getpid()
 
         def prepare() -> None:
-            if die is not None:
-                die(PR_SET_PDEATHSIG, signal.SIGKILL)
             # The keeper knows the program before it begins: a supervisor that sleeps here does no harm.
-            os.write(self._commands, f"program {os.getpid()}\n".encode())
-            if os.getppid() != above:
-                os._exit(1)
+            self._tell("program", os.getpid())
+            _die_with(above)
 
         # One thread runs here, so that `preexec_fn` is safe.
         self._program = subprocess.Popen(command, env=environment, process_group=0, preexec_fn=prepare)  # noqa: PLW1509, S603
@@ -180,61 +178,68 @@ class _Supervising:
         return bool(data)
 
     def _reap(self) -> None:
-        """Take the end of the program, and of any orphan, which process 1 inherits."""
-        with suppress(ChildProcessError):
-            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                is_program = self._program is not None and found.si_pid == self._program.pid
-                if is_program:
-                    # Its number is its own until it is reaped.
-                    _kill_group(found.si_pid)
-                os.waitpid(found.si_pid, 0)
-                if is_program and self._program is not None:
-                    has_exited = found.si_code == os.CLD_EXITED
-                    self._program.returncode = found.si_status
-                    self._take(Ended(found.si_status if has_exited else SIGNAL_EXIT + found.si_status))
+        """Take the end of the program."""
+        if self._program is None or self._program.returncode is not None:
+            return
+        found = os.waitid(os.P_PID, self._program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is not None:
+            # Its number is its own until it is reaped.
+            _kill_group(found.si_pid)
+            os.waitpid(found.si_pid, 0)
+            self._program.returncode = found.si_status
+            has_exited = found.si_code == os.CLD_EXITED
+            self._take(Ended(found.si_status if has_exited else SIGNAL_EXIT + found.si_status))
 
-    def _let_go(self) -> None:
-        """The keeper gives the name back, if it lives."""
+    def _tell(self, *words: object) -> None:
+        """Tell the keeper, if it lives."""
         with suppress(BrokenPipeError):
-            os.write(self._commands, b"release\n")
-        until = clock() + RELEASE_S
-        while clock() < until and select.select([self._reports], [], [], until - clock())[0]:
-            if not os.read(self._reports, 65536):
-                break
+            os.write(self._words, f"{' '.join(map(str, words))}\n".encode())
 
 
 class _Keeper:
     """The keeper's process."""
 
-    def __init__(self, lease: Lease, commands: int, reports: int, session_s: float) -> None:
-        self._lease, self._commands, self._reports = lease, commands, reports
+    def __init__(self, lease: Lease, supervisor: int, words: int, reports: int, session_s: float) -> None:
+        self._lease, self._supervisor, self._words, self._reports = lease, supervisor, words, reports
         self._margin_s = session_s * MARGIN_SHARE
         self._program = 0
         self._until = 0.0
         self._said: Event | None = None
         self._unread = b""
         self._over = asyncio.Event()
-        self._releases = False
+        self._exit = Exit(Why.LOST, 0)
+        """How it ends if the supervisor dies."""
 
-    async def run(self) -> int:
-        for number in PASSED_ON:
-            signal.signal(number, signal.SIG_IGN)
+    async def run(self) -> Exit:
         os.set_blocking(self._reports, False)
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._commands, self._read_commands)
+        for number in PASSED_ON:
+            loop.add_signal_handler(number, self._pass_on, number)
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_reader(self._words, self._read_words)
         keeping = loop.create_task(self._lease.keep(self._report, clock))
         over = loop.create_task(self._over.wait())
         while not self._over.is_set():
             self._look_at_the_time()
             await asyncio.wait([over], timeout=TURN_S)
-            if keeping.done() and keeping.exception() is not None:
-                self._report(Lost(f"{type(keeping.exception()).__name__}: {keeping.exception()}"))
-                break
+            if keeping.done() and (error := keeping.exception()) is not None:
+                self._report(Lost(f"{type(error).__name__}: {error}"))
         keeping.cancel()
-        if self._releases:
+        # Nobody saw the end of a program whose lease or supervisor was lost: its name is free with its session.
+        if self._exit.why is not Why.LOST:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._lease.release(), RELEASE_S)
-        return 0
+        return self._exit
+
+    def _pass_on(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._supervisor, number)
+
+    def _reap(self) -> None:
+        """Take the end of orphans, which process 1 inherits."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
     def _look_at_the_time(self) -> None:
         if self._program and clock() >= self._until - self._margin_s:
@@ -247,22 +252,21 @@ class _Keeper:
         if event != self._said:
             self._said = event
             line = json.dumps({"kind": type(event).__name__, **event._asdict()})
-            with suppress(BlockingIOError):  # a supervisor that sleeps for hours
+            # A supervisor that sleeps for hours doesn't read.
+            with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._reports, f"{line}\n".encode())
 
-    def _read_commands(self) -> None:
-        data = os.read(self._commands, 65536)
+    def _read_words(self) -> None:
+        data = os.read(self._words, 65536)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            word, _, number = line.partition(b" ")
-            if word == b"program":
-                self._program = int(number)
+            word, *rest = line.decode().split()
+            if word == "program":
+                self._program = int(rest[0])
                 self._look_at_the_time()
-            elif word == b"release":
-                self._program, self._releases = 0, True
-                self._over.set()
+            else:
+                self._program, self._exit = 0, Exit(Why[rest[0]], int(rest[1]))
         if not data:
-            # The supervisor is dead. Nobody saw the program end, so the name is free with its session.
             if self._program:
                 _kill_group(self._program)
             self._over.set()

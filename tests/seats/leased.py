@@ -8,8 +8,8 @@ By command, with groups of Tenure; --kafka takes those of Apache Kafka, --kubern
 
     python -m tests.seats.leased --minutes 10
 
-A fault hits the supervisor, the keeper, or a whole process: both and the program. Whoever is killed starts again under
-its identity. `late` are the lines of a program behind the first line of the next holder: a receiver that keeps the
+A fault hits the keeper, the supervisor, or both and the program. A process that was killed starts again under its
+identity. `late` are the lines of a program behind the first line of the next holder: a receiver that keeps the
 highest token refuses them. Only a program that slept as a whole, and woke with its supervisor, may write some.
 
 House rule: only processes that this module started, and their children, get signals, by pid.
@@ -77,20 +77,13 @@ class Run:
         self.wakes_at: float | None = None
         self.paused: list[int] = []
 
-    def children(self) -> list[int]:
-        """The keeper, and the program if it runs."""
-        with suppress(OSError):
-            text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-            return sorted(int(each) for each in text.split())
-        return []
+    def supervisor(self) -> int | None:
+        """The child of the keeper, which is the process itself."""
+        return next(iter(children(self.process.pid)), None)
 
     def program(self) -> int | None:
-        """The program, which leads a process group of its own."""
-        return next((pid for pid in self.children() if _group_of(pid) == pid), None)
-
-    def keeper(self) -> int | None:
-        """The keeper."""
-        return next((pid for pid in self.children() if _group_of(pid) != pid), None)
+        """The child of the supervisor, if it runs."""
+        return next((pid for above in children(self.process.pid) for pid in children(above)), None)
 
     def pause(self, pids: Sequence[int | None], wakes_at: float) -> None:
         """Stop processes until then."""
@@ -175,6 +168,14 @@ class Round:
         """Rebalances of the workers' group since the first fault."""
         return self._broker.rebalances(self._group, self._since)
 
+    @property
+    def causes(self) -> list[str]:
+        """Their causes, on Tenure."""
+        if not isinstance(self._broker, TenureBroker):
+            return []
+        started = self._broker.tenure.events("rebalance_started", self._group, since=self._since)
+        return [json.dumps(each) for each in started]
+
     def late(self) -> tuple[list[Line], list[Line]]:
         """Lines with a token below one that came before: of programs that had just woken, and of any other."""
         highest: dict[str, int] = {}
@@ -251,23 +252,24 @@ class Round:
         self.faults[what] = self.faults.get(what, 0) + 1
         self._history.append(f"{clock():.2f} {run.identity}, program {run.program()}: {what}")
         if what == "supervisor killed":
-            _signal(run.process.pid, signal.SIGKILL)
+            _signal(run.supervisor(), signal.SIGKILL)
         elif what == "keeper killed":
-            _signal(run.keeper(), signal.SIGKILL)
+            _signal(run.process.pid, signal.SIGKILL)
         elif what == "ended":
             _signal(run.process.pid, signal.SIGTERM)
         elif what == "supervisor paused":
-            run.pause([run.process.pid], wakes_at)
+            run.pause([run.supervisor()], wakes_at)
         elif what == "keeper paused":
-            run.pause([run.keeper()], wakes_at)
+            run.pause([run.process.pid], wakes_at)
         else:
-            run.pause([run.process.pid, run.keeper(), run.program()], wakes_at)
+            run.pause([run.process.pid, run.supervisor(), run.program()], wakes_at)
 
 
-def _group_of(pid: int) -> int:
-    with suppress(ProcessLookupError):
-        return os.getpgid(pid)
-    return 0
+def children(pid: int) -> list[int]:
+    """The children of a process."""
+    with suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:
@@ -300,6 +302,7 @@ def main() -> None:
         sys.stdout.write(f"{made.figures()}\n")
         for line in made.late()[1][:1] + made.late()[0][:1]:
             sys.stdout.write(f"{made.story(line)}\n")
+        sys.stdout.writelines(f"{cause}\n" for cause in made.causes)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.seats.run import clock
 from tests.interop.brokers import TenureBroker
-from tests.seats.leased import NAMES, SETTINGS, Round
+from tests.seats.leased import NAMES, SETTINGS, Round, children
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -68,18 +68,11 @@ def runs(tenure: Tenure, tmp_path: Path) -> Iterator[Runs]:
         process.wait(WITHIN_S)
 
 
-def program_of(process: subprocess.Popen[Any]) -> int:
-    """The program: the child that leads a process group."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (found,) = [int(pid) for pid in children if os.getpgid(int(pid)) == int(pid)]
-    return found
-
-
-def keeper_of(process: subprocess.Popen[Any]) -> int:
-    """The keeper: the child that doesn't."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (found,) = [int(pid) for pid in children if os.getpgid(int(pid)) != int(pid)]
-    return found
+def halves(process: subprocess.Popen[Any]) -> tuple[int, int, int]:
+    """The keeper, the supervisor and the program."""
+    (supervisor,) = children(process.pid)
+    (program,) = children(supervisor)
+    return process.pid, supervisor, program
 
 
 def is_alive(pid: int) -> bool:
@@ -135,8 +128,8 @@ def test_a_program_of_a_paused_half_ends_before_its_name_can_go(runs: Runs, tenu
     """The other half kills it when nobody renews the lease."""
     process = runs.start("one")
     runs.wait_for("one", "began")
-    program = program_of(process)
-    os.kill(process.pid if half == "supervisor" else keeper_of(process), signal.SIGSTOP)
+    keeper, supervisor, program = halves(process)
+    os.kill(supervisor if half == "supervisor" else keeper, signal.SIGSTOP)
     tenure.kill()
     ended = clock()
     wait_until(lambda: not is_alive(program), "the program is dead", WITHIN_S)
@@ -145,12 +138,15 @@ def test_a_program_of_a_paused_half_ends_before_its_name_can_go(runs: Runs, tenu
 
 @pytest.mark.parametrize("half", ["supervisor", "keeper"])
 def test_a_program_ends_with_either_half(runs: Runs, half: str) -> None:
-    """A run that is started again gets its own name, not the one that is free, when the session is over."""
+    """At once, though the other half sleeps. After the session its next run gets that name, not the free one."""
     process = runs.start("one")
     name, token = runs.wait_for("one", r"began (\S+) (\d+)").groups()
-    program = program_of(process)
-    os.kill(process.pid if half == "supervisor" else keeper_of(process), signal.SIGKILL)
+    keeper, supervisor, program = halves(process)
+    killed, other = (supervisor, keeper) if half == "supervisor" else (keeper, supervisor)
+    os.kill(other, signal.SIGSTOP)
+    os.kill(killed, signal.SIGKILL)
     wait_until(lambda: not is_alive(program), "the program is dead", WITHIN_S)
+    process.send_signal(signal.SIGCONT)
     process.wait(WITHIN_S)
     runs.start("one")
     again = runs.wait_for("one", r"(?s)began .*began (\S+) (\d+)")
