@@ -18,10 +18,11 @@ from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, C
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import group_of_consumers
 from coordinator.cli.options import Command, Commands, OutputForm
-from coordinator.cli.output import Output, print_json, printable
+from coordinator.cli.output import Output, print_json
 from coordinator.client.migration import facts_of
 from coordinator.story.events import fields_of
 from coordinator.story.migration import STAGES, Checked, Stage, check
+from coordinator.text import printable
 
 app = typer.Typer(
     cls=Commands,

@@ -23,7 +23,7 @@ from coordinator.story.described import DescribedGroup, Member, OffsetLine
 from coordinator.story.diagnosis import names_text
 from coordinator.story.entries import Entry, Rebalance, Return
 from coordinator.story.events import ClientRefused, GroupConverted
-from coordinator.story.words import duration_text, time_text
+from coordinator.text import duration_text, time_text
 from protocol.consumer import CONSUMER
 
 READY_SINCE = 1

@@ -56,6 +56,16 @@ def broker(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Brok
 
 
 @pytest.fixture
+def consumer_stage(plane: ControlPlane, broker: Broker) -> Iterator[Stage]:
+    """Yield the same for pods of the consumer protocol, on servers that have it."""
+    if isinstance(broker, ApacheBroker) and broker.kafka.version in (VERSION, VERSION_24):
+        pytest.skip("Apache Kafka 2.4 has no consumer protocol, and that of 3.9 is a preview")
+    with Stage(plane, broker, f"test-{uuid.uuid4().hex[:8]}") as made:
+        made.protocol = "consumer"
+        yield made
+
+
+@pytest.fixture
 def stage(plane: ControlPlane, broker: Broker) -> Iterator[Stage]:
     """Yield a namespace with a node and a topic of this test alone."""
     with Stage(plane, broker, f"test-{uuid.uuid4().hex[:8]}") as made:

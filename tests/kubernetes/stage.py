@@ -23,7 +23,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, describe_groups
 from tests.interop.brokers import Broker, create_topic
-from tests.interop.fleet import Fleet
+from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
 from tests.kubernetes.node import Node, Process
 from tests.support.patience import WITHIN_S
@@ -74,6 +74,26 @@ class Controller:
         return [line for line in self.log.read_text().splitlines() if re.search(text, line)]
 
 
+class Closing:
+    """A consumer that closes at a signal: its member of the consumer protocol is then away (epoch -2)."""
+
+    def __init__(self, consumer: ConsumerProcess) -> None:
+        self._consumer = consumer
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self._consumer.running
+
+    def send_signal(self, _: signal.Signals) -> None:
+        """Let it close and end."""
+        self._consumer.tell("close")
+
+    def join(self) -> int:
+        """Wait for its end."""
+        return self._consumer.join()
+
+
 class Stage:
     """See the module."""
 
@@ -86,6 +106,10 @@ class Stage:
         """By name: the client of a set's pods."""
         self.controllers: list[Controller] = []
         """Those that run in pods."""
+        self.protocol = "classic"
+        """Of the pods' consumers: classic, or consumer, whose session timeout is the server's."""
+        self.closes = False
+        """Whether they close when their pod ends; else SIGTERM ends their process."""
 
     def __enter__(self) -> Self:
         create_topic(self.broker.bootstrap, self._topic, PARTITIONS)
@@ -112,13 +136,15 @@ class Stage:
         (owner,) = metadata["ownerReferences"]
         if owner["kind"] != "StatefulSet":
             return self._start_controller(pod)
-        return self.fleet.start(
+        consumer = self.fleet.start(
             self._sets[owner["name"]],
             self.group_id,
             group_instance_id=metadata["name"],
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=SESSION_MS,
+            protocol=self.protocol,
         )
+        return Closing(consumer) if self.closes else consumer
 
     def _start_controller(self, pod: Object) -> Controller:
         """Run a pod of `tenure seats` as its container says, with the rights of its service account."""

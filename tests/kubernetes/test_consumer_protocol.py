@@ -1,0 +1,47 @@
+"""`tenure seats` and static members of the consumer protocol (KIP-848), on Tenure and Apache Kafka 4.4.
+
+What a server allows to remove is in tests/oracle/scripts/consumer_static.txt, in seat_of_a_pod_that_is_gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kubernetes.stage import Stage, names
+
+pytestmark = pytest.mark.kubernetes
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_scale_down_frees_seats_of_the_consumer_protocol(
+    consumer_stage: Stage, closes: bool, record_property: Callable[[str, object], None]
+) -> None:
+    """4 to 2 replicas: of members whose process ended, and of members that said that they would come back (-2)."""
+    stage = consumer_stage
+    stage.closes = closes
+    stage.create("w", 4)
+    stage.wait_until_owned(*names("w", 0, 1, 2, 3))
+    with stage.controller("--free") as controller:
+        controller.wait_for("has the lease")
+        stage.change("w", {"replicas": 2})
+        owned = stage.wait_until_owned(*names("w", 0, 1))
+        controller.wait_for("freed w-[23] of group", count=2)
+    took = owned - max(stage.node.ended.values())
+    record_property("seconds until all partitions were owned", f"{took:.2f}")
+    print(f"{took:.2f} s from the end of the last pod until all partitions were owned, closes={closes}")
+    assert sorted(reason for reason, _ in stage.events("w")) == ["SeatFreed", "SeatFreed"]
+
+
+def test_without_a_controller_a_member_that_closed_keeps_its_partitions(consumer_stage: Stage) -> None:
+    """It is away, and may come back until its session ends."""
+    stage = consumer_stage
+    stage.closes = True
+    stage.create("w", 2)
+    stage.wait_until_owned(*names("w", 0, 1))
+    stage.change("w", {"replicas": 1})
+    stage.wait_until_running({"w-0"})
+    group = stage.group()
+    assert group is not None
+    assert {member.group_instance_id for member in group.members} == {"w-0", "w-1"}
