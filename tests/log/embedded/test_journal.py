@@ -178,13 +178,27 @@ class TestWindow:
         assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [list(range(100))] * 5
         engine.close()
 
-    def test_full_file_waits_for_the_checkpoint(self, tmp_path: Path) -> None:
-        """If both files are full, a window waits until the segments are synced; a metric says so."""
+    @pytest.mark.parametrize("is_early", [False, True])
+    def test_full_file_waits_for_the_checkpoint(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_early: bool
+    ) -> None:
+        """If both files are full, a window waits until the segments are synced; a metric says so.
+
+        is_early: the checkpoint began before its file was full, so that the window waits for another one too.
+        """
         disk, counts = Gated(), Counts()
         engine = journaling(tmp_path, disk, counts=counts)
         owns = begun(engine, 2)
-        fill(engine, owns, 1, lambda: len(node_files(disk, tmp_path).get(1, [])) == 2)
-        disk.is_gated = True
+        if is_early:
+            monkeypatch.setattr(journal, "SYNC_S", 0.0)
+            disk.is_gated = True
+            assert append_to_all(engine, owns, 1) == [None] * 2
+            assert disk.waiting.wait(WITHIN_S)
+            monkeypatch.setattr(journal, "SYNC_S", 600.0)
+            fill(engine, owns, 2, lambda: engine._journal._current == 1)
+        else:
+            fill(engine, owns, 1, lambda: len(node_files(disk, tmp_path).get(1, [])) == 2)
+            disk.is_gated = True
         outcomes: SimpleQueue[object] = SimpleQueue()
 
         def go_on(outcome: object, left: int) -> None:
@@ -202,6 +216,44 @@ class TestWindow:
         assert outcomes.get(timeout=WITHIN_S) is None
         engine.close()
         assert sum(counts.journal_waits.counts) > 0
+
+    def test_a_cut_in_the_first_window_of_a_file_that_is_written_anew(self, tmp_path: Path) -> None:
+        """What that file had is in the segments, and the other file says so before: nothing is missed."""
+
+        class Cut(Gated):
+            at: Path | None = None
+
+            def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+                if Path(f"/proc/self/fd/{descriptor}").readlink() == self.at:
+                    whole = b"".join(parts)
+                    super().write(descriptor, [whole[: len(whole) // 2]], position)
+                    raise Killed
+                return super().write(descriptor, parts, position)
+
+        disk = Cut()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        number = fill(engine, [own], 1, lambda: len(node_files(disk, tmp_path).get(1, [])) == 2)
+        number = fill(engine, [own], number, lambda: engine._journal._current == 1)
+        number = fill(engine, [own], number, lambda: engine._journal._current == 0)
+        disk.is_gated = True
+        number = fill(engine, [own], number, disk.waiting.is_set)
+        acknowledged: list[int] = []
+
+        def go_on(outcome: object, at: int) -> None:
+            if outcome is None:
+                acknowledged.append(at - 1)
+                append_batch(engine, own, [record(at, 8_000)], lambda outcome: go_on(outcome, at + 1))
+
+        append_batch(engine, own, [record(number, 10)], lambda outcome: go_on(outcome, number + 1))
+        wait_until(lambda: is_in("_take_results"), "a window waits for the checkpoint", WITHIN_S)
+        disk.at = journal_path(tmp_path, 1, 1 - engine._journal._current)
+        disk.gate.set()
+        wait_until(lambda: not [each for each in threading.enumerate() if each.name == "log"], "the end", WITHIN_S)
+        kill(engine, disk)
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 0)[1])[: acknowledged[-1] + 1] == list(range(acknowledged[-1] + 1))
+        engine.close()
 
     def test_files_are_made_before_they_are_needed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Behind the half of the first file, and once; a switch begins a checkpoint: so no window waits for either."""
@@ -610,6 +662,65 @@ class TestFailure:
         disk.fails = lambda _name, _number: None
         engine.close()
         assert not list(tmp_path.glob(".journal*"))
+        engine = journaling(tmp_path)
+        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
+        engine.close()
+
+    def test_given_up_while_nothing_works_and_taken_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its next owner in the same engine finds all of it, even if the journal alone has it."""
+        monkeypatch.setattr(journal, "WRITE_S", 600.0)
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        assert append(engine, own, record(1)) is None
+        disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name == "write" else None
+        assert release(engine, own) is None
+        disk.fails = lambda _name, _number: None
+        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
+        engine.close()
+
+    def test_nothing_is_taken_while_appends_of_a_failed_segment_have_no_other_place(
+        self, tmp_path: Path, at_once: None
+    ) -> None:
+        """Only the journal has them, so it is not written anew before a file of their own can be."""
+
+        class Broken(FailingDisk):
+            is_broken = False
+
+            def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+                path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+                if self.is_broken and ("consumer_offsets-1/" in path or ".journal-left" in path):
+                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+                return super().write(descriptor, parts, position)
+
+        disk = Broken()
+        engine = journaling(tmp_path, disk)
+        owns = begun(engine, 2)
+        disk.is_broken = True
+        assert append_to_all(engine, owns, 1) == [None] * 2
+        taken = [1]
+        while append(engine, owns[0], record(taken[-1] + 1)) is None:
+            taken.append(taken[-1] + 1)
+            assert len(taken) < 40, "the journal has room for twelve windows"
+            join_checkpoints()
+        assert isinstance(append(engine, owns[0], record(100)), Unavailable)
+        disk.is_broken = False
+        assert numbers_of(load(engine, owns[1])[0]) == [0, 1]
+        assert numbers_of(load(engine, owns[0])[0]) == [0, *taken]
+        assert append(engine, owns[0], record(101)) is None
+        engine.close()
+
+    def test_no_file_stays_open_behind_a_stop_on_a_failing_disk(self, tmp_path: Path) -> None:
+        """The journal stays for the next start, and the engine closes its files."""
+        disk = FailingDisk()
+        engine = journaling(tmp_path, disk)
+        (own,) = begun(engine, 1)
+        assert append(engine, own, record(1)) is None
+        disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name == "fdatasync" else None
+        engine.close()
+        assert not disk.descriptors
         engine = journaling(tmp_path)
         assert numbers_of(opened(engine, 0)[1]) == [0, 1]
         engine.close()
