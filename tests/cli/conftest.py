@@ -18,6 +18,7 @@ import typer
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
+from coordinator.cli.exit_codes import ExitCode
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
@@ -71,6 +72,22 @@ def run_app(app: typer.Typer, *arguments: str) -> Ran:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
+
+
+def run_out_of_time(
+    app: typer.Typer,
+    seconds: float,
+    *arguments: str,
+    until: Callable[[Ran], bool] = lambda ran: ran.code != ExitCode.UNREACHABLE,
+) -> tuple[Ran, str]:
+    """Run a command that waits until its time is over, and return that time too.
+
+    On a busy machine no server answers in so few seconds: then it runs again, with twice as many.
+    """
+    while not until(ran := run_app(app, *arguments, "--timeout", f"{seconds:g}")):
+        assert seconds < WITHIN_S, ran
+        seconds *= 2
+    return ran, f"{seconds:g} s"
 
 
 @pytest.fixture

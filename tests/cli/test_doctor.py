@@ -21,7 +21,7 @@ from coordinator.text import time_text
 from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
-from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app
+from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import commit_request
@@ -64,16 +64,15 @@ def test_a_damaged_partition_sends_to_the_page_about_it() -> None:
         damaged[70] ^= 1
         segment.write_bytes(damaged)
         server.start()
-        # The commands try until their time is over.
-        where = ("--timeout", "1", "--bootstrap-server", server.bootstrap)
-        ran = run_app(make_app(""), "doctor", "g", *where)
+        where = ("--bootstrap-server", server.bootstrap)
+        ran, _ = run_out_of_time(make_app(""), 1, "doctor", "g", *where)
         assert ran.code == 1
         assert segment.name in ran.out
         assert "stop the server and repair it (docs/run/disk-trouble.md#a-partition-is-refused)" in ran.out
+        hint = "`tenure doctor GROUP` finds out why"
         for command in ("groups describe g", "groups wait g", "explain g"):
-            ran = run_app(make_app(""), *command.split(), *where)
-            assert ran.code != 0
-            assert "`tenure doctor GROUP` finds out why" in ran.err, command
+            ran, _ = run_out_of_time(make_app(""), 1, *command.split(), *where, until=lambda ran: hint in ran.err)
+            assert ran.code != 0, command
 
 
 def test_a_full_disk_is_found() -> None:

@@ -11,7 +11,7 @@ from coordinator.cli.main import make_app
 from coordinator.cli.ready import app
 from coordinator.cli.wait import app as wait_app
 from schemas.errors import ErrorCode
-from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app
+from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
@@ -89,7 +89,7 @@ def test_standbys_are_no_members() -> None:
         assert run_app(wait_app, "wait", "g", "--members", "2", *where).code == 0
         back = ["--restarted", "spare", "--from"]
         assert run_app(wait_app, "wait", "g", "--members", "2", *back, "its-former-id", *where).code == 0
-        assert run_app(wait_app, "wait", "g", *back, spare.member_id, *where[:2], "--timeout", "0.1").code == 1
+        assert run_out_of_time(wait_app, 0.1, "wait", "g", *back, spare.member_id, *where[:2])[0].code == 1
         ran = run_app(app, "ready", "g", "--members", "2", *where)
         assert (ran.code, ran.out) == (0, READY_WITH_STANDBY)
         (described,) = run_app(groups_app, "describe", "g", "--members", "--output", "json", *where).json

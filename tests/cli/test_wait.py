@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from coordinator.cli.groups import app as groups_app
 from coordinator.cli.wait import app
 from coordinator.client.client import CLOSED_WITHIN
-from tests.cli.conftest import SETTINGS, TOPIC, MakeGroup, Run, at, run_app
+from tests.cli.conftest import SETTINGS, TOPIC, MakeGroup, Run, at, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure
@@ -28,17 +28,16 @@ def test_a_group_that_is_as_wanted(run: Run, make_group: MakeGroup) -> None:
 def test_a_group_that_is_not_in_time(bootstrap: str, make_group: MakeGroup) -> None:
     """Exit code 1, and one line says what the group is, and what was wanted."""
     group = make_group(["a"])
-    ran = run_app(app, "wait", group, "--members", "3", "--timeout", "2", "--bootstrap-server", bootstrap)
+    ran, time = run_out_of_time(app, 2, "wait", group, "--members", "3", "--bootstrap-server", bootstrap)
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == f"tenure: after 2 s group {group} is Stable with 1 member, not Stable with 3 members\n"
+    assert ran.err == f"tenure: after {time} group {group} is Stable with 1 member, not Stable with 3 members\n"
 
 
 def test_a_group_that_does_not_come_is_not_called_dead(bootstrap: str) -> None:
     """The line says that it isn't there, and for how long the command waited."""
-    where = ("--timeout", "0.5", "--bootstrap-server", bootstrap)
-    ran = run_app(app, "wait", "nobody-made-this-group", *where)
+    ran, time = run_out_of_time(app, 0.5, "wait", "nobody-made-this-group", "--bootstrap-server", bootstrap)
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "tenure: after 0.5 s group nobody-made-this-group isn't there, not Stable\n"
+    assert ran.err == f"tenure: after {time} group nobody-made-this-group isn't there, not Stable\n"
 
 
 def test_a_member_that_has_not_restarted(run: Run, bootstrap: str, make_group: MakeGroup) -> None:
@@ -47,9 +46,9 @@ def test_a_member_that_has_not_restarted(run: Run, bootstrap: str, make_group: M
     (described,) = run(groups_app, "describe", group, "--members", "--output", "json").json
     member_id = described["members"][0]["member_id"]
     arguments = ["wait", group, "--members", "2", "--restarted", "a", "--from"]
-    ran = run_app(app, *arguments, member_id, "--timeout", "1", "--bootstrap-server", bootstrap)
+    ran, time = run_out_of_time(app, 1, *arguments, member_id, "--bootstrap-server", bootstrap)
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == f"tenure: after 1 s group {group} is Stable with 2 members, and a is not back\n"
+    assert ran.err == f"tenure: after {time} group {group} is Stable with 2 members, and a is not back\n"
     assert run(app, *arguments, "a-before").code == 0
     assert run(app, "wait", group, "--restarted", "a").code == 2
 
