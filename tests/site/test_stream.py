@@ -64,8 +64,8 @@ def message(response: HTTPResponse) -> dict[str, str]:
 
 
 def event(response: HTTPResponse) -> dict[str, str]:
-    """Return the next event but the beginning of a rebalance, which has one only if it lasts, as on a busy machine."""
-    while json.loads((found := message(response))["data"])["type"] == "rebalance_started":
+    """Return the next event but those of a beginning, which has one only if it lasts, as on a busy machine."""
+    while json.loads((found := message(response))["data"])["type"] in {"member_pending", "rebalance_started"}:
         pass
     return found
 
