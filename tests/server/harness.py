@@ -188,12 +188,14 @@ class Serving:
         self._peers: list[Peer] = []
         self._barrier: Peer | None = None
 
-    async def peer(self, client_id: str | None = "test", *, listener: int = 0) -> Peer:
-        """A new connection, to the listener with this index."""
+    async def peer(self, client_id: str | None = "test", *, listener: int = 0, source: str = "") -> Peer:
+        """A new connection, to the listener with this index. source: the client's address, if not any."""
         address = self.server.addresses[listener]
         sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         sock.setblocking(False)
         try:
+            if source:
+                sock.bind((source, 0))
             await asyncio.get_running_loop().sock_connect(sock, address)
         except OSError:
             sock.close()

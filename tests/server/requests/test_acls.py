@@ -12,6 +12,7 @@ from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation, Pattern, Permission, Rule
 from coordinator.server.requests.acls import CREATIONS_MAX, FILTERS_MAX
 from protocol.messages import (
+    ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
@@ -154,10 +155,10 @@ async def test_a_filter_that_comes_many_times_is_answered_by_the_same_bytes() ->
         assert await held(peer) == []
 
 
-async def change(server: Serving, *rules: tuple[Kind, str, Operation]) -> None:
-    """Have exactly these rules for everybody, as if another client had made them."""
+async def change(server: Serving, *rules: tuple[Kind, str, Operation], host: str = "*") -> None:
+    """Have exactly these rules for everybody on a host, as if another client had made them."""
     texts = [
-        Rule(kind, Pattern.LITERAL, name, ANONYMOUS, "*", operation, Permission.ALLOW).text()
+        Rule(kind, Pattern.LITERAL, name, ANONYMOUS, host, operation, Permission.ALLOW).text()
         for kind, name, operation in rules
     ]
     server.server._api._services.access.set_rules(texts)
@@ -181,6 +182,18 @@ async def test_a_remembered_heartbeat_is_refused_as_soon_as_its_rule_is_gone() -
         assert [(await peer.ask(beat, 4)).error_code for _ in range(2)] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
         await change(server, GROUP)
         assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+
+
+async def test_a_remembered_heartbeat_is_refused_from_a_host_without_the_right() -> None:
+    """Even if a client of the same user had the same bytes answered."""
+    async with serving(STANDARD) as server:
+        await change(server, GROUP, host="127.0.0.1")
+        peer, stranger = await server.peer(source="127.0.0.1"), await server.peer(source="127.0.0.2")
+        beat = heartbeat_request("g", await seat(peer, "g", "one"), "one")
+        assert (await stranger.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
+        assert [(await peer.ask(beat, 4)).error_code for _ in range(3)] == [0, 0, 0]
+        assert server.server._api._services.measures.repeated_heartbeats > 0
+        assert (await stranger.ask(beat, 4)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def test_a_remembered_heartbeat_of_the_consumer_protocol_is_refused_as_soon_as_its_rule_is_gone() -> None:
