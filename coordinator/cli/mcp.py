@@ -75,7 +75,7 @@ def lag(client: Client, group: str, seconds: int = 12) -> Answer:
     looked = described_group(client, group)
     lines, times = watch_lag(client, [looked], min(max(seconds, 0), LAG_SECONDS_MAX), wall_ms, time.sleep)
     known = times.of(group)
-    told = group_lag_json(group, lines[group], known)
+    told = group_lag_json(group, lines[group], known._replace(past={}))
     return told, "\n".join((*lag_lines(group, known), json.dumps(told, ensure_ascii=False)))
 
 

@@ -190,7 +190,7 @@ def time_json(known: LagTime | None) -> dict[str, Any]:
 
 
 def _past_json(moments: Iterable[Moment]) -> list[dict[str, int]]:
-    return [{"at_ms": each.at_ms, "lag": each.lag, "behind_ms": each.behind_ms} for each in moments]
+    return [{"at_ms": each.at_ms, "lag": each.lag} for each in moments]
 
 
 def _index(line: OffsetLine) -> int:

@@ -84,7 +84,7 @@ LAG_TIME: dict[str, Schema] = {
     "catches_up": {**or_null(FLAG), "description": "false for never"},
 }
 PAST: Schema = {
-    **list_of(object_of({"at_ms": UNIX_MS, "lag": NUMBER, "behind_ms": NUMBER})),
+    **list_of(object_of({"at_ms": UNIX_MS, "lag": NUMBER})),
     "description": "some looks of the last hour",
 }
 

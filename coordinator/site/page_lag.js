@@ -16,7 +16,7 @@ export const stableText = (told) => told.stable_lag === null || told.stable_lag 
 export function followed(seen, told, nowMs) {
   const newest = told.past.at(-1)?.at_ms ?? -Infinity;
   const since = seen.filter((each) => each.at_ms > newest);
-  return told.lag === null ? [...told.past, ...since] : [...told.past, ...since, {at_ms: nowMs, lag: told.lag, behind_ms: told.behind_ms ?? 0}].slice(-MOMENTS_MAX);
+  return told.lag === null ? [...told.past, ...since] : [...told.past, ...since, {at_ms: nowMs, lag: told.lag}].slice(-MOMENTS_MAX);
 }
 
 /* The lag over time, from nothing to its most. */

@@ -42,13 +42,14 @@ def group_findings(
     topic. now_ms: Unix time. progress: of the look that has this description, None if its offsets can't be seen.
     """
     entries = since_deleted(entries)
-    found = [
+    found: list[Finding] = []
+    if group is not None and progress is not None:  # of findings that are as bad, people look for these first
+        found += progress_findings(group_id, entries, group, progress, now_ms)
+    found += [
         finding
         for find in (findings, consumer_findings, seat_findings, loop_findings)
         for finding in find(group_id, entries, group, partition_counts, now_ms)
     ]
-    if group is not None and progress is not None:
-        found += progress_findings(group_id, entries, group, progress, now_ms)
     return [finding for finding in found if not _is_past(finding, group, now_ms)]
 
 

@@ -45,7 +45,7 @@ PAST_MS, PAST_MAX, PAST_STEP_MS = 3_600_000, 120, 2_000
 """The length of a past, its most moments, and the first distance of two; it doubles until an hour has room."""
 
 PASTS_MAX = 10_000
-"""So 20 MB."""
+"""So 40 MB."""
 
 
 class Sample(NamedTuple):
@@ -91,13 +91,12 @@ class LagTime(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A look at several topic partitions, summed up. behind_ms: the age of the oldest record to read."""
+    """A look at several topic partitions: how many, and the sums of the ends of their logs and of their offsets."""
 
     at_ms: int
     partitions: int
     end: int
     offset: int
-    behind_ms: int
 
     @property
     def lag(self) -> int:
@@ -216,16 +215,11 @@ class LagTimes:
             ]
             if placed:
                 ends, offsets = map(sum, zip(*placed, strict=True))
-                sums[topic] = Moment(seen.seen_ms, len(placed), ends, offsets, 0)
-        for place, samples in self._samples[group_id].items():
-            if samples and place[0] in sums:
-                moment, behind_ms = sums[place[0]], self._age(place, samples)[0]
-                if behind_ms > moment.behind_ms:
-                    sums[place[0]] = moment._replace(behind_ms=behind_ms)
+                sums[topic] = Moment(seen.seen_ms, len(placed), ends, offsets)
         if sums:
-            _, *counted, ages_ms = zip(*sums.values(), strict=True)
+            _, *counted = zip(*sums.values(), strict=True)
             partitions, ends, offsets = map(sum, counted)
-            sums[None] = Moment(seen.seen_ms, partitions, ends, offsets, max(ages_ms))
+            sums[None] = Moment(seen.seen_ms, partitions, ends, offsets)
         for gone in known.keys() - sums.keys():
             del known[gone]
             self._past_count -= 1
