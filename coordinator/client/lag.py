@@ -176,15 +176,15 @@ def time_json(known: LagTime | None) -> dict[str, Any]:
     if known is None:
         return dict.fromkeys(TIME_FIELDS)
     rates = known.rates
-    is_told = rates is not None or not known.lag
+    is_known = rates is not None or not known.lag
     wait_s = known.catch_up_s
     values = (
         known.behind_ms,
         known.is_least,
         None if rates is None else round(rates.in_s, 3),
         None if rates is None else round(rates.out_s, 3),
-        round(wait_s * 1000) if is_told and wait_s is not None else None,
-        wait_s is not None if is_told else None,
+        round(wait_s * 1000) if is_known and wait_s is not None else None,
+        wait_s is not None if is_known else None,
     )
     return dict(zip(TIME_FIELDS, values, strict=True))
 
