@@ -137,8 +137,8 @@ STEPS_ABOVE = 8 * 1024
 """Bytes of a request. A larger one is handled and answered in steps too."""
 
 HANDLERS = {
-    API_KEYS["Produce"]: "requests.records.produce",
-    API_KEYS["Fetch"]: "requests.records.fetch",
+    API_KEYS["Produce"]: "requests.produce.produce",
+    API_KEYS["Fetch"]: "requests.fetch.fetch",
     API_KEYS["ListOffsets"]: "requests.records.list_offsets",
     API_KEYS["Metadata"]: "requests.topics.metadata",
     API_KEYS["OffsetCommit"]: "requests.offsets.commit_offsets",
@@ -155,7 +155,7 @@ HANDLERS = {
     API_KEYS["CreateTopics"]: "requests.topics.create_topics",
     API_KEYS["DeleteTopics"]: "requests.topics.delete_topics",
     API_KEYS["DeleteRecords"]: "requests.records.delete_records",
-    API_KEYS["InitProducerId"]: "requests.records.init_producer_id",
+    API_KEYS["InitProducerId"]: "requests.produce.init_producer_id",
     API_KEYS["OffsetForLeaderEpoch"]: "requests.records.offset_for_leader_epoch",
     API_KEYS["AddPartitionsToTxn"]: "requests.transactions.add_partitions_to_txn",
     API_KEYS["AddOffsetsToTxn"]: "requests.transactions.add_offsets_to_txn",

@@ -531,8 +531,8 @@ async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.M
         work(call, steps)
 
     monkeypatch.setattr(Call, "work", counted)
-    monkeypatch.setattr("coordinator.server.requests.records.NAMED_MAX", 200)
-    monkeypatch.setattr("coordinator.server.requests.records.PLAIN_MAX", 150)
+    monkeypatch.setattr("coordinator.server.requests.produce.NAMED_MAX", 200)
+    monkeypatch.setattr("coordinator.server.requests.produce.PLAIN_MAX", 150)
     keyless = batch([(None, b"", 1)])[HEADER_SIZE:]
     async with serving() as server:
         peer = await server.peer()
