@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from math import floor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 MS_PER_SECOND = 1000
 
@@ -143,14 +143,7 @@ def rounded(wait_ms: float) -> int:
     return floor(wait_ms + 0.5) if wait_ms < WAIT_MAX_MS else WAIT_MAX_MS
 
 
-class Sensor(Protocol):
-    """A Rate or Tokens."""
-
-    def is_idle(self, bound: float, now_ms: int) -> bool:
-        """Whether a new one would be equal."""
-
-
-SensorT = TypeVar("SensorT", bound=Sensor)
+SensorT = TypeVar("SensorT", bound=Rate | Tokens)
 
 SENSORS_MAX = 10_000
 """Sensors under one key, 1 to 3 kB each, because a client can choose any number of client ids. Above this number the
