@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -36,6 +37,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 from tests.log.calls import append, begin_append, load, opened, owned, release
+from tests.log.disks import FailingDisk
 from tests.log.embedded.compacting import (
     BUSY,
     NOW_MS,
@@ -207,6 +209,21 @@ class TestEngine:
         with running(tmp_path, reports) as engine:
             fill(engine, 200)
             assert reports.get(timeout=WITHIN_S)[0] == "compacted"
+
+    def test_a_roll_that_fails_refuses_the_partition(self, tmp_path: Path) -> None:
+        """It is reported with its reason, and the next load finds what was acknowledged."""
+        reports, disk = Reports(), FailingDisk()
+        engine = EmbeddedEngine(tmp_path, 3, 1, disk=disk, report=reports, cleaning=Cleaning(backoff_ms=1, roll_ms=0))
+        engine.start(lambda *_change: None)
+        own, _ = opened(engine)
+        old = [Record(b"key", b"%d" % number, 0) for number in range(2)]
+        assert append(engine, own, old[0]) is None
+        disk.fails = lambda name, _: OSError(errno.ENOSPC, "no space left") if name == "sync_folder" else None
+        taken = append(engine, own, old[1]) is None
+        assert reports.wait_for("partition_unavailable") == {"partition": 0, "reason": "no space left"}
+        disk.fails = lambda _name, _number: None
+        assert load(engine, own) == (old[: 1 + taken], None)
+        engine.close()
 
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
         """Every load finds the last values, while the engine appends and compacts all the time."""

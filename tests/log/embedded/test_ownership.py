@@ -60,6 +60,15 @@ def test_epoch_without_lock_files(tmp_path: Path) -> None:
         assert owned(engine).epoch == newer.epoch + 1
 
 
+def test_an_owner_that_writes_nothing_has_its_own_epoch(tmp_path: Path) -> None:
+    """No batch shows it, so the lock file does: a call of an owner is fenced behind the next one."""
+    epochs = []
+    for _ in range(3):
+        with running(tmp_path) as engine:
+            epochs.append(owned(engine).epoch)
+    assert epochs == [0, 1, 2]
+
+
 @pytest.mark.parametrize("noted", [b"", b"%010d\n" % EPOCH_MAX, b"9" * 19])
 def test_last_epoch(tmp_path: Path, noted: bytes) -> None:
     """Behind the last epoch all owners share it, and the partition serves; a number that is no epoch is no note."""
