@@ -6,13 +6,13 @@ from coordinator.client.client import Client
 from coordinator.client.groups import described_group
 from coordinator.client.migration import facts_of
 from coordinator.story import migration
-from coordinator.story.migration import BROKER_SETTINGS
+from coordinator.story.migration import BROKER_SETTINGS, Facts
 from protocol.messages import ApiVersionsRequest, ConsumerProtocolAssignment, encode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import join_request, sync_request
 from tests.support.scripted import Member, hang_up, settle
-from tests.support.tenure import Tenure
+from tests.support.tenure import Tenure, wait_until
 
 
 def test_a_server_tells_all_of_it() -> None:
@@ -22,7 +22,12 @@ def test_a_server_tells_all_of_it() -> None:
         member.connection.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1.2"), 3)
         settle(member)
         with Client(server.bootstrap, WITHIN_S) as client:
-            facts = facts_of(client, described_group(client, "g"))
+
+            def told() -> Facts | None:
+                found = facts_of(client, described_group(client, "g"))
+                return found if found.entries else None
+
+            facts = wait_until(told, "the event, which comes a moment after the answer", WITHIN_S)
         hang_up()
     cluster = facts.cluster
     assert (cluster.heartbeat, cluster.level) == (1, None)
