@@ -208,12 +208,15 @@ class _Ended:
 
     pod: the last one that had a node. at: when it ended. is_clean: its end was seen, and its kubelet had said that its
     containers ended. waits_for: the step under way. holder: the answer to the first. retry_at, pause: when the next try
-    may begin. told: the last verdict that was said.
+    may begin. told: the last verdict that was said. generation: of the set as it ended. was_listed: pods were listed
+    anew since; others of this place may have come and gone unseen, if the set wanted them.
     """
 
     pod: Pod
     at: float
     is_clean: bool
+    generation: int
+    was_listed: bool = False
     waits_for: Step | None = None
     holder: Holder | None = None
     retry_at: float = 0.0
@@ -236,7 +239,7 @@ class Seats:
         """The places whose pods name a seat, or named it before they ended."""
         self._ended: dict[tuple[Place, Seat], _Ended] = {}
         self._suspects: dict[tuple[Place, Seat], frozenset[str]] = {}
-        """The addresses of earlier pods of a place whose programs may still run."""
+        """The addresses of earlier pods of a place whose programs may still run, for as long as their set exists."""
         self._leaving: dict[Step, _Ended] = {}
         """Seats that are being freed. Nothing that happens meanwhile takes the request back."""
         self._unread: list[Pod] = []
@@ -266,12 +269,16 @@ class Seats:
             case SetsListed(sets):
                 self._has_sets = True
                 self._sets = {each.uid: each for each in sets}
+                self._clear()
             case SetSeen(found):
                 self._sets[found.uid] = found
             case SetGone(uid):
                 self._sets.pop(uid, None)
+                self._clear()
             case PodsListed(pods):
                 self._has_pods = True
+                for ended in self._ended.values():
+                    ended.was_listed = True
                 there = {pod.uid for pod in pods}
                 for pod in pods:
                     self._see(pod)
@@ -319,9 +326,9 @@ class Seats:
         if ended is None:
             return
         addresses = ended.pod.addresses
-        if ended.is_clean:
+        if ended.is_clean and not ended.was_listed:
             self._pods[uid] = self._pods[uid]._replace(addresses=self._pods[uid].addresses | addresses)
-        else:
+        elif not ended.is_clean:
             self._suspects[place, seat] = self._suspects.get((place, seat), frozenset()) | addresses
 
     def _end(self, uid: str, now: float, *, is_clean: bool) -> None:
@@ -329,8 +336,9 @@ class Seats:
         if pod is None:
             return
         if pod.has_node and pod.set_uid:
+            found = self._sets.get(pod.set_uid)
             for seat in pod.seats:
-                self._ended[_place(pod), seat] = _Ended(pod, now, is_clean)
+                self._ended[_place(pod), seat] = _Ended(pod, now, is_clean, 0 if found is None else found.generation)
         self._drop(pod)
 
     def _drop(self, pod: Pod) -> None:
@@ -352,10 +360,14 @@ class Seats:
                 del self._claims[seat]
 
     def _settle(self, place: Place, seat: Seat) -> None:
-        """Forget a seat for good."""
+        """Forget that a seat's pod ended."""
         self._ended.pop((place, seat), None)
-        self._suspects.pop((place, seat), None)
         self._unclaim(place, seat)
+
+    def _clear(self) -> None:
+        """Forget the suspects of sets that are gone."""
+        for key in [key for key in self._suspects if key[0].set_uid not in self._sets]:
+            del self._suspects[key]
 
     # ---- Judgement.
 
@@ -420,6 +432,10 @@ class Seats:
             yield from self._asked(step, event.holder, ended)
         elif not _is_free(place, event):
             self._pause(ended, now)  # the watches are late
+        elif ended.was_listed and event.set is not None and event.set.generation != ended.generation:
+            why = "pods were listed anew, and its set has changed: others may have come and gone"
+            yield from self._tell(seat, ended, Verdict(Kind.DOUBT, why))
+            self._settle(place, seat)
         elif self._frees:
             assert ended.holder is not None
             self._leaving[step] = self._ended.pop((place, seat))

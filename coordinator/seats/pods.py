@@ -35,7 +35,10 @@ class Seat(NamedTuple):
 
 
 class StatefulSet(NamedTuple):
-    """A set: it wants the ordinals from `start` on, `replicas` of them. is_ending: its deletion has begun."""
+    """A set: it wants the ordinals from `start` on, `replicas` of them.
+
+    is_ending: its deletion has begun. generation: grows with each change of what it wants.
+    """
 
     uid: str
     namespace: str
@@ -43,6 +46,7 @@ class StatefulSet(NamedTuple):
     start: int
     replicas: int
     is_ending: bool
+    generation: int = 0
 
     @property
     def ordinals(self) -> range:
@@ -82,6 +86,7 @@ def read_set(found: Object) -> StatefulSet:
         (spec.get("ordinals") or {}).get("start", 0),
         spec.get("replicas", 1),
         bool(metadata.get("deletionTimestamp")),
+        metadata.get("generation", 0),
     )
 
 

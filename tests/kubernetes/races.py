@@ -305,6 +305,9 @@ class Races:
             try:
                 while not is_over() and not any(each.done() for each in acting):
                     (sabotage or Races.pause)(self)
+            except BaseException:
+                self._over.set()  # the API server may be away
+                raise
             finally:
                 ended.set()
             for each in acting:

@@ -45,7 +45,7 @@ from schemas.errors import ErrorCode
 
 ORDINALS = 4
 STEPS = 120
-NODES = ("10.0.0.1", "10.0.0.2")
+NODES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 QUICKNESS = 0.2
 """How often a program that has to join or to end does so at once."""
 
@@ -55,6 +55,7 @@ class Program:
     """The process of a pod.
 
     member_id: "" until it has joined. was_unwanted: since its end, the set didn't want its ordinal for a moment.
+    is_lost: it runs on a node that is lost, as long as people do something.
     """
 
     pod: str
@@ -62,6 +63,7 @@ class Program:
     lives: bool = True
     member_id: str = ""
     was_unwanted: bool = False
+    is_lost: bool = False
 
 
 @dataclass(eq=False)
@@ -129,7 +131,8 @@ class World:
         """Scale, delete a pod, force a pod out, let a program crash."""
         match self.random.randrange(8):
             case 0 | 1 | 2 | 3:
-                self.set = self.set._replace(replicas=self.random.randint(0, ORDINALS))
+                replicas = self.random.randint(0, ORDINALS)
+                self.set = self.set._replace(replicas=replicas, generation=self.set.generation + 1)
                 for program in self.programs:
                     program.was_unwanted |= not program.lives and self.is_unwanted(program)
                 self.changed(SetSeen(self.set))
@@ -141,6 +144,9 @@ class World:
                     self.forced.add(real.pod.name)
                     del self.pods[real.pod.ordinal]
                     self.changed(PodGone(real.pod))  # its program runs on, for some time
+                    is_lost = self.random.random() < 0.5
+                    for program in real.programs:
+                        program.is_lost = is_lost
             case 6:
                 for real in self.some_pod():
                     self.end_programs(real)  # its kubelet starts another one
@@ -154,7 +160,8 @@ class World:
         return [self.random.choice(list(self.pods.values()))] if self.pods else []
 
     def list_anew(self, watcher: Watcher) -> None:
-        """Both lists as they are; pods that ended unseen may keep their seats."""
+        """Both lists as they are; seats of pods that ended unseen may stay, and those whose pods had ended before."""
+        self.forced |= {seat.instance_id for _, seat in watcher.core._ended}
         self.forced |= {event.pod.name for event in watcher.pods if isinstance(event, PodGone)}
         watcher.sets[:] = [SetsListed((self.set,))]
         watcher.pods[:] = [PodsListed(tuple(real.pod for real in self.pods.values()))]
@@ -181,7 +188,8 @@ class World:
                 continue
             if not program.member_id:
                 due.append(partial(self.join, program))
-            if not any(program in real.programs for real in self.pods.values()):
+            is_lost = program.is_lost and not self.is_ending
+            if not is_lost and not any(program in real.programs for real in self.pods.values()):
                 due.append(partial(self.end, program))
         if due:
             self.random.choice(due)()
@@ -213,7 +221,9 @@ class World:
 
     def bind(self, real: Real) -> None:
         """The pod gets a node, and the node's address."""
-        self.set_pod(real, has_node=True, addresses=frozenset({self.random.choice(NODES)}))
+        lost = {program.host for program in self.programs if program.lives and program.is_lost}
+        nodes = [node for node in NODES if node not in lost] or ["10.0.0.4"]
+        self.set_pod(real, has_node=True, addresses=frozenset({self.random.choice(nodes)}))
 
     def start(self, real: Real) -> None:
         """Its kubelet starts the program."""

@@ -236,6 +236,44 @@ def test_an_earlier_pod_that_may_still_run_is_a_doubt(address: str, any_host: bo
     assert [isinstance(action, Confirm) for action in actions] == [asks]
 
 
+@pytest.mark.parametrize("forgets", [(), (SetGone("s"), SetSeen(SET)), (SetsListed(()), SetsListed((SET,)))])
+def test_the_doubt_about_an_earlier_pod_stays_with_its_set(forgets: tuple[object, ...]) -> None:
+    """However often the set shrinks and grows meanwhile, and no new pod takes the seat."""
+    play = Play()
+    again = [pod(uid=f"u-{number}") for number in (2, 3)]
+    play.take(PodGone(pod()), PodSeen(again[0]), DOWN)
+    play.take(Asked(play.ask(PodGone(ended(again[0]))), HOLDER))
+    play.take(SetSeen(SET), *forgets, PodSeen(again[1]), DOWN)
+    actions = play.take(Asked(play.ask(PodGone(ended(again[1]))), HOLDER))
+    assert [isinstance(action, Confirm) for action in actions] == [bool(forgets)]
+
+
+@pytest.mark.parametrize("grew", [False, True])
+def test_a_list_that_is_read_anew_makes_a_doubt_if_the_set_has_changed(grew: bool) -> None:
+    """Pods that nobody saw may have come and gone: one of them may run on under the address of the pod that ended."""
+    play = Play()
+    down = SET._replace(replicas=3, generation=2)
+    step = play.ask(SetSeen(down), GONE)
+    assert play.take(PodsListed(())) == []
+    confirmed = fresh(play.confirm(step), set=down._replace(generation=4 if grew else 2))
+    (action,) = play.take(confirmed)
+    if grew:
+        why = "pods were listed anew, and its set has changed: others may have come and gone"
+        assert isinstance(action, Tell)
+        assert action.verdict == (Kind.DOUBT, why)
+    else:
+        assert action == Leave(confirmed.step, HOLDER.member_id)
+
+
+def test_a_pod_that_a_list_has_first_takes_no_address_over() -> None:
+    """Another pod may have been between it and the one that ended, and its program may still run."""
+    play = Play()
+    again = pod(uid="u-2")._replace(addresses=frozenset({"10.1.0.6"}))
+    play.take(GONE, PodsListed((again,)), DOWN)
+    why = "its member connected from 10.1.0.5, pod w-4 had 10.1.0.6"
+    assert play.told(Asked(play.ask(PodGone(ended(again))), HOLDER)) == (Kind.DOUBT, why)
+
+
 def test_a_pod_that_never_joined_ends_with_the_seat_of_the_one_before_it() -> None:
     """The member is the earlier pod's, from its address; that one ended whole too."""
     play = Play()
