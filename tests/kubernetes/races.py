@@ -145,7 +145,7 @@ class RacingSet:
             case 0:
                 with suppress(ApiError, OSError, http.client.HTTPException):  # there is no such pod, or no server
                     self._races.plane.api.delete(path)
-            case 1:
+            case 1 if self._races.forces:
                 lost = [each for each in self.programs if each.pod == pod and each.running]
                 for program in lost:
                     program.is_forced = True
@@ -185,7 +185,12 @@ class RacingSet:
 
 
 class Races:
-    """See the module. command: of a controller, with its arguments behind. session_ms: of the members."""
+    """See the module.
+
+    session_ms: of the members. command: of a controller, with its arguments behind.
+    forces: whether people force pods out. All members here have one address, so a controller that wasn't there takes the
+    member of such a pod for that of a later one; with an address for each pod it doesn't.
+    """
 
     def __init__(
         self,
@@ -195,6 +200,7 @@ class Races:
         *,
         sets: int,
         session_ms: int,
+        forces: bool = True,
         command: tuple[str, ...] = (),
     ) -> None:
         self.plane = plane
@@ -205,6 +211,7 @@ class Races:
         self.pods = f"/api/v1/namespaces/{self.namespace}/pods"
         self.running: list[Controller] = []
         self._logs: list[Path] = []
+        self.forces = forces
         self._session_ms = session_ms
         self._command = command
         self._over = threading.Event()

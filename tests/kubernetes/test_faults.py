@@ -88,7 +88,7 @@ def test_races_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure) -> None
 @pytest.mark.parametrize("fault", [controllers_end, api_server_goes, kafka_goes])
 def test_faults_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure, fault: Callable[[Races], None]) -> None:
     """What a controller can't do at once ends with its session at the latest."""
-    with Races(plane, tenure, 2, sets=SETS, session_ms=SESSION_MS) as races:
+    with Races(plane, tenure, 2, sets=SETS, session_ms=SESSION_MS, forces=False) as races:
         with races.controllers(2):
             races.run(SECONDS, fault)
         print(races.summary())
