@@ -188,8 +188,8 @@ class Races:
     """See the module.
 
     session_ms: of the members. command: of a controller, with its arguments behind.
-    forces: whether people force pods out. All members here have one address, so a controller that wasn't there takes the
-    member of such a pod for that of a later one; with an address for each pod it doesn't.
+    forces: whether people force pods out. All members here have one address, so a controller that wasn't there takes
+    the member of such a pod for that of a later one; with an address for each pod it doesn't.
     """
 
     def __init__(
