@@ -120,13 +120,17 @@ class Day:
             if self.second < worker.busy_until:
                 continue
             if self.chance.random() < 1 / 300:
-                worker.busy_until = self.second + self.chance.randint(1, SLOW_S - worker.commit_s)
+                self._pause(worker)
             for place in worker.owned:
                 log = self.logs[place]
                 if place not in self.stuck:
                     log.position = min(log.position + worker.speed, log.end)
             if self.second % worker.commit_s == 0:
                 self._commit(worker)
+
+    def _pause(self, worker: Worker) -> None:
+        if self.second >= worker.busy_until + SLOW_S:  # two pauses in a row would be a long one
+            worker.busy_until = self.second + self.chance.randint(1, SLOW_S - worker.commit_s)
 
     def _commit(self, worker: Worker) -> None:
         for place in worker.owned:
@@ -148,7 +152,7 @@ class Day:
         elif draw < 4 / 900:
             back = self.chance.choice(self.workers)  # a static member restarts, and nothing moves
             self._commit(back)
-            back.busy_until = self.second + self.chance.randint(1, SLOW_S - back.commit_s)
+            self._pause(back)
         elif draw < 4.1 / 900 and len(self.logs) < 20:
             topic = self.chance.choice(sorted(self.logs))[0]
             self.logs[topic, sum(name == topic for name, _ in self.logs)] = self._log()
