@@ -30,7 +30,7 @@ from protocol.errors import ProtocolError, TooLarge, UnsupportedVersion
 _BROKEN = (IndexError, struct.error, ProtocolError)
 """Errors of a decode function: bytes that end too early, or say what can't be."""
 
-_WRONG = (AttributeError, TypeError, ValueError, struct.error)
+WRONG = (AttributeError, TypeError, ValueError, struct.error)
 """Errors of an encode function: a message with wrong values."""
 
 
@@ -162,7 +162,7 @@ def encode(message: Message, version: int) -> bytes:
     """The bytes of a message's body, or of a nested struct. Raises AssertionError; see the head of this module."""
     try:
         encoded: bytes = message._encoders[version](message)
-    except _WRONG as error:
+    except WRONG as error:
         raise AssertionError(f"{message.NAME} v{version}: {error}") from error
     return encoded
 
@@ -235,7 +235,7 @@ def encode_in_steps(message: Message, version: int, bytes_max: int) -> Generator
         encoded: list[bytes] = yield from message._step_encoders[version](message, bytes_max)
     except TooLarge:
         raise
-    except _WRONG as error:
+    except WRONG as error:
         raise AssertionError(f"{message.NAME} v{version}: {error}") from error
     return encoded
 

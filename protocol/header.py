@@ -17,6 +17,7 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple
 
+from protocol.compile import WRONG
 from protocol.errors import ProtocolError, UnsupportedVersion
 from protocol.messages import Message, api_schema, decode, encode, encode_in_steps, request_class, response_class
 from protocol.primitives import decode_tags, decode_text
@@ -101,7 +102,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: Me
     assert api_key == message.API_KEY, (message.NAME, api_key)
     try:
         body: bytes = message._encoders[version](message)
-    except Exception:  # noqa: BLE001 - raised again, with its text
+    except WRONG:  # raised again, with its text
         body = encode(message, version)
     if version >= (_versions.get(api_key) or _look_up(api_key)).flexible_response:
         return _pack_flexible_response(len(body) + _RESPONSE_SIZE + 1, correlation_id) + body
