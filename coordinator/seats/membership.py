@@ -109,7 +109,7 @@ class Membership:
         self.has_asked = self.is_near = False
         self.member_id = ""
         self._pool, self._identity, self._session_s = pool, identity, session_s
-        self._generation, self._base = -1, 0
+        self._generation, self._highest = -1, 0
         self._table: dict[str, Row] = {}
         self._next: Sync | None = None
         """The SyncGroup of a generation that was joined."""
@@ -139,7 +139,7 @@ class Membership:
         if self._is_out and Join not in self._under_way and Sync not in self._under_way and now >= self._join_at:
             waits = self._waits_until is None or now < self._waits_until
             found.append(
-                Join(now, self.member_id, Wish(self._identity, self._pool, self.name, self.token, waits, self._base))
+                Join(now, self.member_id, Wish(self._identity, self._pool, self.name, self.token, waits, self._highest))
             )
         if self._generation >= 0 and Beat not in self._under_way and now >= self._beat_at:
             found.append(Beat(now, self.member_id, self._generation))
@@ -148,7 +148,7 @@ class Membership:
         return found
 
     def answered(self, request: Request, answer: Answer | None, now: float, now_ms: int) -> None:
-        """Take an answer; None: there was none. now_ms: the time of day, for a first token."""
+        """Take an answer; None: there was none. now_ms: the time of day, for tokens."""
         self._under_way.discard(type(request))
         if answer is None:
             if not isinstance(request, Beat):
@@ -178,7 +178,7 @@ class Membership:
             self.member_id, self._generation, self._is_out = answer.member_id, answer.generation, False
             given: Mapping[str, Given] = {}
             if answer.leader == answer.member_id:
-                given = assign(answer.wishes, self._table, answer.generation, answer.leader, now_ms)
+                given = assign(answer.wishes, self._table, answer.leader, now_ms)
             self._next = Sync(now, answer.member_id, answer.generation, given)
 
     def _synced(self, request: Sync, answer: Synced, now: float) -> None:
@@ -191,7 +191,7 @@ class Membership:
             if self.name and (self.name, self.token) != (given.name, given.token):
                 self._lose("the group gave its name away")
                 return
-            self.name, self.token, self._base = given.name, given.token, given.base
+            self.name, self.token, self._highest = given.name, given.token, given.highest
             self._table = given.table or self._table
             self._known_at = self._calm_at = request.sent
             self.has_asked, self.is_near = True, given.is_near

@@ -5,8 +5,8 @@
 A name stays with the member that claims it. A free name goes to the program that had it last, and then to the others,
 the name first that was free for the longest time.
 
-A token is the number of the generation that gave the name away, plus the table's base. A leader that knows no base
-takes the time in ms: a group without members may be forgotten, and its generations begin anew.
+A token is the leader's time in ms, and higher than each one that a member of the group knows. So tokens grow though a
+clock is wrong, and also if everybody who knew the last one is gone.
 
 House rule: pure; a leader takes no name from a member that claims it.
 """
@@ -52,7 +52,8 @@ class Wish(NamedTuple):
     """A member's wish, which it sends with its JoinGroup.
 
     identity: the program, over its restarts. claim: the name that it holds, or ""; token: of the claim, else 0.
-    waits: whether it waits for a name that another member with its identity still has. base: the highest that it knows.
+    waits: whether it waits for a name that another member with its identity still has.
+    highest: the highest token that it knows.
     """
 
     identity: str
@@ -60,7 +61,7 @@ class Wish(NamedTuple):
     claim: str
     token: int
     waits: bool
-    base: int
+    highest: int
 
     def encode(self) -> bytes:
         """As bytes of JoinGroup."""
@@ -87,7 +88,7 @@ class Given(NamedTuple):
     name: str
     token: int
     is_near: bool
-    base: int
+    highest: int
     table: dict[str, Row]
 
     def encode(self) -> bytes:
@@ -103,11 +104,9 @@ class Given(NamedTuple):
         return cls(**{**found, "table": {name: Row(*row) for name, row in found["table"].items()}})
 
 
-def assign(
-    wishes: Mapping[str, Wish], table: Mapping[str, Row], generation: int, leader: str, now_ms: int
-) -> dict[str, Given]:
+def assign(wishes: Mapping[str, Wish], table: Mapping[str, Row], leader: str, now_ms: int) -> dict[str, Given]:
     """Give names to members, by member id. table: of an earlier generation, as far as the leader knows it."""
-    base = max((wish.base for wish in wishes.values()), default=0) or now_ms
+    token = max(now_ms, 1 + max(wish.highest for wish in wishes.values()))
     held: dict[str, str] = {}
     for member_id, wish in sorted(wishes.items(), key=lambda each: -each[1].token):
         if wish.claim and wish.claim not in held:
@@ -116,7 +115,7 @@ def assign(
     near = _give_free(wishes, table, held)
     rows = {name: row._replace(member_id="") for name, row in table.items()}
     for name, member_id in held.items():
-        rows[name] = Row(tokens.get(member_id, base + generation), wishes[member_id].identity, member_id)
+        rows[name] = Row(tokens.get(member_id, token), wishes[member_id].identity, member_id)
     names = {member_id: name for name, member_id in held.items()}
     is_small = len(wishes) * len(rows) <= ROWS_MAX
     return {
@@ -124,7 +123,7 @@ def assign(
             names.get(member_id, ""),
             rows[names[member_id]].token if member_id in names else 0,
             member_id in near,
-            base,
+            token,
             rows if is_small or member_id == leader else {},
         )
         for member_id in wishes

@@ -41,12 +41,12 @@ class ForgetsTheRebalance(Membership):
 
 
 class RepeatsTokens(Membership):
-    """As the leader gives all names of all generations the same token."""
+    """As the leader gives all names the same token."""
 
     def _joined(self, answer: Joined, now: float, now_ms: int) -> None:
         super()._joined(answer, now, now_ms)
         if self._next is not None:
-            given = {member_id: each._replace(token=each.base) for member_id, each in self._next.given.items()}
+            given = {member_id: each._replace(token=1) for member_id, each in self._next.given.items()}
             self._next = self._next._replace(given=given)
 
 

@@ -10,9 +10,9 @@ from tests.support.cases import each
 POOL = ("w-0", "w-1")
 
 
-def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, base: int = 0) -> Wish:
+def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, highest: int = 0) -> Wish:
     """The wish of a member of POOL."""
-    return Wish(identity, POOL, claim, token, waits, base)
+    return Wish(identity, POOL, claim, token, waits, highest)
 
 
 @each(
@@ -42,29 +42,28 @@ def test_a_pool_that_grows_keeps_its_group() -> None:
 
 
 def test_a_claim_stays_and_others_get_what_is_free() -> None:
-    """The token of a claim stays; a new holder's is the base and the generation."""
-    given = assign({"a": wish("A", "w-1", 7, base=1_000), "b": wish("B"), "c": wish("C")}, {}, 5, "a", 99)
-    assert [(each.name, each.token) for each in given.values()] == [("w-1", 7), ("w-0", 1_005), ("", 0)]
-    assert given["c"].table == {"w-1": Row(7, "A", "a"), "w-0": Row(1_005, "B", "b")}
+    """The token of a claim stays; a new holder's is the time."""
+    given = assign({"a": wish("A", "w-1", 7), "b": wish("B"), "c": wish("C")}, {}, "a", 99)
+    assert [(each.name, each.token) for each in given.values()] == [("w-1", 7), ("w-0", 99), ("", 0)]
+    assert given["c"].table == {"w-1": Row(7, "A", "a"), "w-0": Row(99, "B", "b")}
 
 
 def test_of_two_claims_the_newer_one_counts() -> None:
     """The other member is without a name."""
-    given = assign({"a": wish("A", "w-0", 7), "b": wish("B", "w-0", 8), "c": wish("C", "w-1", 3)}, {}, 9, "a", 99)
+    given = assign({"a": wish("A", "w-0", 7), "b": wish("B", "w-0", 8), "c": wish("C", "w-1", 3)}, {}, "a", 99)
     assert {member_id: each.name for member_id, each in given.items()} == {"a": "", "b": "w-0", "c": "w-1"}
 
 
-def test_a_leader_without_a_base_takes_the_time() -> None:
-    """So tokens grow when the group was forgotten meanwhile."""
-    assert assign({"a": wish("A")}, {}, 1, "a", 5_000)["a"] == Given(
-        "w-0", 5_001, False, 5_000, {"w-0": Row(5_001, "A", "a")}
-    )
+def test_a_token_is_higher_than_each_that_a_member_knows() -> None:
+    """Though the leader's clock is behind."""
+    given = assign({"a": wish("A"), "b": wish("B", highest=200)}, {}, "a", 99)
+    assert {(each.token, each.highest) for each in given.values()} == {(201, 201)}
 
 
 def test_a_program_gets_its_own_name_again() -> None:
     """Before another one that waits longer."""
     table = {"w-0": Row(1, "A", "a"), "w-1": Row(2, "B", "b")}
-    given = assign({"c": wish("C"), "b2": wish("B"), "a": wish("A", "w-0", 1)}, table, 3, "a", 99)
+    given = assign({"c": wish("C"), "b2": wish("B"), "a": wish("A", "w-0", 1)}, table, "a", 99)
     assert (given["b2"].name, given["c"].name) == ("w-1", "")
 
 
@@ -72,25 +71,25 @@ def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
     """Not for ever: then another one will do."""
     table = {"w-0": Row(1, "A", "a")}
     members = {"a": wish("A", "w-0", 1), "a2": wish("A")}
-    assert (assign(members, table, 3, "a", 99)["a2"].name, assign(members, table, 3, "a", 99)["a2"].is_near) == (
+    assert (assign(members, table, "a", 99)["a2"].name, assign(members, table, "a", 99)["a2"].is_near) == (
         "",
         True,
     )
     members["a2"] = wish("A", waits=False)
-    assert assign(members, table, 3, "a", 99)["a2"].name == "w-1"
+    assert assign(members, table, "a", 99)["a2"].name == "w-1"
 
 
 def test_a_name_that_was_free_for_long_goes_first() -> None:
     """The program that had the other one may come back."""
     table = {"w-0": Row(9, "A", ""), "w-1": Row(2, "B", "")}
-    assert assign({"c": wish("C")}, table, 10, "c", 99)["c"].name == "w-1"
+    assert assign({"c": wish("C")}, table, "c", 99)["c"].name == "w-1"
 
 
 def test_a_large_table_goes_to_the_leader_alone() -> None:
     """A coordinator stores all assignments of a generation as one record."""
     pool = tuple(f"w-{number}" for number in range(100))
     wishes = {f"m-{number}": Wish(f"p-{number}", pool, "", 0, True, 0) for number in range(100)}
-    given = assign(wishes, {}, 1, "m-3", 99)
+    given = assign(wishes, {}, "m-3", 99)
     assert {member_id for member_id, each in given.items() if each.table} == {"m-3"}
     assert len({each.name for each in given.values()}) == 100
 

@@ -1,0 +1,74 @@
+"""`tenure seat run --kubernetes` on a real API server: examples/kubernetes/seat-run.yaml, and random faults."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.interop.brokers import TenureBroker
+from tests.kubernetes.control_plane import ControlPlane, Object
+from tests.kubernetes.test_rights import COLLECTIONS
+from tests.seats.leased import NAMES, SETTINGS, Round
+from tests.support.length import rounds
+from tests.support.patience import WITHIN_S
+from tests.support.preloaded import popen
+from tests.support.tenure import Tenure, tenure_command, wait_until
+
+pytestmark = pytest.mark.kubernetes
+
+FILE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "seat-run.yaml"
+
+
+def documents() -> list[Object]:
+    """What the file has."""
+    return list(yaml.safe_load_all(FILE.read_text()))
+
+
+def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: Path) -> None:
+    """Each document is taken, and its service account's rights are enough for its command."""
+    namespace = "seat-run"
+    plane.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    for document in documents():
+        plane.api.post(f"{COLLECTIONS[document['kind']].format(namespace)}?fieldValidation=Strict", document)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    path = f"{COLLECTIONS['ServiceAccount'].format(namespace)}/orders/token"
+    kubeconfig = plane.kubeconfig_of("seat-run", plane.api.post(path, asked)["status"]["token"])
+    (container,) = documents()[-1]["spec"]["template"]["spec"]["containers"]
+    program, *words = container["command"]
+    assert program == "tenure"
+    words[words.index("python") :] = ["sh", "-c", "echo began $GROUP_INSTANCE_ID; sleep 600"]
+    words[2:2] = ["--kubeconfig", str(kubeconfig), "--namespace", namespace]
+    started: list[subprocess.Popen[Any]] = []
+    out = tmp_path / "out"
+
+    def began() -> list[str]:
+        return [line for line in out.read_text().splitlines() if line.startswith("began ")]
+
+    with out.open("ab") as log:
+        started += [popen([*tenure_command(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log) for _ in "ab"]
+    try:
+        wait_until(lambda: len(began()) == len(started), "both programs have names", WITHIN_S)
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+    assert [process.wait(WITHIN_S) for process in started] == [128 + signal.SIGTERM] * 2, out.read_text()
+    assert len(set(began())) == len(started)
+    leases = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")["items"]
+    assert [lease["spec"].get("holderIdentity", "") for lease in leases] == [""] * 2
+
+
+def test_programs_that_are_killed_and_paused(plane: ControlPlane, tmp_path: Path) -> None:
+    """Never two holders of a name that both work; 20 s, or ten minutes in `make nightly`."""
+    minutes = rounds(1 / 3, 1 / 3, 10.0)
+    lease = ["--kubernetes", "--kubeconfig", str(plane.kubeconfig), "--namespace", "default"]
+    with Tenure(SETTINGS) as tenure, Round(TenureBroker(tenure), tmp_path, lease, seed=1) as made:
+        made.run(minutes)
+        assert len({line.name for line in made.lines()}) == NAMES
+        late = made.late()[1]
+        assert (made.shared_tokens(), made.rebalances) == (0, 0), made.figures()
+        assert late == [], made.story(late[0])
