@@ -208,7 +208,8 @@ nightly: .venv/.audit ## all of test and test-long with the longest rounds, each
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
 	@# The rounds of real clients that `make test-oracle` leaves out.
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
-		$(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop; fi
+		$(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop tests/oracle && \
+		if command -v go >/dev/null; then $(BIN)/pytest -m 'oracle and toolchain' tests/oracle; fi; fi
 	$(BIN)/python -m tests.oracle.observe_cluster
 
 .PHONY: nightly-cluster

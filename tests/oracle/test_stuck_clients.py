@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.interop.clients import CLIENTS
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.observe.test_observer import observing
 from tests.oracle.test_other_kinds import STAYS
@@ -26,7 +25,7 @@ from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
-pytestmark = [pytest.mark.oracle, pytest.mark.toolchain]
+pytestmark = [pytest.mark.oracle, pytest.mark.nightly]
 
 WITHIN_MS = 30_000
 STAYS_MS = 60_000
@@ -82,12 +81,15 @@ def commit(member: ConsumerProcess, fleet: Fleet, offset: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "protocol"), [("kafka-clients-4", "consumer"), ("kafka-clients-3", "classic"), ("franz-go", "classic")]
+    ("client", "protocol"),
+    [
+        ("kafka-clients-4", "consumer"),
+        ("kafka-clients-3", "classic"),
+        pytest.param("franz-go", "classic", marks=pytest.mark.toolchain),
+    ],
 )
 def test_four_stalls_of_a_client(kafka: ApacheKafka, client: str, protocol: str, tmp_path: Path) -> None:
     """A program that gets through no record, one that leaves, a spare one, and one that freezes in a rebalance."""
-    if (reason := CLIENTS[client].missing) is not None:
-        pytest.skip(reason)
     with ExitStack() as stack:
         scenes = {name: Scene(kafka) for name in ("poison", "leaves", "spare", "frozen")}
         fleets = {}
