@@ -12,7 +12,7 @@ import yaml
 
 from tests.interop.brokers import TenureBroker
 from tests.kubernetes.control_plane import ControlPlane, Object
-from tests.kubernetes.test_rights import COLLECTIONS
+from tests.kubernetes.test_examples import COLLECTIONS
 from tests.seats.leased import NAMES, SETTINGS, Round
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
