@@ -48,6 +48,11 @@ def settle() -> None:
     """The load is over: the collector skips what there is, for good, and leaves old objects to `Looks`."""
     gc.collect()
     gc.freeze()
+    _leave_old_objects()
+
+
+def _leave_old_objects() -> None:
+    """Let Python look at new and young objects alone."""
     gc.set_threshold(GC_OBJECTS, YOUNG_LOOKS, NEVER)
 
 
@@ -62,6 +67,7 @@ class Looks:
     """Has the collector look at the old objects from time to time."""
 
     def __init__(self, clock: Clock) -> None:
+        _leave_old_objects()  # a load of many groups would let Python look at all of them again and again
         self._clock = clock
         self._due_ms = clock.ms() + REST_MS
         self._seen, self._blocks = _looks_at_young(), sys.getallocatedblocks()
