@@ -39,10 +39,11 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
 from coordinator.client.examination import held_back_findings
-from coordinator.client.groups import SHARE, Group, consumer_json, described_group, expects_json, waiting_json
+from coordinator.client.groups import Group, consumer_json, described_group, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
+from coordinator.story.described import SHARE
 from coordinator.story.entries import entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest

@@ -30,7 +30,6 @@ from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.examination import wall_ms, watch_lag
 from coordinator.client.groups import (
-    SHARE,
     STREAMS,
     Group,
     delete_groups,
@@ -42,7 +41,7 @@ from coordinator.client.groups import (
 )
 from coordinator.client.lag import group_lag_json, line_time, offset_lines, time_json
 from coordinator.client.transactions import blocking_transactions
-from coordinator.story.described import Member, OffsetLine
+from coordinator.story.described import SHARE, Member, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
 from schemas.errors import ErrorCode
 

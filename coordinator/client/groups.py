@@ -18,6 +18,7 @@ from coordinator.client.errors import OtherKind, Refused
 from coordinator.client.topics import partition_counts
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import (
+    SHARE,
     Awaited,
     ConsumerSeat,
     ConsumerState,
@@ -60,8 +61,8 @@ if TYPE_CHECKING:
     )
 
 DEAD = "Dead"
-SHARE, STREAMS = "share", "streams"
-"""Types of groups that only Apache Kafka has (KIP-932, KIP-1071)."""
+STREAMS = "streams"
+"""The kind of a streams group, which only Apache Kafka has (KIP-1071), as it alone has those of SHARE."""
 CLASSIC_MEMBER = 0
 """ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
 LEAVE_REASON = "removed by an admin"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
-from coordinator.client.groups import SHARE, committed_offsets, share_offsets
+from coordinator.client.groups import committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import Expiry, OffsetLine
+from coordinator.story.described import SHARE, Expiry, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.examination import wall_ms
-from coordinator.client.groups import SHARE, STREAMS, Group, ListedGroup, describe_groups, list_groups
+from coordinator.client.groups import STREAMS, Group, ListedGroup, describe_groups, list_groups
+from coordinator.story.described import SHARE
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 
@@ -42,8 +43,8 @@ NEWS_MAX = 10_000
 SHARE_KEPT = 0.5
 """The part of the budget that quiet groups leave for the page."""
 
-UNKNOWN_TO_LOOKS = frozenset({SHARE, STREAMS})
-"""Types of groups whose descriptions add nothing to the log of groups, and cost requests of their own."""
+KNOWN_BY_NEWS = frozenset({SHARE, STREAMS})
+"""Types of groups of which a look in a rebalance tells no more than the log does. They have their turn like others."""
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 """The states of groups in a rebalance, as Kafka names them."""
@@ -118,9 +119,8 @@ class Live:
     def _list(self, client: Client) -> None:
         self.listed = {group.group_id: group for group in list_groups(client)}
         self._listed_s = self._clock()
-        described = {name for name, group in self.listed.items() if group.group_type.lower() not in UNKNOWN_TO_LOOKS}
-        self._turn = deque(each for each in self._turn if each in described)
-        self._turn.extend(described - set(self._turn))
+        self._turn = deque(each for each in self._turn if each in self.listed)
+        self._turn.extend(self.listed.keys() - set(self._turn))
         self.groups = {name: group for name, group in self.groups.items() if name in self.listed}
 
     def _rebalancing(self, client: Client) -> list[str]:
@@ -134,7 +134,7 @@ class Live:
                 self._filters = False
             else:
                 self.listed |= {group.group_id: group for group in found}
-                return [group.group_id for group in found if group.group_type.lower() not in UNKNOWN_TO_LOOKS]
+                return [group.group_id for group in found if group.group_type.lower() not in KNOWN_BY_NEWS]
         return [group.group_id for group in self.listed.values() if group.state in REBALANCING]
 
     def _describe(self, client: Client, rebalancing: Iterable[str]) -> None:

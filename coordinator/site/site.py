@@ -29,7 +29,6 @@ from starlette.routing import Route
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
 from coordinator.client.examination import held_back_findings, look, look_at_lag, members_at_work
 from coordinator.client.groups import (
-    SHARE,
     STREAMS,
     Group,
     described_group,
@@ -51,6 +50,7 @@ from coordinator.site.overview import lags, overview
 from coordinator.site.sums import Sums
 from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
+from coordinator.story.described import SHARE
 from coordinator.story.diagnosis import worst_first
 from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of

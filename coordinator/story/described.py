@@ -21,6 +21,10 @@ def away_after_ms(session_timeout_ms: int) -> int:
     return min(session_timeout_ms * 2 // 3, ABSENT_MS)
 
 
+SHARE = "share"
+"""The kind of a share group, which Apache Kafka has (KIP-932)."""
+
+
 class ConsumerSeat(NamedTuple):
     """The part that only a member of a group of the consumer protocol has.
 
@@ -284,6 +288,10 @@ class DescribedGroup(Protocol):
     @property
     def state(self) -> str:
         """As Kafka names it: Stable, PreparingRebalance, ..."""
+
+    @property
+    def kind(self) -> str:
+        """SHARE, or that of streams groups; empty for a group of consumers."""
 
     @property
     def members(self) -> list[Member]:

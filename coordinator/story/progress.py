@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from coordinator.story.described import SHARE
 from coordinator.story.entries import REBALANCING
 
 if TYPE_CHECKING:
@@ -122,8 +123,13 @@ class Track(NamedTuple):
     @property
     def is_stuck(self) -> bool:
         """Whether its member doesn't read it, though records wait: as of the newest look that has its end."""
+        return self.member is not None and self.stands
+
+    @property
+    def stands(self) -> bool:
+        """Whether the offset stands, though records wait."""
         limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
-        return self.member is not None and self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
+        return self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
 
     @property
     def is_held(self) -> bool:
@@ -164,7 +170,8 @@ class GroupProgress(NamedTuple):
 
     rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it. tracks: by
     topic and partition. ownerless, idle: topic partitions without a member and members without a topic partition, by
-    the first look in a row that showed them, while the group is Stable.
+    the first look in a row that showed them, while the group is Stable. is_shared: whether several members may read a
+    topic partition, so that no track has a member.
     """
 
     number: int = 0
@@ -173,10 +180,13 @@ class GroupProgress(NamedTuple):
     tracks: Mapping[str, Mapping[int, Track]] = MappingProxyType({})
     ownerless: Mapping[TopicPartition, int] = MappingProxyType({})
     idle: Mapping[str, int] = MappingProxyType({})
+    is_shared: bool = False
 
     def is_open(self, now_ms: int) -> bool:
         """Whether a later look may show more than this one."""
-        return self.rebalancing_ms is not None or any(_is_open(track, now_ms) for _, track in self.each())
+        return self.rebalancing_ms is not None or any(
+            _is_open(track, now_ms) for _, track in self.each() if self.is_shared or track.member is not None
+        )
 
     @property
     def is_suspect(self) -> bool:
@@ -237,6 +247,7 @@ class Progress:
             known.tracks if lines is None else _tracks(known, lines, now_ms),
             _since(known.ownerless, _ownerless(group.members, counts) if is_stable else (), now_ms),
             _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms),
+            is_shared=group.kind == SHARE and bool(group.members),
         )
         self._groups.pop(group.group_id, None)
         self._groups[group.group_id] = taken  # the newest comes last
@@ -265,7 +276,7 @@ def _tracks(known: GroupProgress, lines: Iterable[OffsetLine], now_ms: int) -> d
 
 def _is_open(track: Track, now_ms: int) -> bool:
     """Whether a topic partition may turn out to be stuck."""
-    if track.member is None or track.has_moved or track.lag <= 0 or track.is_stuck:
+    if track.has_moved or track.lag <= 0 or track.stands:
         return False
     return track.waits_ms is not None or now_ms - track.since_ms < GROWS_MS
 

@@ -51,6 +51,8 @@ def progress_findings(
     """The findings about a group's progress. progress: of the look that has this description."""
     yield from _rebalancing(group, progress, now_ms)
     yield from _stuck(group, progress, now_ms)
+    if progress.is_shared:
+        yield from _unacknowledged(group, progress, now_ms)
     if _is_settled(entries, now_ms):
         yield from _ownerless(group_id, progress, now_ms)
         yield from _idle(group, progress)
@@ -212,6 +214,30 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
             (HELD_ADVICE if is_held else "") + _stuck_advice(is_whole=not moves, never=never),
             since_ms=since_ms,
             member_id=member.member_id,
+        )
+
+
+def _unacknowledged(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+    """Topic partitions of a share group that stand still, though members read them: one finding for all."""
+    stuck = [(name, track) for name, track in progress.each() if track.stands]
+    names = {name for name, _ in stuck}
+    readers = [
+        member
+        for member in group.members
+        if any(f"{topic}-{index}" in names for topic, index in member.topic_partitions)
+    ]
+    if readers:
+        since_ms = min(track.since_ms for _, track in stuck)
+        yield Finding(
+            _severity(now_ms - since_ms),
+            "partition_stuck",
+            group.group_id,
+            f"alive, but nobody has acknowledged the next record since {time_text(since_ms)} or longer of "
+            f"{_places(stuck)}: {members_text(readers)}; {sum(track.lag for _, track in stuck):,} records wait",
+            "one of these programs has the record at this offset and hangs in its handler, or each of them releases it "
+            "again: take a dump of their threads, then mend or restart them. The lock of a record ends after "
+            "share.record.lock.duration.ms, and another member gets it",
+            since_ms=since_ms,
         )
 
 

@@ -98,6 +98,10 @@ class Application:
         self._instances[instance].wait_for(f"{instance} is closed", lambda event: event["event"] == "closed")
         assert self._instances[instance].join() == 0
 
+    def send_signal(self, instance: str, number: signal.Signals) -> None:
+        """Freeze an instance, or let it go on."""
+        self._instances[instance].send_signal(number)
+
     def kill(self, instance: str) -> None:
         """SIGKILL."""
         self._instances[instance].kill()

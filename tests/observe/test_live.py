@@ -13,7 +13,12 @@ from coordinator.client.groups import ListedGroup
 from coordinator.observe import live as lives
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.live import Live, Look
-from protocol.messages import DescribeGroupsResponse, ListGroupsResponse
+from protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+    ShareGroupDescribeResponse,
+)
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
@@ -83,22 +88,48 @@ def test_news_come_first_and_quiet_groups_in_turn(written: Written, monkeypatch:
     assert looking.live.states == {("classic", "PreparingRebalance"): 1, ("classic", "Stable"): 4}
 
 
-def test_groups_of_other_kinds_are_listed_and_not_described(written: Written) -> None:
-    """They would cost each look a request that doesn't know them, whether they are at rest or not."""
+def test_groups_of_other_kinds_have_their_turn_alone(written: Written) -> None:
+    """In a rebalance the log tells as much of them; in their turn, a look shows whether they stand still."""
+    of_share = {f"share-{state}": state for state in set(GROUPS.values())}
 
     def all_listed(request: Any) -> ListGroupsResponse:
         answer = listed(request)
-        for state in set(request.states_filter or ["Stable", *GROUPS.values()]):
-            one = ListGroupsResponse.ListedGroup(group_id=f"share-{state}", group_state=state, group_type="share")
-            answer.groups.append(one)
+        answer.groups += [
+            ListGroupsResponse.ListedGroup(group_id=name, group_state=state, group_type="share")
+            for name, state in of_share.items()
+            if not request.states_filter or state in request.states_filter
+        ]
         return answer
 
-    with Scripted({"ListGroups": [all_listed], "DescribeGroups": [described]}) as server:
-        looking = Looking(server, written)
-        looks = [looking.look() for _ in range(2)]
+    def classic_alone(request: Any) -> DescribeGroupsResponse:
+        known = described(DescribeGroupsRequest(groups=[name for name in request.groups if name in GROUPS]))
+        absent = ErrorCode.GROUP_ID_NOT_FOUND
+        known.groups += [
+            DescribeGroupsResponse.DescribedGroup(group_id=name, error_code=absent, group_state="Dead")
+            for name in request.groups
+            if name in of_share
+        ]
+        return known
+
+    def share(request: Any) -> ShareGroupDescribeResponse:
+        return ShareGroupDescribeResponse(
+            groups=[
+                ShareGroupDescribeResponse.DescribedGroup(group_id=name, group_state=of_share[name])
+                for name in request.group_ids
+            ]
+        )
+
+    scripts: dict[str, Any] = {
+        "ListGroups": [all_listed],
+        "DescribeGroups": [classic_alone],
+        "ShareGroupDescribe": [share],
+    }
+    with Scripted(scripts) as server:
+        looking = Looking(server, written, at_once=10)
+        first, second = looking.look(), looking.look()
         looking.close()
-        assert {name for one in server.asked("DescribeGroups") for name in one.groups} == GROUPS.keys()
-    assert set(looks[0]) == GROUPS.keys()
+    assert set(first) == GROUPS.keys() | of_share.keys()
+    assert second == ["busy"], "half of the budget is left for the page"
     assert looking.live.states["share", "Stable"] == 1
 
 

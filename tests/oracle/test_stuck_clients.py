@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator.cli.main import make_app
+from tests.cli.conftest import at, run_app
 from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.interop.java.process import WAIT_S
+from tests.interop.java.tools import Tools
+from tests.interop.test_java_streams import INSTANCES, PARTITIONS, Application
 from tests.observe.test_observer import observing
 from tests.oracle.test_other_kinds import STAYS
 from tests.oracle.test_stuck import SETTINGS, Scene
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
+from tests.support.topics import make_topics
 
 pytestmark = [pytest.mark.oracle, pytest.mark.nightly]
 
@@ -150,3 +157,93 @@ def test_four_stalls_of_a_client(kafka: ApacheKafka, client: str, protocol: str,
         fleets["frozen"].wait_until_shared([frozen, newcomer])
         for kind, group in groups.items():
             watched.until_ended(group, kind, ended_ms)
+
+
+def described(kafka: ApacheKafka, group: str) -> dict[str, Any]:
+    """A group as our own command describes it; empty while there is none."""
+    ran = run_app(make_app("groups"), "groups", "describe", group, "--output", "json", *at(kafka.bootstrap))
+    return dict(ran.json[0]) if ran.code == 0 else {}
+
+
+@contextmanager
+def writing(group: Application) -> Iterator[None]:
+    """More lines come all the time, until the block ends."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.2):
+            group.write(1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_program_of_kafka_streams_freezes_and_then_all_leave(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """The frozen program is named, with partitions of its tasks. When nobody is left, the last ones are named."""
+    group = Application(kafka, tmp_path, is_streams_group=True)
+    make_topics(kafka.bootstrap, dict.fromkeys((group.lines, group.results), PARTITIONS))
+    with ExitStack() as stack:
+        stack.callback(group.end)
+        stack.enter_context(writing(group))
+        watched = Watched(kafka, tmp_path, stack)
+        group.start("one")
+        others = {each["member_id"] for each in described(kafka, group.name)["members"]}
+        group.start("two")
+
+        def client_of_two() -> str | None:
+            told = described(kafka, group.name)["members"]
+            has_tasks = [each for each in told if each["tasks"]["active"] and each["member_id"] not in others]
+            return has_tasks[0]["client_id"] if has_tasks else None
+
+        client_id = wait_until(client_of_two, "tasks of the second program", WAIT_S)
+        group.send_signal("two", signal.SIGSTOP)
+        stack.callback(group.send_signal, "two", signal.SIGCONT)
+        since_ms = now_ms()
+        assert f" ({client_id} at 127.0.0.1) is alive" in watched.named(group.name, "partition_stuck", since_ms)
+        since_ms = now_ms()
+        group.send_signal("two", signal.SIGCONT)
+        watched.until_ended(group.name, "partition_stuck", since_ms)
+        for name in INSTANCES:
+            group.close(name)
+        since_ms = now_ms()
+        assert " records wait: " in watched.named(group.name, "silent_group", since_ms)
+
+
+def test_a_share_consumer_that_freezes(kafka: ApacheKafka, tmp_path: Path) -> None:
+    """It is alive by its session, and acknowledges nothing: it is named until it goes on."""
+    with ExitStack() as stack:
+        scene = Scene(kafka)
+        stack.callback(scene.end)
+        earliest = ("groups", "settings", scene.group, "--set", "share.auto.offset.reset=earliest")
+        assert run_app(make_app("groups"), *earliest, *at(kafka.bootstrap)).code == 0
+        watched = Watched(kafka, tmp_path, stack)
+        tools = Tools(VERSION_44)
+
+        def consume() -> None:
+            with suppress(ValueError):  # no answer, when the JVM is killed in the end
+                where = ("--bootstrap-server", kafka.bootstrap, "--topic", scene.topic, "--group", scene.group)
+                tools.run("console-share-consumer", *where)
+
+        thread = threading.Thread(target=consume)
+        stack.callback(thread.join)
+        stack.enter_context(tools)
+        thread.start()
+
+        def is_at_work() -> bool:
+            return any(each["current_offset"] for each in described(kafka, scene.group).get("offsets", ()))
+
+        wait_until(is_at_work, "acknowledged records", WAIT_S)
+        tools.send_signal(signal.SIGSTOP)
+        since_ms = now_ms()
+        found = watched.named(scene.group, "partition_stuck", since_ms)
+        [member] = described(kafka, scene.group)["members"]
+        assert f": {member['member_id']} ({member['client_id']} at 127.0.0.1); " in found
+        assert found.startswith("alive, but nobody has acknowledged the next record since ")
+        since_ms = now_ms()
+        tools.send_signal(signal.SIGCONT)
+        watched.until_ended(scene.group, "partition_stuck", since_ms)

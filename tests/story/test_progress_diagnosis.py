@@ -156,6 +156,25 @@ def test_a_reader_of_committed_records_waits_for_a_transaction() -> None:
         assert not free.advice.startswith("if its program")
 
 
+def test_a_share_group_that_acknowledges_nothing_names_its_readers() -> None:
+    """Several members may read a topic partition, so none is its owner; in a group of consumers one always is."""
+    readers = [replace(each, assignment={"t": [0, 1]}) for each in (ONE, OTHER)]
+    steps = ((STUCK_MS + 9_000, (4, 4), (8, 8)), (STUCK_MS + 5_000, (4, 9), (8, 8)), (2_000, (4, 30), (8, 8)))
+
+    def found(kind: str, *members: Any) -> dict[str, Finding]:
+        group = replace(group_of(*members), kind=kind)
+        known, seen = Progress(), GroupProgress()
+        for before_ms, *places in steps:
+            lines = [OffsetLine("t", index, *place, None) for index, place in enumerate(places)]
+            seen = known.look(group, lines, COUNTS, NOW_MS - before_ms)
+        assert seen.is_open(NOW_MS) is False
+        return {each.kind: each for each in group_findings("g", [], group, COUNTS, NOW_MS, seen)}
+
+    stuck = found("share", *readers)["partition_stuck"]
+    assert stuck.found.endswith(" of t-0 at 4: i (c at h), j (c at h); 26 records wait")
+    assert ("partition_stuck" in found("", *readers), "partition_stuck" in found("share")) == (False, False)
+
+
 def test_a_member_that_never_committed_may_keep_its_offsets_elsewhere() -> None:
     """A notice, however long it lasts; many records that wait are evidence without a new one too."""
     never = looks(

@@ -6,6 +6,7 @@ House rule: every wait has a deadline, and a failure shows the end of what was s
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -53,6 +54,10 @@ class JavaProcess:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Freeze it, or let it go on."""
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL, unless it has ended by itself."""

@@ -6,6 +6,7 @@ House rule: a command is its script's name and arguments; the class behind it st
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -66,6 +67,10 @@ class Tools:
     ) -> None:
         self._process.kill()
         self._process.communicate()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Freeze the JVM, or let it go on."""
+        self._process.send_signal(number)
 
     def run(self, script: str, *arguments: str, text: str = "") -> Done:
         """Run kafka-SCRIPT to its end; text: what it reads from its standard input."""
