@@ -51,15 +51,15 @@ def problems(programs: Iterable[Ran], changes: list[Change], removals: Iterable[
             found.append(f"{name}: {removal.member_id}, of no program, was removed")
         elif any(each.ended > at for each in owners):
             found.append(f"{name}: a member that lives was removed")
-        elif not any(_was_unwanted(each.ordinal, changes, each.ended, at) for each in owners):
+        elif not any(may_have_wanted(each.ordinal, changes, each.ended, at, wants=False) for each in owners):
             found.append(f"{name}: a member was removed whose pod comes back")
     return found
 
 
-def _was_unwanted(ordinal: int, changes: list[Change], since: float, until: float) -> bool:
-    """Whether a set may not have wanted an ordinal for a moment of that time."""
+def may_have_wanted(ordinal: int, changes: list[Change], since: float, until: float, *, wants: bool) -> bool:
+    """Whether a set may have wanted an ordinal for a moment of that time, or not have wanted it."""
     ends = [*(change.answered for change in changes[1:]), float("inf")]
     return any(
-        ordinal not in change.ordinals and change.sent <= until and end >= since
+        (ordinal in change.ordinals) == wants and change.sent <= until and end >= since
         for change, end in zip(changes, ends, strict=True)
     )

@@ -33,7 +33,7 @@ from coordinator.client.errors import Refused
 from coordinator.client.groups import describe_groups
 from coordinator.testing.members import fill
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
-from tests.kubernetes.judge import Change, Ran, Removal, problems
+from tests.kubernetes.judge import Change, Ran, Removal, may_have_wanted, problems
 from tests.kubernetes.node import IS_AWAY, RETRY_S, Node, Process
 from tests.kubernetes.stage import Controller
 from tests.support.patience import WITHIN_S
@@ -172,12 +172,17 @@ class RacingSet:
         return set() if isinstance(group, Refused) else {each.group_instance_id or "" for each in group.members}
 
     def late(self) -> list[str]:
-        """Seats that ended with their sessions, but for those of pods that were forced out."""
+        """Seats that ended with their sessions though the set didn't want their pods, none of which was forced out."""
         forced = {program.instance_id for program in self.programs if program.is_forced}
-        expired = self._races.tenure.events("member_expired", self.name)
-        ended = {program.ran().member_id for program in self.programs if not program.running}
-        names = [event["group_instance_id"] for event in expired if event["member_id"] in ended]
-        return [name for name in names if name not in forced]
+        ran = {each.member_id: each for each in (program.ran() for program in self.programs)}
+        found = []
+        for event in self._races.tenure.events("member_expired", self.name):
+            program, at = ran.get(event["member_id"]), datetime.fromisoformat(event["ts"]).timestamp()
+            if program is None or program.ended > at or program.instance_id in forced:
+                continue
+            if not may_have_wanted(program.ordinal, self.changes, program.ended, at, wants=True):
+                found.append(program.instance_id)
+        return found
 
     def problems(self) -> list[str]:
         """What was wrong."""
