@@ -1,0 +1,113 @@
+"""What follows the last epoch of a producer (fact 10): Kafka and Tenure are asked on the same log of transactional ids.
+
+Thirty thousand requests would lead there. The test writes the record instead, behind the last one of a server that it
+has stopped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from coordinator.group.partition import partition_for
+from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder, read_frames
+from coordinator.transaction.records import decode_id, record_of, transactional_id_of
+from protocol.records.batch import encode_batch
+from protocol.records.walk import decode_records
+from schemas.errors import ErrorCode
+from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
+from tests.oracle.producer import IDS_PARTITIONS, Producer, producer
+from tests.oracle.stage import Stage
+from tests.oracle.test_scripts import TRANSACTIONS
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure, wait_until
+
+pytestmark = pytest.mark.oracle
+
+SETTINGS = CONSUMER_NODES[TRANSACTIONS] | SAME_NAME
+BEFORE_LAST = 32_765
+"""The last epoch that a producer gets is 32766."""
+
+
+def raise_epoch(server: ApacheKafka | Tenure, name: str) -> None:
+    """Write into the log of a stopped server that a transactional id has the epoch before the last."""
+    data_dir = server.data_dir if isinstance(server, Tenure) else server.log_dir
+    folder = partition_folder(data_dir, partition_for(name, IDS_PARTITIONS), TRANSACTIONS_TOPIC)
+    path = list_segments(Disk(), folder)[-1].path
+    with path.open("r+b") as file:
+        frames = list(read_frames(Disk(), file.fileno(), path.stat().st_size))
+        records = [each for frame in frames for each in decode_records(frame.data, frame.at, frame.header).records]
+        last = next(each for each in reversed(records) if transactional_id_of(each.key) == name)
+        assert last.value is not None
+        known = decode_id(name, last.value)
+        known.epoch = BEFORE_LAST
+        header, version = frames[-1].header, int.from_bytes(last.value[:2])
+        record = record_of(known, last.timestamp_ms, version)
+        file.seek(frames[-1].position + header.size)
+        file.write(encode_batch([record], header.next_offset, header.partition_leader_epoch))
+        file.truncate()
+
+
+def answers(server: ApacheKafka | Tenure, version: int) -> list[tuple[Any, ...]]:
+    """The errors and epochs that producers at the last epoch get, and whether their producer id is another one."""
+    stage = Stage(server, "last")
+    for name in "abc":
+        producer(stage, name, version=version).init()
+    stage.close()
+    server.stop()
+    for name in "abc":
+        raise_epoch(server, f"last.{name}")
+    server.start()
+    stage = Stage(server, "last")
+    said: list[tuple[Any, ...]] = []
+
+    def error() -> ErrorCode:
+        return ErrorCode(cast("Any", stage.transcript.lines[-1][2]).error_code)
+
+    def init(who: Producer, **changes: Any) -> None:
+        """InitProducerId, again while Kafka 3.9 has no new producer id at hand."""
+
+        def is_answered() -> bool:
+            who.init(**changes)
+            return error() is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+        wait_until(is_answered, "InitProducerId is answered", WITHIN_S)
+
+    def note(who: Producer, former: tuple[int, int]) -> None:
+        said.append((error().name, who.epoch, who.producer_id != former[0]))
+
+    a, b, c = (producer(stage, name, version=version) for name in "abc")
+    for who in (a, b, c):
+        init(who)
+        note(who, (who.producer_id, who.epoch))
+    former = a.producer_id, a.epoch
+    init(a)  # another id, and epoch 0
+    note(a, former)
+    init(a, producer_id=former[0], producer_epoch=former[1])  # too late
+    note(a, former)
+    former = b.producer_id, b.epoch
+    for _ in range(2):  # the claim gets it too, and again
+        init(b, producer_id=former[0], producer_epoch=former[1])
+        note(b, former)
+    former = c.producer_id, c.epoch
+    c.add_offsets()
+    note(c, former)
+    for _ in range(2):
+        c.end(producer_id=former[0], producer_epoch=former[1])
+        note(c, former)
+    stage.close()
+    return said
+
+
+@pytest.mark.parametrize("release, version", [(VERSION, 1), (VERSION_44, 1), (VERSION_44, 2)])
+def test_what_follows_the_last_epoch(kafka_is_here: None, release: str, version: int) -> None:
+    """The next epoch is 0, of another producer id, for each way to it; both servers answer alike."""
+    with ApacheKafka(SETTINGS, version=release) as kafka:
+        expected = answers(kafka, version)
+    with Tenure(SETTINGS) as tenure:
+        found = answers(tenure, version)
+    assert found == expected
+    assert expected[:4] == [("NONE", BEFORE_LAST + 1, False)] * 3 + [("NONE", 0, True)]
