@@ -1,4 +1,4 @@
-"""Transactions move between Apache Kafka 4.4 and Tenure, with their offsets: open ones, prepared ones, complete ones.
+"""Transactions move between Apache Kafka and Tenure, with their offsets: open ones, prepared ones, complete ones.
 
 A prepared transaction is one whose end was answered and whose markers are not written. A server is rarely stopped at
 that moment, so the test writes that record at the end of the stopped server's log, as the server would have.
@@ -23,15 +23,15 @@ from coordinator.log.segments.segment import (
     read_frames,
 )
 from coordinator.transaction.records import decode_id, record_of, transactional_id_of
-from coordinator.transaction.state import Status
+from coordinator.transaction.state import V2, Status
 from protocol.messages import Message
 from protocol.records.batch import encode_batch
 from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cli.log.test_apache import COUNT, SETTINGS, TOPIC, create_orders
-from tests.oracle.producer import TRANSACTION
-from tests.support.apache import VERSION_44, ApacheKafka
+from tests.oracle.producer import COMMIT, END, TRANSACTION
+from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import request
@@ -40,6 +40,7 @@ from tests.support.tenure import Tenure, wait_until
 pytestmark = pytest.mark.oracle
 
 IDS_COUNT = 3
+V1 = 1
 COUNTS = {**SETTINGS, "transaction.state.log.num.partitions": str(IDS_COUNT)}
 COUNT_OF_IDS = f"transaction.state.log.num.partitions={IDS_COUNT}"
 OWNERS = 5
@@ -79,20 +80,23 @@ def asked(port: int, api: str, version: int, **fields: Any) -> Any:
     return wait_until(answer, f"{api} is answered", WITHIN_S)
 
 
-def begin(port: int, name: str, offset: int) -> Granted:
-    """A producer whose transaction has an offset of the group of that name."""
+def begin(port: int, name: str, offset: int, version: int) -> Granted:
+    """A producer whose transaction has an offset of the group of that name. version: of producers, see V1 and V2."""
     made = asked(port, "InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
     producer = Granted(made.producer_id, made.producer_epoch)
     partitions = [{"partition_index": 0, "committed_offset": offset}]
     topics = [{"name": TOPIC, "partitions": partitions}]
-    found = asked(port, "TxnOffsetCommit", 5, transactional_id=name, group_id=name, topics=topics, **producer._asdict())
+    own = {"transactional_id": name, "group_id": name, **producer._asdict()}
+    if version < V2:
+        assert asked(port, "AddOffsetsToTxn", 3, **own).error_code == ErrorCode.NONE
+    found = asked(port, "TxnOffsetCommit", COMMIT[version], topics=topics, **own)
     assert found.topics[0].partitions[0].error_code == ErrorCode.NONE
     return producer
 
 
-def commit(port: int, name: str, producer: Granted) -> None:
+def commit(port: int, name: str, producer: Granted, version: int) -> None:
     """EndTxn, until the offset of the group is stable."""
-    ended = asked(port, "EndTxn", 5, transactional_id=name, committed=True, **producer._asdict())
+    ended = asked(port, "EndTxn", END[version], transactional_id=name, committed=True, **producer._asdict())
     assert ended.error_code == ErrorCode.NONE
     wait_until(lambda: stable_offset(port, name)[0] == ErrorCode.NONE, f"the marker of {name} is written", WITHIN_S)
 
@@ -116,14 +120,14 @@ def state(port: int, name: str) -> str:
     return cast("str", found.transaction_states[0].transaction_state)
 
 
-def begin_three(port: int, base: int) -> dict[str, Granted]:
+def begin_three(port: int, base: int, version: int) -> dict[str, Granted]:
     """A transaction with an offset for each id; that of COMPLETE ends."""
-    producers = {name: begin(port, name, base + at) for at, name in enumerate((OPEN, PREPARED, COMPLETE))}
-    commit(port, COMPLETE, producers[COMPLETE])
+    producers = {name: begin(port, name, base + at, version) for at, name in enumerate((OPEN, PREPARED, COMPLETE))}
+    commit(port, COMPLETE, producers[COMPLETE], version)
     return producers
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, version: int) -> None:
     """Write into the log of a stopped server that the open transaction of PREPARED is to be committed."""
     disk = Disk()
     partition = partition_folder(folder, partition_for(PREPARED, IDS_COUNT), TRANSACTIONS_TOPIC)
@@ -136,38 +140,41 @@ def prepare(folder: Path) -> None:
         known = decode_id(PREPARED, value)
         assert known.status is Status.ONGOING
         known.status = Status.PREPARE_COMMIT
-        known.epoch += 1
+        known.epoch += version == V2
         header = frames[-1].header
         data = encode_batch(
-            [record_of(known, records[-1].timestamp_ms)], header.next_offset, header.partition_leader_epoch
+            [record_of(known, records[-1].timestamp_ms, int.from_bytes(value[:2]))],
+            header.next_offset,
+            header.partition_leader_epoch,
         )
         file.seek(frames[-1].position + header.size)
         file.write(data)
         file.truncate()
 
 
-def assert_moved(port: int, base: int, producers: dict[str, Granted]) -> None:
+def assert_moved(port: int, base: int, producers: dict[str, Granted], version: int) -> None:
     """The open transaction is open until its producer ends it, and the acknowledged commits are visible."""
     assert stable_offset(port, COMPLETE) == (ErrorCode.NONE, base + 2)
     wait_until(lambda: stable_offset(port, PREPARED) == (ErrorCode.NONE, base + 1), "the commit is finished", WITHIN_S)
     assert stable_offset(port, OPEN) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert state(port, OPEN) == "Ongoing"
-    commit(port, OPEN, producers[OPEN])
+    commit(port, OPEN, producers[OPEN], version)
     assert stable_offset(port, OPEN) == (ErrorCode.NONE, base)
     for name in producers:
         wait_until(partial(is_complete, port, name), f"{name} is complete", WITHIN_S)
 
 
-def test_transactions_go_to_tenure_and_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release, version", [(VERSION, V1), (VERSION_44, V2)])
+def test_transactions_go_to_tenure_and_back(tmp_path: Path, release: str, version: int) -> None:
     """Open ones go on, and no acknowledged commit is lost; export refuses prepared ones, whose end Kafka may skip."""
-    with ApacheKafka(COUNTS, version=VERSION_44) as first, ApacheKafka(COUNTS, version=VERSION_44) as second:
+    with ApacheKafka(COUNTS, version=release) as first, ApacheKafka(COUNTS, version=release) as second:
         for kafka in (first, second):
             create_orders(kafka.bootstrap)
         asked(second.port, "FindCoordinator", 6, key_type=TRANSACTION, coordinator_keys=[OPEN])  # makes the topic
         second.stop()
-        producers = begin_three(first.port, 10)
+        producers = begin_three(first.port, 10, version)
         first.stop()
-        prepare(first.log_dir)
+        prepare(first.log_dir, version)
         assert_clean(first.log_dir)
         with closing(Tenure(COUNTS, directory=tmp_path)) as tenure:
             moves = ["--data-dir", str(tenure.data_dir)]
@@ -177,10 +184,10 @@ def test_transactions_go_to_tenure_and_back(tmp_path: Path) -> None:
                 tenure.start()
                 assert tenure.stop() == 0
             tenure.start()
-            assert_moved(tenure.port, 10, producers)
-            producers = begin_three(tenure.port, 20)
+            assert_moved(tenure.port, 10, producers, version)
+            producers = begin_three(tenure.port, 20, version)
             assert tenure.stop() == 0
-            prepare(tenure.data_dir)
+            prepare(tenure.data_dir, version)
             assert_clean(tenure.data_dir)
             ran = run_app(app, "export", *moves, str(second.log_dir))
             assert (ran.code, "start the server of this log and stop it once more" in ran.err) == (2, True)
@@ -190,7 +197,7 @@ def test_transactions_go_to_tenure_and_back(tmp_path: Path) -> None:
             ran = run_app(app, "export", *moves, str(second.log_dir))
             assert (ran.code, ran.err) == (0, ""), ran.out
         second.start()
-        assert_moved(second.port, 20, producers)
+        assert_moved(second.port, 20, producers, version)
         second.stop()
         assert_clean(second.log_dir)
 
