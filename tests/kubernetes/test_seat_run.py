@@ -14,7 +14,6 @@ from tests.interop.brokers import TenureBroker
 from tests.kubernetes.control_plane import ControlPlane, Object
 from tests.kubernetes.test_examples import COLLECTIONS
 from tests.seats.leased import NAMES, SETTINGS, Round
-from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.tenure import Tenure, tenure_command, wait_until
@@ -63,11 +62,10 @@ def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: 
 
 
 def test_programs_that_are_killed_and_paused(plane: ControlPlane, tmp_path: Path) -> None:
-    """Never two holders of a name that both work; 20 s, or ten minutes in `make nightly`."""
-    minutes = rounds(1 / 3, 1 / 3, 10.0)
+    """Never two holders of a name that both work, for 20 s; `tests.seats.leased --kubernetes` takes longer."""
     lease = ["--kubernetes", "--kubeconfig", str(plane.kubeconfig), "--namespace", "default"]
     with Tenure(SETTINGS) as tenure, Round(TenureBroker(tenure), tmp_path, lease, seed=1) as made:
-        made.run(minutes)
+        made.run(1 / 3)
         assert len({line.name for line in made.lines()}) == NAMES
         late = made.late()[1]
         assert (made.shared_tokens(), made.rebalances) == (0, 0), made.figures()
