@@ -246,8 +246,8 @@ class _Keeper:
             _kill_group(self._program)
 
     def _report(self, event: Leased | Waits | Lost) -> None:
-        if isinstance(event, Leased):
-            self._until = event.until
+        # A name that is lost has no time left, though the supervisor may sleep.
+        self._until = event.until if isinstance(event, Leased) else 0.0
         self._look_at_the_time()
         if event != self._said:
             self._said = event

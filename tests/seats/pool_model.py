@@ -77,6 +77,7 @@ class Process:
             self.until = self.member.until
             self.reports = [Leased(self.member.name, self.member.token, self.member.until)]
         elif self.member.lost:
+            self.until = 0.0
             self.reports = [Lost(self.member.lost)]
         self.guard(now)
 
