@@ -2,15 +2,17 @@
 
 The shell asks `due` for requests, sends them, and hands in the answers. A request has the time before it was sent, and
 all arithmetic begins there. With session timeout S, and rebalance timeout R of three times S, the coordinator removes a
-member at two moments only:
+member at three moments only:
 
     S after the last heartbeat that it took, also while the group rebalances
     R after a rebalance began, if the member has not joined it
+    R after it joined, if it has not sent SyncGroup
 
-The rebalance began after the last heartbeat with the answer NONE. So the name is safe until the earlier one of
+Both began after the last heartbeat with the answer NONE in a generation that the member has synced. So the name is safe
+until the earlier one of
 
     S after the last heartbeat with the answer NONE or REBALANCE_IN_PROGRESS was sent
-    R after the last one with NONE, or the last SyncGroup, was sent
+    R after the last one with NONE there, or the last SyncGroup, was sent
 
 While JoinGroup waits for the other members, heartbeats go on.
 
@@ -111,6 +113,8 @@ class Membership:
         self._pool, self._identity, self._session_s = pool, identity, session_s
         self._generation, self._highest = -1, 0
         self._table: dict[str, Row] = {}
+        self._has_synced = False
+        """Whether it has the assignment of its generation. A coordinator removes who doesn't ask for it in R."""
         self._next: Sync | None = None
         """The SyncGroup of a generation that was joined."""
         self._is_out = True
@@ -176,6 +180,7 @@ class Membership:
             self._rejoin(now + PAUSE_S)
         else:
             self.member_id, self._generation, self._is_out = answer.member_id, answer.generation, False
+            self._has_synced = False
             given: Mapping[str, Given] = {}
             if answer.leader == answer.member_id:
                 given = assign(answer.wishes, self._table, answer.leader, now_ms)
@@ -194,6 +199,7 @@ class Membership:
             self.name, self.token, self._highest = given.name, given.token, given.highest
             self._table = given.table or self._table
             self._known_at = self._calm_at = request.sent
+            self._has_synced = True
             self.has_asked, self.is_near = True, given.is_near
             if given.is_near and self._waits_until is None:
                 # By then the session of its earlier run is over, wherever it began.
@@ -208,7 +214,7 @@ class Membership:
             self._removed(code)
         elif code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             self._known_at = max(self._known_at, request.sent)
-            if code == ErrorCode.NONE:
+            if code == ErrorCode.NONE and self._has_synced:
                 self._calm_at = max(self._calm_at, request.sent)
             elif Sync not in self._under_way:
                 self._is_out = True
