@@ -216,7 +216,7 @@ class TestEngine:
         engine = EmbeddedEngine(tmp_path, 3, 1, disk=disk, report=reports, cleaning=Cleaning(backoff_ms=1, roll_ms=0))
         engine.start(lambda *_change: None)
         own, _ = opened(engine)
-        old = [Record(b"key", b"%d" % number, 0) for number in range(2)]
+        old = [Record(b"key-%d" % number, b"", 0) for number in range(2)]
         assert append(engine, own, old[0]) is None
         disk.fails = lambda name, _: OSError(errno.ENOSPC, "no space left") if name == "sync_folder" else None
         taken = append(engine, own, old[1]) is None
