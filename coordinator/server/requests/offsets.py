@@ -75,7 +75,7 @@ def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest)
         return _commit_in_steps(services, call, request, None)
     has_partition = services.discovery.has_partition
     errors: list[ErrorCode] = []
-    all_exist = True
+    all_exist = bool(request.topics)
     for topic in request.topics:
         error = _topic_error(services, call, topic, Operation.READ)
         errors.append(error)
