@@ -90,6 +90,8 @@ def run_command(
         names = tuple(names_of(pool))
     except ValueError as error:
         fail(ExitCode.USAGE, f"--pool: {error}")
+    if not variable or "=" in variable:
+        fail(ExitCode.USAGE, f"--variable: {variable!r} is no name of a variable")
     if grace > session * GRACE_SHARE_MAX:
         fail(ExitCode.USAGE, f"--grace: {grace:g} s is more than {GRACE_SHARE_MAX:.0%} of --session ({session:g} s)")
     if shutil.which(command[0]) is None:

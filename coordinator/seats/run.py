@@ -52,6 +52,8 @@ RELEASE_S = 5.0
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1
 SEAT = "{seat}"
+CANNOT_RUN = 126
+"""The exit code of shells for a program that is there and can't be run."""
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -163,8 +165,12 @@ class _Supervising:
             self._tell("program", os.getpid())
             _die_with(above)
 
-        # One thread runs here, so that `preexec_fn` is safe.
-        self._program = subprocess.Popen(command, env=environment, process_group=0, preexec_fn=prepare)  # noqa: PLW1509, S603
+        try:
+            # One thread runs here, so that `preexec_fn` is safe.
+            self._program = subprocess.Popen(command, env=environment, process_group=0, preexec_fn=prepare)  # noqa: PLW1509, S603
+        except OSError as error:
+            self._say(f"{command[0]} can't be run: {error.strerror}")
+            self._take(Ended(CANNOT_RUN))
 
     def _read_reports(self) -> bool:
         """Take what the keeper says; returns False at its end."""

@@ -16,6 +16,8 @@ from tests.support.tenure import tenure_command
             ("--pool", "w", "--session", "10", "--grace", "7", "true"),
             "--grace: 7 s is more than 60% of --session (10 s)",
         ),
+        (("--pool", "w", "--variable", "A=B", "true"), "--variable: 'A=B' is no name of a variable"),
+        (("--pool", "w", "--variable", "", "true"), "--variable: '' is no name of a variable"),
         (("--pool", "w", "no-such-program"), "there is no program no-such-program"),
         (("--pool", "w", "--bootstrap-server", "kafka", "true"), "--bootstrap-server: 'kafka' is not HOST:PORT"),
         (("--pool", "w", "--command-config", "absent.properties", "true"), "--command-config: "),

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,13 @@ class Runs:
         self.bootstrap, self.folder = bootstrap, folder
         self.processes: list[subprocess.Popen[Any]] = []
 
-    def start(self, name: str, *arguments: str, script: str = SLEEP, pool: str = "w-[0..1]") -> subprocess.Popen[Any]:
-        """Start one; its output is `said(name)`."""
+    def start(
+        self, name: str, *arguments: str, script: str = SLEEP, pool: str = "w-[0..1]", program: Sequence[str] = ()
+    ) -> subprocess.Popen[Any]:
+        """Start one, of a program or else of a script; its output is `said(name)`."""
         options = ["--pool", pool, "--bootstrap-server", self.bootstrap, "--session", "6", "--grace", "1"]
-        command = [*tenure_command(), "seat", "run", *options, "--identity", name, *arguments, "--", "sh", "-c", script]
+        command = [*tenure_command(), "seat", "run", *options, "--identity", name, *arguments, "--"]
+        command += program or ("sh", "-c", script)
         with (self.folder / name).open("ab") as out:
             self.processes.append(popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
         return self.processes[-1]
@@ -159,6 +162,18 @@ def test_a_refusal_ends_the_command(runs: Runs) -> None:
     process = runs.start("one", "--session", "1", "--grace", "0.5")
     assert process.wait(WITHIN_S) == 4
     assert "INVALID_SESSION_TIMEOUT" in runs.said("one")
+
+
+def test_a_program_that_cannot_be_run_gives_its_name_back(runs: Runs) -> None:
+    """The code is a shell's, one line says why, and the next program gets the name without a wait for the session."""
+    script = runs.folder / "without-interpreter"
+    script.write_text("exit 0\n")
+    script.chmod(0o700)
+    assert runs.start("one", pool="w", program=[str(script)]).wait(WITHIN_S) == 126
+    said = runs.said("one").splitlines()
+    assert len(said) == 2, said
+    assert said[1].endswith("without-interpreter can't be run: Exec format error")
+    assert runs.start("two", "--no-wait", pool="w", script="exit 0").wait(WITHIN_S) == 0
 
 
 @pytest.mark.long
