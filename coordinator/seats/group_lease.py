@@ -1,7 +1,7 @@
 """A name as the lease of a group, on any Kafka: sends what `membership` asks for.
 
 JoinGroup and SyncGroup wait at the coordinator for the other members, and heartbeats go on meanwhile. So each kind of
-request has a connection and a thread of its own.
+request has a connection and a thread of its own. The end of the process waits for none of them.
 
 House rule: no decision here.
 """
@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused, Unauthenticated
@@ -50,6 +52,8 @@ TURN_S = 0.1
 BEAT_SHARE = 0.25
 """The part of a session that one heartbeat may take."""
 
+Result = TypeVar("Result")
+
 
 class GroupLease:
     """See the module."""
@@ -63,7 +67,6 @@ class GroupLease:
             Sync: cluster.client(long),
             Beat: cluster.client(session_s * BEAT_SHARE),
         }
-        self._threads = ThreadPoolExecutor(len(self._clients))
         for client in self._clients.values():
             client.try_once()
         self._answered = asyncio.Event()
@@ -94,12 +97,12 @@ class GroupLease:
             request = LeaveGroupRequest(group_id=self._group_id, members=[member])
             with suppress(ClientError, ProtocolError):
                 # Heartbeats end with `keep`, so their connection is free, or will be.
-                await asyncio.get_running_loop().run_in_executor(None, self._ask, self._clients[Beat], request, 3)
+                await _in_thread(partial(self._ask, self._clients[Beat], request, 3))
 
     async def _send(self, request: Request, clock: Callable[[], float]) -> None:
         answer: Answer | None = None
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, request)
+            answer = await _in_thread(partial(self._answer, request))
         except Refused as error:  # of FindCoordinator
             kinds = {Join: Joined, Sync: Synced, Beat: Beaten}
             answer = kinds[type(request)](error.error_code)
@@ -164,3 +167,20 @@ def joined(response: JoinGroupResponse) -> Joined:
     """The answer to JoinGroup, as the core takes it."""
     wishes = {member.member_id: Wish.decode(member.metadata) for member in response.members}
     return Joined(response.error_code, response.member_id, response.generation_id, response.leader, wishes)
+
+
+async def _in_thread(call: Callable[[], Result]) -> Result:
+    """The result of a call that may take longer than this process has."""
+    done: Future[Result] = Future()
+
+    def work() -> None:
+        with suppress(InvalidStateError):  # of a result that nobody waits for
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001 - the caller gets it
+                done.set_exception(error)
+            else:
+                done.set_result(result)
+
+    Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -174,6 +175,16 @@ def test_a_program_that_cannot_be_run_gives_its_name_back(runs: Runs) -> None:
     assert len(said) == 2, said
     assert said[1].endswith("without-interpreter can't be run: Exec format error")
     assert runs.start("two", "--no-wait", pool="w", script="exit 0").wait(WITHIN_S) == 0
+
+
+def test_a_server_that_never_answers_does_not_delay_the_end(runs: Runs) -> None:
+    """The first request may take three sessions; SIGTERM ends the command long before it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        runs.bootstrap = f"127.0.0.1:{server.getsockname()[1]}"
+        process = runs.start("one", "--session", "60")
+        with server.accept()[0]:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 143
 
 
 @pytest.mark.long
