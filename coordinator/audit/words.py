@@ -1,6 +1,6 @@
-"""How the details of findings are said: the same on a terminal and on a page.
+"""The details of findings in words: the same on a terminal and on a page.
 
-House rule: who shows the words makes them printable.
+House rule: the view that shows the words makes them printable.
 """
 
 from __future__ import annotations

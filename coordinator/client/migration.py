@@ -39,7 +39,7 @@ BROKER, GROUP = 4, 32
 
 
 def facts_of(client: Asking, group: Group) -> Facts:
-    """All that is told about a group."""
+    """Ask for all facts about a group. Raises as the client does, but not for a refusal; see the house rule."""
     entries, sessions = _history(client, group.group_id)
     members = [
         replace(member, session_timeout_ms=sessions[member.member_id]) if member.member_id in sessions else member

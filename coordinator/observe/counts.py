@@ -183,7 +183,7 @@ def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
         found, told, _ = watching.lag_times.of(group)
         whole = told.get(None, LagTime())
         sums.add_metric([group], whole.lag)
-        stable.add_metric([group], sum(each.stable_lag for each in found.values()))
+        stable.add_metric([group], whole.stable_lag)
         most.add_metric([group], max((each.lag for each in found.values()), default=0))
         oldest.add_metric([group], whole.behind_ms / 1000)
         if whole.rates is not None or not found:

@@ -91,9 +91,9 @@ class Controller:
         self._client = cluster.client(options.timeout)
         self._thread = ThreadPoolExecutor(1, "kafka")
         self._turn = asyncio.Lock()
-        """Of the thread."""
+        """Held while the thread asks the cluster."""
         self._waiting: dict[tuple[object, ...], dict[str, Ask | Leave]] = {}
-        """The requests that wait for it, by instance id: those of one group become one."""
+        """The requests that wait for the thread: by kind and group, then by instance id."""
         self.lease = Lease(api, *options.lease, options.identity, time.monotonic)
         self.metrics = Metrics()
         self.known = asyncio.Event()

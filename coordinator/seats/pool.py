@@ -75,7 +75,7 @@ class Wish(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The last holder of a name. member_id: "" if it holds it no more."""
+    """The last holder of a name. member_id: "" for a name that was given back."""
 
     token: int
     identity: str

@@ -73,7 +73,7 @@ class Lease(Protocol):
 
 
 class Options(NamedTuple):
-    """How a program runs. variable: of its environment, for the name."""
+    """The options of a run. variable: of the program's environment, for the name. waits: for a name."""
 
     command: Sequence[str]
     variable: str
@@ -214,7 +214,7 @@ class _Keeper:
         self._unread = b""
         self._over = asyncio.Event()
         self._exit = Exit(Why.LOST, 0)
-        """How it ends if the supervisor dies."""
+        """The outcome if the supervisor dies before it has told another one."""
 
     async def run(self) -> Exit:
         os.set_blocking(self._reports, False)

@@ -1,4 +1,4 @@
-"""How far groups are behind in time, and whether they catch up: from what looks saw.
+"""The lag of groups in time, and whether they catch up, from looks at their offsets.
 
 While a topic partition has records to read, each look adds where its log ended and what was committed; its history
 begins with the look before, at which there was nothing to read. So the record at the committed offset came between two
@@ -39,13 +39,13 @@ AGE_MIN_MS, AGE_MAX_MS, NARROW = 1_000, 30 * 86_400_000, 1.1
 """Answers tell apart ages of a second to 30 days that differ by more than a tenth."""
 
 RATE_MS = 2 * 60_000
-"""Rates are those of so long: clients commit every 5 s by default."""
+"""Rates are averages over this time: clients commit every 5 s by default."""
 
 PAST_MS, PAST_MAX, PAST_STEP_MS = 3_600_000, 120, 2_000
 """The length of a past, its most moments, and the first distance of two; it doubles until an hour has room."""
 
 PASTS_MAX = 10_000
-"""So 40 MB."""
+"""40 MB of memory."""
 
 
 class Sample(NamedTuple):
@@ -78,7 +78,7 @@ class LagTime(NamedTuple):
     """The lag of a topic partition, a topic or a group. lag: records. behind_ms: the age of the oldest one.
 
     stable_lag: that of readers of committed records, for whom records of open transactions don't count.
-    is_least: whether nobody knows when that came, so that behind_ms is the least. rates: None after one look.
+    is_least: whether the record may be older than behind_ms. rates: None after one look.
     catch_up_s: the time until all is read, None for never; of several topic partitions that of the slowest one.
     """
 
@@ -142,7 +142,7 @@ class Past:
 
     @property
     def moments(self) -> list[Moment]:
-        """In the order of time."""
+        """The looks, in the order of time."""
         values = self._values[:]  # another thread may change them
         return [Moment(*values[at : at + EACH]) for at in range(0, len(values), EACH)]
 
@@ -239,7 +239,7 @@ class LagTimes:
         behind = {place for samples in self._samples.values() for place in samples}
         self._points = {place: points for place, points in self._points.items() if place in behind}
 
-    # What timestamps tell.
+    # Ages from timestamps.
 
     def questions(self, groups: Iterable[str]) -> dict[TopicPartition, int]:
         """The times at which the ends of logs would tell more of these groups, as Unix time in ms."""
@@ -290,7 +290,7 @@ class LagTimes:
         part = (last.offset - before.end) / (min(behind.end, last.end) - before.end)
         return round(last.at_ms - before.at_ms - (behind.at_ms - before.at_ms) * part), False
 
-    # What is known.
+    # Answers.
 
     def of(self, group_id: str) -> GroupLag:
         """The lag of a group."""
@@ -324,7 +324,7 @@ class LagTimes:
 
 
 def _rates(passed_ms: int, came: int, was_read: int) -> Rates | None:
-    """An offset that an admin moved back was not read the other way round."""
+    """The rates of a time; None if no time passed. An offset that an admin moved back counts as nothing read."""
     return Rates(max(came, 0) * 1000 / passed_ms, max(was_read, 0) * 1000 / passed_ms) if passed_ms else None
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lag_lines(group_id: str, known: GroupLag) -> Iterator[str]:
-    """How far a group is behind, then each of its topics with records to read."""
+    """Lines about the lag of a group, then about each of its topics with records to read."""
     whole = known.sums.get(None)
     if whole is None:
         yield f"group {group_id}: no look shows how far it is"

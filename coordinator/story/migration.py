@@ -4,7 +4,7 @@
 mark, a sentence, and advice. ROWS has the words of every kind, LIBRARIES the known client libraries. The stage follows
 from the points, and the steps are the advice of some of them, in front of the roll itself.
 
-House rule: a kind is a row of ROWS, and a function yields it with its words; what nobody tells is a point UNKNOWN.
+House rule: a kind is a row of ROWS, and a function yields it with its words. A fact that no answer has is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OWN_SESSION = "consumer.session.timeout.ms"
 
 
 class Mark(StrEnum):
-    """How a point counts."""
+    """The weight of a point."""
 
     FINE = "fine"
     MIND = "mind"
@@ -58,7 +58,7 @@ class Mark(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far a group is on its way to the consumer protocol."""
+    """A group's place on its way to the consumer protocol."""
 
     MAY_MOVE = "may_move"
     BLOCKED = "blocked"
@@ -228,7 +228,7 @@ class Cluster(NamedTuple):
 
     heartbeat: the newest version of ConsumerGroupHeartbeat, -1 without it. level: the newest metadata.version that it
     supports; None for a server that isn't Apache Kafka. group_version: as the cluster finalized it. settings: of the
-    broker, own: of the group; None where they aren't told.
+    broker, own: of the group; None if the user may not read them.
     """
 
     heartbeat: int
@@ -247,7 +247,7 @@ class Cluster(NamedTuple):
         return f"Apache Kafka {exactly or f'after {below[-1]}' if below else f'before {RELEASES[min(RELEASES)]}'}"
 
     def setting(self, name: str) -> str:
-        """A setting of the broker; empty if it isn't told."""
+        """A setting of the broker; empty if it isn't known."""
         return (self.settings or {}).get(name, "")
 
 
@@ -456,7 +456,7 @@ def _offsets(facts: Facts) -> Kinds:
 
 
 def _rolled(facts: Facts, classic: Sequence[Member]) -> Kinds:
-    """How far the roll is, and what happened since it began."""
+    """The progress of the roll, and the events since it began."""
     everybody = len(facts.group.members)
     if classic:
         names = [member.group_instance_id or member.client_id for member in classic]

@@ -217,7 +217,7 @@ def test_describe_as_json(run: Run, bootstrap: str, group: str) -> None:
 
 
 def test_describe_tells_lag_in_time(run: Run, bootstrap: str) -> None:
-    """How old the oldest record is, by its timestamp; a group that reads nothing never catches up."""
+    """The oldest record has the age of its timestamp; a group that reads nothing never catches up."""
     admin, producer = AdminClient({"bootstrap.servers": bootstrap}), Producer({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("lately", 2, 1)])["lately"].result()
     hour_ago_ms = int(time.time() * 1000) - 3_600_000

@@ -281,11 +281,11 @@ def committed_counts(bootstrap: str, topic: str, expected: Counter[str]) -> dict
     return found
 
 
-def count_under_kills(exact: Application, broker: Broker, ways: Sequence[Callable[[], None]]) -> None:
-    """Words are counted exactly once while instances get SIGKILL, and the server in these ways, inside transactions.
+def count_under_kills(exact: Application, broker: Broker, ways: Sequence[Callable[[], None]]) -> dict[str, list[int]]:
+    """Count words while instances get SIGKILL, and the server in these ways, inside transactions; returns the counts.
 
-    Each word's counts are 1, 2, 3 and so on, each once, for a consumer with read_committed. Each instance finds its
-    seat: no rebalance, but those that Streams 4.4 itself asks for when it starts again, on Apache Kafka too.
+    They are those of a consumer with read_committed. Each instance finds its seat: no rebalance, but those that Streams
+    4.4 itself asks for when it starts again, on Apache Kafka too.
     """
     exact.write(20)
     wait_until(lambda: exact.counts() == exact.expected, "all is counted", WAIT_S)
@@ -297,10 +297,14 @@ def count_under_kills(exact: Application, broker: Broker, ways: Sequence[Callabl
         exact.write(50)
         kill()
     wait_until(lambda: exact.counts() == exact.expected, "all is counted after kills", WAIT_S)
-    found = committed_counts(broker.bootstrap, exact.results, exact.expected)
-    assert found == {word: list(range(1, count + 1)) for word, count in exact.expected.items()}
     assert broker.replacements(exact.name, mark) >= len(ways)
     assert exact.release == VERSION_44 or broker.rebalances(exact.name, mark) == 0
+    return committed_counts(broker.bootstrap, exact.results, exact.expected)
+
+
+def each_once(expected: Counter[str]) -> dict[str, list[int]]:
+    """The counts 1, 2, 3 and so on of each word, each of them once."""
+    return {word: list(range(1, count + 1)) for word, count in expected.items()}
 
 
 def test_words_are_counted_exactly_once_whatever_is_killed(broker: Broker, exact: Application) -> None:
@@ -310,7 +314,7 @@ def test_words_are_counted_exactly_once_whatever_is_killed(broker: Broker, exact
         broker.kill()
         broker.start()
 
-    count_under_kills(exact, broker, [restart] * 4)
+    assert count_under_kills(exact, broker, [restart] * 4) == each_once(exact.expected)
 
 
 @pytest.mark.interop
@@ -330,4 +334,5 @@ def test_words_are_counted_exactly_once_whichever_worker_is_killed(java: None, t
 
         application = Application(broker, tmp_path, EXACTLY_ONCE, release=VERSION_44)
         with started(application, broker) as exact:
-            count_under_kills(exact, broker, [partial(kill_worker, 0), partial(kill_worker, 1), restart])
+            counts = count_under_kills(exact, broker, [partial(kill_worker, 0), partial(kill_worker, 1), restart])
+            assert counts == each_once(exact.expected)

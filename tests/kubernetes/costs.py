@@ -50,7 +50,7 @@ class Used(NamedTuple):
 
 
 def used(pid: int) -> Used:
-    """What a process has used."""
+    """The CPU and memory that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = Path(f"/proc/{pid}/status").read_text()
     memory = {name: int(kib) / 1024 for name, kib in re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status)}

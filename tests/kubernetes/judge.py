@@ -39,7 +39,7 @@ class Removal(NamedTuple):
 
 
 def problems(programs: Iterable[Ran], changes: list[Change], removals: Iterable[Removal]) -> list[str]:
-    """What was wrong in one group."""
+    """The faults of one group."""
     ran = list(programs)
     found = []
     for removal in removals:

@@ -185,7 +185,7 @@ class RacingSet:
         return found
 
     def problems(self) -> list[str]:
-        """What was wrong."""
+        """The faults that the judge finds."""
         return problems([each.ran() for each in self.programs], self.changes, self.removals())
 
 
@@ -355,7 +355,7 @@ class Races:
         return found.seats() == names
 
     def problems(self) -> list[str]:
-        """What was wrong: of groups, and of the controllers' own."""
+        """The faults of all groups, and those of the controllers."""
         faults = [
             line for log in self._logs for line in log.read_text().splitlines() if "a fault of this program" in line
         ]
@@ -367,11 +367,11 @@ class Races:
 
     @property
     def changes(self) -> int:
-        """How often a set got other replicas."""
+        """The changes of replicas so far."""
         return sum(len(each.changes) for each in self._sets.values())
 
     def summary(self) -> str:
-        """How much happened."""
+        """A line with the counts of a round."""
         programs = sum(len(each.programs) for each in self._sets.values())
         freed = sum(len(each.removals()) for each in self._sets.values())
         return f"{self.changes} changes of replicas, {programs} programs, {freed} seats freed, {len(self.late())} late"

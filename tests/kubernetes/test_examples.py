@@ -56,14 +56,14 @@ def settings(values: dict[str, Any]) -> Iterable[str]:
 
 
 def rendered(values: dict[str, Any] | None = None, namespace: str = "shop", release: str = RELEASE) -> list[Object]:
-    """What the chart makes of values."""
+    """The objects that the chart makes of values."""
     done = helm("template", release, str(CHART), "--namespace", namespace, *CLUSTER, *settings(NEEDED | (values or {})))
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 def manifests() -> list[Object]:
-    """What the file of manifests has."""
+    """The objects of the file of manifests."""
     return list(yaml.safe_load_all((EXAMPLES / "seats.yaml").read_text()))
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kubernetes
 
 SECONDS = rounds(8.0, 8.0, 120.0)
 AWAY_S = rounds(4.0, 4.0, 60.0)
-"""How long a server is away."""
+"""The time for which a server is away, in seconds."""
 SETS = 6
 on_tenure = pytest.mark.parametrize("broker", ["tenure"], indirect=True)
 SESSION_MS = rounds(10_000, 10_000, 20_000)
@@ -94,7 +94,7 @@ def test_races_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure) -> None
 
 @pytest.mark.parametrize("fault", [controllers_end, api_server_goes, kafka_goes])
 def test_faults_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure, fault: Callable[[Races], None]) -> None:
-    """What a controller can't do at once ends with its session at the latest."""
+    """A seat that a controller can't free at once ends with its session at the latest."""
     with Races(plane, tenure, 2, sets=SETS, session_ms=SESSION_MS, forces=False) as races:
         with races.controllers(2):
             races.run(SECONDS, fault)

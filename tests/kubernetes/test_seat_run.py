@@ -24,7 +24,7 @@ FILE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "seat-r
 
 
 def documents() -> list[Object]:
-    """What the file has."""
+    """The objects of the file."""
     return list(yaml.safe_load_all(FILE.read_text()))
 
 

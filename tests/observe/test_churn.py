@@ -196,6 +196,7 @@ def play(bootstrap: str, folder: Path) -> None:
 
 @pytest.mark.long
 def test_nothing_is_found_on_tenure(tmp_path: Path) -> None:
-    """Beside a server of ours that keeps no events."""
+    """Beside a server of ours that keeps no events, the hung member alone is found."""
     with Tenure(settings=SETTINGS, data_dir=tmp_path / "data") as tenure:
         play(tenure.bootstrap_servers, tmp_path)
+    assert {each["kind"] for each in found(tmp_path / "events.jsonl")} == {"partition_stuck"}

@@ -13,7 +13,7 @@ from tests.support.apache import VERSION_44, ApacheKafka
 @pytest.mark.oracle
 @pytest.mark.usefixtures("kafka_is_here")
 def test_nothing_is_found_while_members_come_and_go(tmp_path: Path) -> None:
-    """Whatever happens for CHURN_S; the hung member is all that is found afterwards."""
+    """Nothing is found for CHURN_S, and then the hung member alone."""
     assert CHURN_S >= 60
     with ApacheKafka(version=VERSION_44) as kafka:
         play(kafka.bootstrap, tmp_path)

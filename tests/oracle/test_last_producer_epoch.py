@@ -1,4 +1,4 @@
-"""What follows the last epoch of a producer (fact 10): Kafka and Tenure are asked on the same log of transactional ids.
+"""The epoch that follows a producer's last one (fact 10): Kafka and Tenure read the same log of transactional ids.
 
 Thirty thousand requests would lead there. The test writes the record instead, behind the last one of a server that it
 has stopped.

@@ -57,7 +57,7 @@ WAKING_S = 1.0
 
 
 class Line(NamedTuple):
-    """What a program wrote while it worked."""
+    """A line that a program wrote while it worked."""
 
     at: float
     name: str
@@ -159,7 +159,7 @@ class Round:
         return not isinstance(group, Refused) and group.state == "Stable" and len(group.members) == NAMES
 
     def lines(self) -> list[Line]:
-        """What all programs wrote, in order."""
+        """The lines of all programs, in order."""
         text = self._out.read_text() if self._out.exists() else ""
         return [Line(*json.loads(each)) for each in text[: text.rfind("\n") + 1].splitlines()]
 
@@ -208,7 +208,7 @@ class Round:
         )
 
     def story(self, line: Line) -> str:
-        """What happened around a line."""
+        """The events around a line."""
         faults = [each for each in self._history if abs(float(each.split()[0]) - line.at) < 4 * SESSION_S]
         near = [each for each in self.lines() if each.name == line.name and abs(each.at - line.at) < 4 * SESSION_S]
         ends = {(each.token, each.pid): each.at for each in near}

@@ -87,7 +87,7 @@ class Process:
             self.end_program()
 
     def patience(self, request: Request) -> float:
-        """How long the client waits for an answer."""
+        """The time in seconds for which the client waits for an answer."""
         return SESSION_S / 4 if isinstance(request, Beat) else LONG_S
 
     def supervise(self) -> None:
@@ -195,7 +195,7 @@ class PoolWorld:
         self.took.setdefault(process.name, []).append(process.identity)
 
     def delay(self) -> float:
-        """How long a message takes; some are lost."""
+        """The delay of a message in seconds; some are lost."""
         if self.is_resting:
             return 0.01
         if self.random.random() < 0.03:

@@ -238,7 +238,7 @@ def test_an_earlier_pod_that_may_still_run_is_a_doubt(address: str, any_host: bo
 
 @pytest.mark.parametrize("forgets", [(), (SetGone("s"), SetSeen(SET)), (SetsListed(()), SetsListed((SET,)))])
 def test_the_doubt_about_an_earlier_pod_stays_with_its_set(forgets: tuple[object, ...]) -> None:
-    """However often the set shrinks and grows meanwhile, and no new pod takes the seat."""
+    """The doubt stays, though the set shrinks and grows meanwhile and no new pod takes the seat."""
     play = Play()
     again = [pod(uid=f"u-{number}") for number in (2, 3)]
     play.take(PodGone(pod()), PodSeen(again[0]), DOWN)

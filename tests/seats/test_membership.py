@@ -18,7 +18,7 @@ FAULTY = 300
 
 @pytest.mark.rounds
 def test_two_programs_never_work_under_one_name() -> None:
-    """And each name has a program when the world has been at rest."""
+    """No two programs share a name, and each name has a program when the world has been at rest."""
     wrong = {seed: problems[:3] for seed in range(SEEDS) if (problems := PoolWorld(seed).run())}
     assert wrong == {}
 
@@ -41,7 +41,7 @@ class ForgetsTheRebalance(Membership):
 
 
 class RepeatsTokens(Membership):
-    """As the leader gives all names the same token."""
+    """Gives all names the same token, as the leader."""
 
     def _joined(self, answer: Joined, now: float, now_ms: int) -> None:
         super()._joined(answer, now, now_ms)
@@ -51,7 +51,7 @@ class RepeatsTokens(Membership):
 
 
 class TakesWhatIsClaimed(Membership):
-    """As the leader gives names to members in their order, whoever has them."""
+    """Gives names to members in their order, as the leader: it ignores claims."""
 
     def _joined(self, answer: Joined, now: float, now_ms: int) -> None:
         wishes = {member_id: wish._replace(claim="", token=0) for member_id, wish in answer.wishes.items()}

@@ -65,7 +65,7 @@ def test_a_renewal_moves_both(play: Play) -> None:
 
 
 def test_a_supervisor_that_wakes_kills_first(play: Play) -> None:
-    """Whatever event it finds then, and although no SIGTERM came."""
+    """SIGKILL comes first with any event, although no SIGTERM came."""
     assert play.at(30, Signalled(SIGINT)) == [Kill(), Send(SIGINT)]
 
 

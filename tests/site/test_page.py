@@ -743,7 +743,7 @@ def opened(browser: Browser, url: str, group: str) -> None:
 
 @pytest.mark.browser
 def test_lag_is_shown_in_time_and_for_both_kinds_of_readers(browser: Browser, url: str) -> None:
-    """How old the oldest record is, whether the group catches up, a graph; and the lag without open transactions."""
+    """The page shows the oldest record's age, the catch-up, a graph, and the lag without open transactions."""
     opened(browser, url, "behind")
     wait_until(lambda: "never" in said(browser, "#facts"), "a second look", WITHIN_S)
     facts = said(browser, "#facts")

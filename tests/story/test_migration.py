@@ -219,7 +219,7 @@ def test_a_group_on_its_way() -> None:
 
 
 def test_seats_that_stayed_and_seats_that_moved() -> None:
-    """What counts is what happened since the group changed; a newcomer's first partition didn't move."""
+    """Only events since the group changed count; a newcomer's first partition didn't move."""
     before = told(
         "rebalance_ended",
         at_ms=50,

@@ -58,7 +58,7 @@ def coordinator_epoch_of(value: bytes | None) -> int:
 
 
 def marker_of(data: bytes, at: int, header: Header) -> tuple[int | None, int]:
-    """How the control batch at `at` ends a transaction, as `marker_type`, and its coordinator's epoch.
+    """The way in which the control batch at `at` ends a transaction (`marker_type`), and its coordinator's epoch.
 
     Raises CorruptBatch.
     """

@@ -356,7 +356,7 @@ class OutsideView(View):
                     return False
                 marker = None
                 if header.is_control:
-                    with suppress(CorruptBatch):  # whoever loads the log refuses it
+                    with suppress(CorruptBatch):  # a load of the log refuses it
                         marker, _ = marker_of(frame.data, frame.at, header)
                 part.add(frame.position, header.base_offset, header)
                 if header.is_transactional:

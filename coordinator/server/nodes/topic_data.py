@@ -141,7 +141,7 @@ class TopicData:
         self._expected: dict[int, list[set[Key]]] = {}
         self._write_out = write_out
         self._engine_writes: dict[UUID, list[int]] = {}
-        """How often an engine has appended to each partition of its topic."""
+        """Appends of an engine so far, of each partition of its topic."""
         self._is_stopped = False
         self._compactable: dict[Key, TopicPartition] = {}
         """The dirty logs that the search under way has found so far."""
@@ -344,7 +344,7 @@ class TopicData:
         self._ends[key] = ends
 
     def engine_writes(self, keys: Iterable[Key]) -> int:
-        """How often engines have appended to these since they were opened."""
+        """Appends of engines to these topic partitions since the engines were opened."""
         known = self._engine_writes
         return sum(known[topic_id][partition] for topic_id, partition in keys if topic_id in known)
 

@@ -281,7 +281,7 @@ def _produced(
 
 
 def _named_max(outcomes: Iterable[Any]) -> int:
-    """How many records the outcomes of a Produce name at most."""
+    """The most records that the outcomes of a Produce can name."""
     return sum(len(flags) for each in outcomes if isinstance(each, Rejected) for flags, _ in each.records)
 
 

@@ -218,7 +218,7 @@ class TestWindow:
         assert sum(counts.journal_waits.counts) > 0
 
     def test_a_cut_in_the_first_window_of_a_file_that_is_written_anew(self, tmp_path: Path) -> None:
-        """What that file had is in the segments, and the other file says so before: nothing is missed."""
+        """The segments have all that the file had, and the other file says so before: nothing is missed."""
 
         class Cut(Gated):
             at: Path | None = None
