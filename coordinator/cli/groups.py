@@ -134,7 +134,7 @@ def describe_command(
             "--lag-time",
             metavar="SECONDS",
             parser=number_or_none,
-            help="Look for so long, and tell lag in time: the age of the oldest record to read, the rates at which "
+            help="Look for this time, and show lag in time: the age of the oldest record to read, the rates at which "
             "records come and are read, and when the group has read all. Clients commit every 5 s by default.",
         ),
     ] = None,

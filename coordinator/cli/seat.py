@@ -46,7 +46,11 @@ def run_command(
     ] = "GROUP_INSTANCE_ID",
     identity: Annotated[
         str,
-        typer.Option("--identity", metavar="TEXT", help="Over restarts the same; by default the machine's name."),
+        typer.Option(
+            "--identity",
+            metavar="TEXT",
+            help="The same text after a restart gets the same name; by default the host name.",
+        ),
     ] = "",
     kubernetes: Annotated[
         bool, typer.Option("--kubernetes", help="Lease names by Leases of Kubernetes, not by a group.")
@@ -67,14 +71,16 @@ def run_command(
     ] = "",
     session: Annotated[
         float,
-        typer.Option("--session", metavar="SECONDS", parser=seconds, help="A lost program's name is free after it."),
+        typer.Option(
+            "--session", metavar="SECONDS", parser=seconds, help="After it, the name of a program that is lost is free."
+        ),
     ] = 30.0,
     grace: Annotated[
         float,
         typer.Option("--grace", metavar="SECONDS", parser=seconds, help="From SIGTERM to SIGKILL, at a lost lease."),
     ] = 10.0,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for a name; else exit code 1 if none is free.")
+        bool, typer.Option("--wait/--no-wait", help="Wait for a name, or end with exit code 1 if none is free.")
     ] = True,
 ) -> None:
     """Run a program under a name that no other program of the pool has.
