@@ -30,7 +30,7 @@ def check(server: Tenure, *arguments: str) -> Ran:
 
 
 def test_a_group_that_is_not_there(server: Tenure) -> None:
-    """Exit code 3, as everywhere."""
+    """A group that doesn't exist is exit code 3."""
     ran = check(server, "nothing")
     assert (ran.code, ran.out) == (3, "")
 

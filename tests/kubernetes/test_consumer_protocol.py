@@ -35,7 +35,7 @@ def test_a_scale_down_frees_seats_of_the_consumer_protocol(
 
 
 def test_without_a_controller_a_member_that_closed_keeps_its_partitions(consumer_stage: Stage) -> None:
-    """It is away, and may come back until its session ends."""
+    """The member is away, and may come back until its session ends."""
     stage = consumer_stage
     stage.closes = True
     stage.create("w", 2)

@@ -73,7 +73,7 @@ def post(stage: Stage, document: Object, options: str = "") -> None:
 
 
 def test_the_chart_makes_the_controller_of_the_manifests() -> None:
-    """With the same image and address; the set of consumers is the user's."""
+    """The chart makes the objects of the manifests, but for the set of consumers."""
     wanted = [each for each in manifests() if each["kind"] != "StatefulSet"]
     assert sorted(rendered(), key=lambda each: each["kind"]) == sorted(wanted, key=lambda each: each["kind"])
 
@@ -96,7 +96,7 @@ def test_the_chart_belongs_to_this_version() -> None:
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], text: str) -> None:
-    """By their schema, with their name."""
+    """The chart's schema refuses wrong values, and names them."""
     done = helm("template", RELEASE, str(CHART), *CLUSTER, *settings(values))
     assert done.returncode != 0
     assert text in done.stderr
@@ -104,7 +104,7 @@ def test_wrong_values_are_refused(values: dict[str, Any], text: str) -> None:
 
 @on_tenure
 def test_the_api_server_takes_all_documents(stage: Stage) -> None:
-    """Of the manifests, and of the chart with few values and with all; none has a field that it doesn't know."""
+    """The API server knows each field of the manifests, and of the chart with few values and with all."""
     charts = [*rendered(), *rendered(ALL_VALUES, release="other")]
     for document in (*manifests(), *charts):
         post(stage, document, "?dryRun=All&fieldValidation=Strict")

@@ -83,7 +83,7 @@ def kafka_goes(races: Races) -> None:
 
 
 def test_races_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure) -> None:
-    """Two controllers, sets that grow and shrink: all seats go at once but those of pods that were forced out."""
+    """Two controllers free all seats of random scale-downs at once, but those of pods that were forced out."""
     with Races(plane, tenure, 1, sets=SETS, session_ms=SESSION_MS) as races:
         with races.controllers(2):
             races.run(SECONDS)
@@ -148,7 +148,7 @@ def test_old_news_frees_nothing(stage: Stage) -> None:
 
 @pytest.mark.nightly
 def test_a_thousand_races(plane: ControlPlane, tenure: Tenure) -> None:
-    """With other seeds, until there were so many changes."""
+    """The same holds for other seeds, until sets have changed 1,000 times."""
     changes, seed = 0, 100
     while changes < 1_000:
         seed += 1
@@ -162,7 +162,7 @@ def test_a_thousand_races(plane: ControlPlane, tenure: Tenure) -> None:
 
 @pytest.mark.parametrize("fault", most_are_nightly())
 def test_a_planted_fault_is_found(plane: ControlPlane, tenure: Tenure, fault: str) -> None:
-    """The judge names it."""
+    """The judge names each planted fault."""
     command = (sys.executable, "-m", "tests.kubernetes.planted", fault)
     with Races(plane, tenure, 3, sets=SETS, session_ms=SESSION_MS, command=command) as races, races.controllers(1):
         until = time.monotonic() + WITHIN_S

@@ -62,7 +62,7 @@ def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: 
 
 
 def test_programs_that_are_killed_and_paused(plane: ControlPlane, tmp_path: Path) -> None:
-    """Never two holders of a name that both work, for 20 s; `tests.seats.leased --kubernetes` takes longer."""
+    """For 20 s, no name has two programs that work; `tests.seats.leased --kubernetes` takes longer."""
     lease = ["--kubernetes", "--kubeconfig", str(plane.kubeconfig), "--namespace", "default"]
     with Tenure(SETTINGS) as tenure, Round(TenureBroker(tenure), tmp_path, lease, seed=1) as made:
         made.run(1 / 3)

@@ -217,7 +217,7 @@ def test_a_group_that_is_described_later_has_its_history(written: Written) -> No
 
 
 def test_a_transaction_that_holds_back_offsets_begins_and_ends(written: Written) -> None:
-    """Once it is older than any transaction of a healthy producer; a younger one costs no question about groups."""
+    """A transaction older than any of a healthy producer is found; a younger one costs no question about groups."""
     with Cloud(written) as cloud:
         cloud.offset = cloud.end
         cloud.pending_s = cloud.at_s

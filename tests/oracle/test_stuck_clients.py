@@ -96,7 +96,7 @@ def commit(member: ConsumerProcess, fleet: Fleet, offset: int) -> None:
     ],
 )
 def test_four_stalls_of_a_client(kafka: ApacheKafka, client: str, protocol: str, tmp_path: Path) -> None:
-    """A program that gets through no record, one that leaves, a spare one, and one that freezes in a rebalance."""
+    """A program is named that gets through no record, leaves, has no partition, or freezes in a rebalance."""
     with ExitStack() as stack:
         scenes = {name: Scene(kafka) for name in ("poison", "leaves", "spare", "frozen")}
         fleets = {}
@@ -215,7 +215,7 @@ def test_a_program_of_kafka_streams_freezes_and_then_all_leave(kafka: ApacheKafk
 
 
 def test_a_share_consumer_that_freezes(kafka: ApacheKafka, tmp_path: Path) -> None:
-    """It is alive by its session, and acknowledges nothing: it is named until it goes on."""
+    """A consumer that is alive and acknowledges nothing is named until it goes on."""
     with ExitStack() as stack:
         scene = Scene(kafka)
         stack.callback(scene.end)

@@ -173,7 +173,7 @@ async def test_a_seat_costs_four_requests_that_kafka_2_4_has(
 async def test_seats_that_end_together_share_requests(
     server: ApiServer, tenure: Tenure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 30 seats that are free at one moment: they are described once, and few requests remove them."""
+    """30 seats that are free at one moment are described once, and few requests remove them."""
     monkeypatch.setattr(module, "RENEW_S", 0.05)
     count = 30
     members = tenure.group("orders").fill(count, client_id="w", topics=["orders"])

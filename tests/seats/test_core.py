@@ -176,7 +176,7 @@ def test_an_end_that_nobody_saw_is_a_doubt() -> None:
 
 
 def test_a_pod_that_was_seen_to_end_is_free_when_its_deletion_was_missed() -> None:
-    """Its phase is final: a list without the pod says enough."""
+    """The phase of a pod that ended is final, so a list without the pod is enough to free its seat."""
     play = Play()
     assert play.take(DOWN, PodSeen(ended(pod()))) == []
     play.ask(PodsListed(()))

@@ -37,7 +37,7 @@ def test_a_removal_names_the_member(client: Client) -> None:
 
 
 def test_an_unknown_group_has_no_members(client: Client) -> None:
-    """Nobody has its seats."""
+    """A group that doesn't exist has no holders."""
     assert set(holders(client, "orders")) == {"w-0", "w-1"}
     assert holders(client, "returns") == {}
 

@@ -88,7 +88,7 @@ async def test_a_program_that_comes_back_gets_its_own_name(server: ApiServer, tm
 
 
 async def test_a_lease_that_another_one_took_is_lost(server: ApiServer, tmp_path: Path) -> None:
-    """An admin may have changed it."""
+    """A Lease with another holder is lost, also if an admin wrote that holder."""
     program = Keeping(server, tmp_path, "A", ("w",))
     await program.wait_for_lease()
     found = server.objects[f"{LEASES}/w"]
@@ -97,7 +97,7 @@ async def test_a_lease_that_another_one_took_is_lost(server: ApiServer, tmp_path
 
 
 async def test_a_lease_that_cannot_be_renewed_is_lost_in_time(server: ApiServer, tmp_path: Path) -> None:
-    """After its duration, however the server fails."""
+    """A Lease is lost after its duration, however the server fails."""
     program = Keeping(server, tmp_path, "A", ("w",))
     await program.wait_for_lease()
     server.refuses = 500
@@ -106,7 +106,7 @@ async def test_a_lease_that_cannot_be_renewed_is_lost_in_time(server: ApiServer,
 
 @pytest.mark.parametrize("status", [403, 422])
 async def test_a_refusal_ends_the_wait(server: ApiServer, tmp_path: Path, status: int) -> None:
-    """Without rights or with names that Kubernetes doesn't take, no name will ever be had."""
+    """Without rights, or with names that Kubernetes refuses, the wait for a name ends with the reason."""
     server.refuses = status
     program = Keeping(server, tmp_path, "A", ("w",))
     assert await program.wait_for(Lost) == Lost(f"refused: {status}")

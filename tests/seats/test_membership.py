@@ -112,7 +112,7 @@ FAULTS = {
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str) -> None:
-    """One of the worlds shows it."""
+    """Each planted fault lets a world fail."""
     found = next(
         (seed for seed in range(FAULTY) if any("nobody" not in each for each in FAULTS[fault](seed).run())), None
     )

@@ -25,13 +25,13 @@ def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, 
     ],
 )
 def test_names_of_a_pool(pool: str, names: list[str]) -> None:
-    """A range, in the width of its first number; several texts."""
+    """A pool is a range, whose names have the width of its first number, or several texts."""
     assert names_of(pool) == names
 
 
 @each("pool", ["", "w-[2..1]", "w-[0..1000]", "a,a", "w-[0..", "w]", "[a..b]", "a,,b", "w-[0..600],x-[0..600]"])
 def test_a_wrong_pool_is_refused(pool: str) -> None:
-    """Nothing is guessed."""
+    """A pool that isn't a list of different names is an error."""
     with pytest.raises(ValueError, match=r"neither|twice|more than"):
         names_of(pool)
 
@@ -49,26 +49,26 @@ def test_a_claim_stays_and_others_get_what_is_free() -> None:
 
 
 def test_of_two_claims_the_newer_one_counts() -> None:
-    """The other member is without a name."""
+    """The member with the older claim gets no name."""
     given = assign({"a": wish("A", "w-0", 7), "b": wish("B", "w-0", 8), "c": wish("C", "w-1", 3)}, {}, "a", 99)
     assert {member_id: each.name for member_id, each in given.items()} == {"a": "", "b": "w-0", "c": "w-1"}
 
 
 def test_a_token_is_higher_than_each_that_a_member_knows() -> None:
-    """Though the leader's clock is behind."""
+    """A token grows, though the leader's clock is behind."""
     given = assign({"a": wish("A"), "b": wish("B", highest=200)}, {}, "a", 99)
     assert {(each.token, each.highest) for each in given.values()} == {(201, 201)}
 
 
 def test_a_program_gets_its_own_name_again() -> None:
-    """Before another one that waits longer."""
+    """A free name goes to its last holder before it goes to a program that waits longer."""
     table = {"w-0": Row(1, "A", "a"), "w-1": Row(2, "B", "b")}
     given = assign({"c": wish("C"), "b2": wish("B"), "a": wish("A", "w-0", 1)}, table, "a", 99)
     assert (given["b2"].name, given["c"].name) == ("w-1", "")
 
 
 def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
-    """Not for ever: then another one will do."""
+    """A program that waits no longer gets another name."""
     table = {"w-0": Row(1, "A", "a")}
     members = {"a": wish("A", "w-0", 1), "a2": wish("A")}
     assert (assign(members, table, "a", 99)["a2"].name, assign(members, table, "a", 99)["a2"].is_near) == (
@@ -80,13 +80,13 @@ def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
 
 
 def test_a_name_that_was_free_for_long_goes_first() -> None:
-    """The program that had the other one may come back."""
+    """The last holder of a name that was free for a short time may come back."""
     table = {"w-0": Row(9, "A", ""), "w-1": Row(2, "B", "")}
     assert assign({"c": wish("C")}, table, "c", 99)["c"].name == "w-1"
 
 
 def test_a_large_table_goes_to_the_leader_alone() -> None:
-    """A coordinator stores all assignments of a generation as one record."""
+    """The assignments of a generation stay small, because a coordinator stores them as one record."""
     pool = tuple(f"w-{number}" for number in range(100))
     wishes = {f"m-{number}": Wish(f"p-{number}", pool, "", 0, True, 0) for number in range(100)}
     given = assign(wishes, {}, "m-3", 99)
@@ -95,7 +95,7 @@ def test_a_large_table_goes_to_the_leader_alone() -> None:
 
 
 def test_wishes_and_assignments_survive_the_wire() -> None:
-    """The bytes of a member without an assignment are none."""
+    """Bytes become the same wish and assignment again; no bytes are no assignment."""
     asked = wish("A", "w-0", 3)
     given = Given("w-0", 3, False, 1, {"w-0": Row(3, "A", "a")})
     assert (Wish.decode(asked.encode()), Given.decode(given.encode())) == (asked, given)

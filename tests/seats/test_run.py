@@ -88,7 +88,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_program_gets_its_name_and_its_code_is_the_commands(runs: Runs) -> None:
-    """By the environment and in its arguments; two programs have two names, and signals are passed on."""
+    """A program has its name in its environment and arguments; two programs have two names, and get signals."""
     first = runs.start("one")
     second = runs.start(
         "two", "--variable", "OTHER", script="trap 'exit 9' TERM; " + SHELL + "while :; do sleep 0.1; done"
@@ -114,7 +114,7 @@ def test_a_name_that_is_given_back_is_free_at_once(runs: Runs) -> None:
 
 
 def test_without_a_server_the_program_ends_before_its_name_can_go(runs: Runs, tenure: Tenure) -> None:
-    """SIGTERM, and the command's code says that the lease is lost. Its children end with it."""
+    """The program gets SIGTERM, its children end with it, and the command's code says that the lease is lost."""
     process = runs.start("one", script=SHELL + "sleep 600 & echo child $!; trap '' TERM; wait; sleep 600")
     child = int(runs.wait_for("one", r"child (\d+)")[1])
     tenure.kill()
@@ -142,7 +142,7 @@ def test_a_program_of_a_paused_half_ends_before_its_name_can_go(runs: Runs, tenu
 
 @pytest.mark.parametrize("half", ["supervisor", "keeper"])
 def test_a_program_ends_with_either_half(runs: Runs, half: str) -> None:
-    """At once, though the other half sleeps. After the session its next run gets that name, not the free one."""
+    """The program ends at once, though the other half sleeps. After the session, its next run gets the same name."""
     process = runs.start("one")
     name, token = runs.wait_for("one", r"began (\S+) (\d+)").groups()
     keeper, supervisor, program = halves(process)
@@ -159,7 +159,7 @@ def test_a_program_ends_with_either_half(runs: Runs, half: str) -> None:
 
 
 def test_a_refusal_ends_the_command(runs: Runs) -> None:
-    """Here for a session that is shorter than the server allows."""
+    """A session that is shorter than the server allows ends the command with the server's error."""
     process = runs.start("one", "--session", "1", "--grace", "0.5")
     assert process.wait(WITHIN_S) == 4
     assert "INVALID_SESSION_TIMEOUT" in runs.said("one")
@@ -189,13 +189,13 @@ def test_a_server_that_never_answers_does_not_delay_the_end(runs: Runs) -> None:
 
 @pytest.mark.long
 def test_programs_that_are_killed_and_paused(tenure: Tenure, tmp_path: Path) -> None:
-    """Never two holders of a name that both work, and no rebalance of the programs' own group. The short form."""
+    """For 20 s, no name has two programs that work, and the programs' own group never rebalances."""
     assert play(tenure, tmp_path, 1 / 3) == NAMES
 
 
 @pytest.mark.nightly
 def test_programs_that_are_killed_and_paused_for_long(tenure: Tenure, tmp_path: Path) -> None:
-    """The same for ten minutes."""
+    """The same holds for ten minutes."""
     assert play(tenure, tmp_path, 10) == NAMES
 
 

@@ -47,7 +47,7 @@ def play() -> Play:
 
 
 def test_a_program_gets_sigterm_and_then_sigkill_before_its_name_can_go(play: Play) -> None:
-    """At 10 - 1 - 3 s and at 10 - 1 s; once each."""
+    """SIGTERM comes at 10 - 1 - 3 s, SIGKILL at 10 - 1 s, each of them once."""
     assert play.at(5.9) == []
     assert play.at(6) == [Send(SIGTERM)]
     assert play.at(8.9) == []
@@ -57,7 +57,7 @@ def test_a_program_gets_sigterm_and_then_sigkill_before_its_name_can_go(play: Pl
 
 
 def test_a_renewal_moves_both(play: Play) -> None:
-    """An older one that comes late moves nothing back."""
+    """A renewal moves both signals; an older one that comes late moves nothing back."""
     play.at(1, Leased("w-0", 7, 12))
     play.at(1, Leased("w-0", 7, 11))
     assert play.at(7.9) == []
@@ -70,19 +70,19 @@ def test_a_supervisor_that_wakes_kills_first(play: Play) -> None:
 
 
 def test_a_program_that_lost_its_name_is_killed_at_once(play: Play) -> None:
-    """Another one may have it."""
+    """SIGKILL comes at once, because another program may have the name."""
     assert play.at(2, Lost("the group removed this member")) == [Kill()]
 
 
 def test_without_a_keeper_the_program_ends_in_order(play: Play) -> None:
-    """The name is safe until 10 s."""
+    """The program gets SIGTERM at once, and SIGKILL only before 10 s, when the name can go."""
     assert play.at(2, KeeperEnded()) == [Send(SIGTERM)]
     assert play.at(6) == []
     assert play.at(9) == [Kill()]
 
 
 def test_signals_pass_on_and_the_exit_code_is_the_programs(play: Play) -> None:
-    """The lease goes on meanwhile."""
+    """The program gets each signal, and its exit code ends the run."""
     assert play.at(2, Signalled(SIGTERM)) == [Send(SIGTERM)]
     assert play.at(3, Leased("w-0", 7, 13)) == []
     assert play.at(4, Ended(3)) == [Exit(Why.PROGRAM, 3)]
@@ -90,24 +90,24 @@ def test_signals_pass_on_and_the_exit_code_is_the_programs(play: Play) -> None:
 
 
 def test_a_signal_before_the_program_ends_the_wait() -> None:
-    """With the code that a shell gives."""
+    """The exit code is that of a shell."""
     play = Play()
     assert play.at(1, Waits("no name is free")) == []
     assert play.at(2, Signalled(SIGTERM)) == [Exit(Why.SIGNAL, 143)]
 
 
 def test_no_wait_ends_when_no_name_is_free() -> None:
-    """Nothing starts."""
+    """No program starts."""
     assert Play(waits=False).at(1, Waits("no name is free")) == [Exit(Why.NO_NAME, 1)]
 
 
 def test_no_program_starts_with_a_lease_that_is_nearly_over() -> None:
-    """A renewal lets it start."""
+    """A program starts only after a renewal."""
     play = Play()
     assert play.at(6, Leased("w-0", 7, 10)) == []
     assert play.at(7, Leased("w-0", 7, 16)) == [Start("w-0", 7)]
 
 
 def test_a_refusal_before_the_program_ends_the_wait() -> None:
-    """The reason is an exit of its own."""
+    """A refusal has an exit of its own."""
     assert Play().at(1, Lost("the coordinator refuses")) == [Exit(Why.REFUSED, 0)]

@@ -219,7 +219,7 @@ class Day:
 @pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_found_in_a_healthy_day(seed: int) -> None:
-    """Not one finding, but for the notice that a rebalance is under way."""
+    """There is no finding, but for the notice that a rebalance is under way."""
     day = Day(seed)
     day.run(int(HOURS * 3_600))
     assert day.findings == {}
@@ -228,7 +228,7 @@ def test_nothing_is_found_in_a_healthy_day(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stall_in_such_a_day_is_found_and_ends(seed: int) -> None:
-    """So the day is one in which something can be found: a partition that is not read on, and then is."""
+    """A partition that stands still is found, and the finding ends when the group reads on."""
     day = Day(seed)
     day.run(1_200)
     place = min(day.logs)

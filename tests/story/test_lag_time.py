@@ -83,7 +83,7 @@ def test_records_from_before_the_first_look() -> None:
 
 @pytest.mark.parametrize("age_s", [2, 90, 4_000, 90_000, 2_000_000])
 def test_timestamps_tell_how_old_records_are_that_were_there(age_s: int) -> None:
-    """A few answers come as near as a tenth, and then there is no further question."""
+    """A few answers tell the age to a tenth, and then there is no further question."""
     ages_s = dict.fromkeys(range(5), 2 * age_s) | dict.fromkeys(range(5, 100), age_s)
     times = lag_times((0, 5, 100))
     assert 0 < answer(times, ages_s, 100) <= POINTS_MAX
@@ -150,7 +150,7 @@ def test_memory_has_a_bound() -> None:
 
 
 def test_a_group_that_nobody_looks_at_is_forgotten() -> None:
-    """So memory has a bound where nobody names the groups that there are."""
+    """Memory has a bound, also where nobody names the groups that exist."""
     times, progress = lag_times((0, 5, 100)), Progress()
     line = OffsetLine("orders", 0, 5, 100, MEMBER)
     times.take("other", progress.look(PAIR, [line], {}, NOW_MS + FORGOTTEN_MS + 1))

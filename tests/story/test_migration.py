@@ -100,7 +100,7 @@ BLOCKED: Sequence[tuple[str, dict[str, Any]]] = [
 
 @each("kind, said", BLOCKED)
 def test_one_reason_blocks(kind: str, said: dict[str, Any]) -> None:
-    """Each reason alone, with advice that is the first step, where there is something to do."""
+    """Each reason blocks the group alone; its advice, if there is any, is the first step."""
     checked = check(facts(member("a"), **said))
     assert (checked.stage, kinds(checked, Mark.BLOCKED)) == (Stage.BLOCKED, [kind])
     assert not ROWS[kind].is_step or checked.steps[0] == point(checked, kind).advice
@@ -142,7 +142,7 @@ def test_dynamic_members_and_standbys() -> None:
 
 
 def test_the_session_timeout_is_the_servers() -> None:
-    """A longer session of today is a step: the group's own setting, and the broker's limit before it if it is lower."""
+    """If the classic session is longer, a step sets the group's own, after the broker's limit if that is lower."""
     steps = {
         wanted: check(facts(member("a"), member("b", session_timeout_ms=wanted))).steps[0]
         for wanted in (30_000, 60_000, 300_000)
@@ -263,7 +263,7 @@ def test_seats_that_stayed_and_seats_that_moved() -> None:
 
 
 def test_a_history_that_nobody_tells() -> None:
-    """Without the right to read the log of groups, or without its records, the stage is told all the same."""
+    """The stage is known without the right to read the log of groups, and without its records."""
     for entries, why in (("no right", "no right"), ([], "no record tells of its change")):
         checked = check(consumers(member("a"))._replace(entries=entries))
         assert (checked.stage, point(checked, "history_unknown").found) == (
@@ -292,12 +292,12 @@ def test_an_empty_group_has_no_roll() -> None:
     ],
 )
 def test_a_release_is_known_by_its_metadata_version(level: int, name: str) -> None:
-    """Between releases that are known, the one before says it."""
+    """A level between two known releases is named after the lower one."""
     assert KAFKA_44._replace(level=level).server == name
 
 
 def test_each_kind_is_made_somewhere() -> None:
-    """No row of the table without a rule, and each stage has words."""
+    """Each row of the table has a rule that makes it, and each stage has words."""
     source = Path(migration.__file__).read_text()
     made = set(re.findall(r'yield\s+\(?\s*"(\w+)"', source)) | set(re.findall(r'else \("(\w+)"', source))
     assert made == set(ROWS)

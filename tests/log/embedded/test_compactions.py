@@ -211,7 +211,7 @@ class TestEngine:
             assert reports.get(timeout=WITHIN_S)[0] == "compacted"
 
     def test_a_roll_that_fails_refuses_the_partition(self, tmp_path: Path) -> None:
-        """It is reported with its reason, and the next load finds what was acknowledged."""
+        """A roll that fails is reported with its reason, and the next load finds all that was acknowledged."""
         reports, disk = Reports(), FailingDisk()
         engine = EmbeddedEngine(tmp_path, 3, 1, disk=disk, report=reports, cleaning=Cleaning(backoff_ms=1, roll_ms=0))
         engine.start(lambda *_change: None)
