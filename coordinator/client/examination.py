@@ -91,7 +91,7 @@ def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refuse
 
 
 class Look(NamedTuple):
-    """A look at a group. lines: none if its offsets can't be seen, or a refusal."""
+    """A look at a group. lines: None if its offsets can't be seen; the refusal, if the cluster refuses them."""
 
     progress: GroupProgress
     lines: Sequence[OffsetLine] | Refused | None

@@ -83,7 +83,7 @@ OVERVIEW_MS, FINDINGS_MS, LAG_MS, LAGS_MS, SUMS_MS = 1_000, 10_000, 2_000, 5_000
 OPENAPI_MS = 60_000
 """How long the description of all routes stays in memory. It never changes, but hardly anybody reads it."""
 
-AGE_QUESTIONS = 3
+QUESTIONS_OF_A_LAG = 3
 """Questions about the ages of records in an answer about lag; further answers come nearer."""
 
 LAGS_MAX = 50
@@ -303,7 +303,7 @@ class Site:
 
         def ask(client: Client) -> Any:
             group, now_ms = found_group(client, group_id), self._clock.wall_ms()
-            looks = look_at_lag(client, [group], self._progress, self._lag_times, now_ms, AGE_QUESTIONS)
+            looks = look_at_lag(client, [group], self._progress, self._lag_times, now_ms, QUESTIONS_OF_A_LAG)
             lines = looks[group_id].lines
             if lines is None:
                 lines = offset_lines(client, [group])[group_id]

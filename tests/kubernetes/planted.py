@@ -36,7 +36,7 @@ def ignores_start() -> None:
 
 
 def forgets_the_member_id() -> None:
-    """Removes whoever has the seat; it takes some time for it, as on a busy machine."""
+    """Removes any member that has the seat, after some time, as on a busy machine."""
     remove = controller.remove  # type: ignore[attr-defined]
 
     def slowly(client: Any, group_id: str, member_ids: dict[str, str]) -> dict[str, int]:

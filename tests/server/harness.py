@@ -380,7 +380,7 @@ class Sender(NamedTuple):
         return Client(client_id or "", "/h")
 
     def set_software(self, software: str) -> None:
-        """Nobody asks for it."""
+        """Forget it: no test asks for it."""
 
 
 def endless_calls() -> LongCalls:
