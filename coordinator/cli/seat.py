@@ -88,6 +88,7 @@ def run_command(
     It gets SIGTERM, and SIGKILL later, before its name can go to another one. Its environment has TENURE_SEAT_TOKEN,
     which grows with each holder of a name. Its exit code is the command's.
     """
+    from coordinator.seats.membership import SESSION_MAX_S
     from coordinator.seats.pool import group_of, names_of
     from coordinator.seats.run import Options, run
     from coordinator.seats.supervisor import Why
@@ -96,6 +97,8 @@ def run_command(
         names = tuple(names_of(pool))
     except ValueError as error:
         fail(ExitCode.USAGE, f"--pool: {error}")
+    if session > SESSION_MAX_S:
+        fail(ExitCode.USAGE, f"--session: {session:g} s is more than a day")
     if not variable or "=" in variable:
         fail(ExitCode.USAGE, f"--variable: {variable!r} is no name of a variable")
     if grace > session * GRACE_SHARE_MAX:

@@ -31,6 +31,8 @@ from schemas.errors import ErrorCode
 BEATS = 10
 """Heartbeats in a session."""
 REBALANCE_SESSIONS = 3
+SESSION_MAX_S = 86_400
+"""The rebalance timeout has to fit into a number of JoinGroup, 2^31 ms."""
 PAUSE_S = 0.5
 FINAL = frozenset(
     {

@@ -16,6 +16,7 @@ from tests.support.tenure import tenure_command
             ("--pool", "w", "--session", "10", "--grace", "7", "true"),
             "--grace: 7 s is more than 60% of --session (10 s)",
         ),
+        (("--pool", "w", "--session", "1000000", "true"), "--session: 1e+06 s is more than a day"),
         (("--pool", "w", "--variable", "A=B", "true"), "--variable: 'A=B' is no name of a variable"),
         (("--pool", "w", "--variable", "", "true"), "--variable: '' is no name of a variable"),
         (("--pool", "w", "no-such-program"), "there is no program no-such-program"),
