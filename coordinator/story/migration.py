@@ -87,7 +87,7 @@ class Library(NamedTuple):
     mind: str = ""
 
 
-NUMBER = r"([\d.]*\d)"
+NUMBER = r"(\d+(?:\.\d+)*)"
 STAYS_AWAY = "closing it gives its seat up, so each restart in the consumer protocol moves partitions"
 LIBRARIES = (
     Library(
@@ -331,7 +331,7 @@ def _server(cluster: Cluster) -> Kinds:
     if cluster.settings is None:
         yield "settings_unknown", {"names": ", ".join(BROKER_SETTINGS)}
         return
-    protocols, policy = cluster.setting(PROTOCOLS), cluster.setting(POLICY)
+    protocols, policy = cluster.setting(PROTOCOLS), cluster.setting(POLICY).lower()
     if CONSUMER not in protocols.split(","):
         yield "protocol_off", {"value": protocols}
     if policy in {"disabled", "downgrade"}:

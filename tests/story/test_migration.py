@@ -89,6 +89,7 @@ BLOCKED: Sequence[tuple[str, dict[str, Any]]] = [
         {"cluster": TENURE._replace(settings=OPEN | {"group.coordinator.rebalance.protocols": "classic"})},
     ),
     ("upgrade_off", {"cluster": TENURE._replace(settings=OPEN | {"group.consumer.migration.policy": "downgrade"})}),
+    ("upgrade_off", {"cluster": TENURE._replace(settings=OPEN | {"group.consumer.migration.policy": "DISABLED"})}),
     ("too_many", {"cluster": TENURE._replace(settings=OPEN | {"group.consumer.max.size": "0"})}),
     ("other_type", {"protocol_type": "connect"}),
     ("streams", {"protocol_name": "stream"}),
@@ -131,6 +132,13 @@ def test_a_remark_blocks_nothing(kind: str, words: str, said: dict[str, Any]) ->
     checked = check(facts(member("a", client_id="aiokafka-0.14.0"), member("b"), **said))
     assert checked.stage is Stage.MAY_MOVE
     assert words in point(checked, kind).found
+
+
+@each("software, version", [("librdkafka 2..12", "2"), ("apache-kafka-java 4.0..1", "4.0"), ("kgo v1.22.", "1.22")])
+def test_a_version_ends_where_it_is_no_number(software: str, version: str) -> None:
+    """A client may call itself anything, and the check goes on."""
+    assert library_of(software, member("a"))[1] == version
+    assert check(facts(member("a"), clients={"a-1": Client(software)})).points
 
 
 def test_dynamic_members_and_standbys() -> None:
