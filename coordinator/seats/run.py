@@ -3,9 +3,9 @@
     keeper       gets the name and renews it; process 1 of a container. Passes signals on, and reaps orphans
     supervisor   its child: starts the program, and carries out what the core says
 
-Each watches the time, so that a pause of one of them leaves the other one. On Linux the kernel kills the supervisor
-when the keeper dies, and the program when the supervisor dies, also while they are paused. The program leads a process
-group of its own, so that its children end with it.
+Each watches the time, so that a pause of one of them leaves the other one. On Linux the kernel wakes the supervisor
+when the keeper dies, and kills the program when the supervisor dies, also while they are paused. The program leads a
+process group of its own, so that its children end with it: the kernel alone would leave them.
 
 House rule: the supervisor has one thread and knows no network. Both read the same clock, which goes on while the
 machine sleeps.
@@ -89,7 +89,8 @@ def run(options: Options, make_lease: Callable[[], Lease], say: Callable[[str], 
     above = os.getpid()
     supervisor = os.fork()
     if supervisor == 0:
-        _die_with(above)
+        # It ends the program and its children then; the signal wakes a supervisor that is paused.
+        _at_the_end_of(above, signal.SIGCONT)
         os.setpgid(0, 0)  # Ctrl-C comes from the keeper alone, and once
         os.close(words[0])
         os.close(reports[1])
@@ -100,10 +101,10 @@ def run(options: Options, make_lease: Callable[[], Lease], say: Callable[[str], 
     return asyncio.run(_Keeper(make_lease(), supervisor, words[0], reports[1], options.session_s).run())
 
 
-def _die_with(above: int) -> None:
-    """On Linux: end when the parent does, which may have ended already."""
+def _at_the_end_of(above: int, number: int) -> None:
+    """On Linux: get a signal when the parent ends. End if it has ended already."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != above:
         os._exit(1)
 
@@ -163,7 +164,7 @@ class _Supervising:
         def prepare() -> None:
             # The keeper knows the program before it begins: a supervisor that sleeps here does no harm.
             self._tell("program", os.getpid())
-            _die_with(above)
+            _at_the_end_of(above, signal.SIGKILL)
 
         try:
             # One thread runs here, so that `preexec_fn` is safe.

@@ -158,6 +158,16 @@ def test_a_program_ends_with_either_half(runs: Runs, half: str) -> None:
     assert int(again[2]) > int(token)
 
 
+@pytest.mark.parametrize("half", ["supervisor", "keeper"])
+def test_the_children_of_a_program_end_with_either_half(runs: Runs, half: str) -> None:
+    """A worker that a shell started has the name too."""
+    process = runs.start("one", script=SHELL + "sleep 600 & echo child $!; wait")
+    child = int(runs.wait_for("one", r"child (\d+)")[1])
+    keeper, supervisor, _ = halves(process)
+    os.kill(supervisor if half == "supervisor" else keeper, signal.SIGKILL)
+    wait_until(lambda: not is_alive(child), "the child is dead", 6)
+
+
 def test_a_refusal_ends_the_command(runs: Runs) -> None:
     """A session that is shorter than the server allows ends the command with the server's error."""
     process = runs.start("one", "--session", "1", "--grace", "0.5")
