@@ -158,8 +158,12 @@ ROWS: Mapping[str, Row] = {
     ),
     "assignor": Row(FINE, "the server's assignor {theirs} takes the place of {assignor}"),
     "keep_range": Row(
-        MIND, "its assignor is range, and the server's first one is {theirs}",
+        MIND, "its assignor is range, and the server's first one is {first}",
         "to keep range, set group.remote.assignor=range in the consumers, which costs one rebalance", True,
+    ),
+    "ask_uniform": Row(
+        MIND, "its assignor is {assignor}, and the server's first one is {first}",
+        "to have uniform, which is like it, set group.remote.assignor=uniform in the consumers", True,
     ),
     "eager": Row(
         MIND, "with {assignor}, a rebalance takes all partitions from each member; in the consumer protocol it takes "
@@ -360,15 +364,25 @@ def _group(facts: Facts) -> Kinds:
     elif assignor not in SERVER_ASSIGNOR:
         yield "unlike_assignor", {"assignor": assignor}
     else:
-        theirs, first = SERVER_ASSIGNOR[assignor], facts.cluster.setting(ASSIGNORS).partition(",")[0]
-        if first and first != theirs and theirs == "range":
-            yield "keep_range", {"theirs": first}
+        theirs = SERVER_ASSIGNOR[assignor]
+        offered = [simple_name(each) for each in facts.cluster.setting(ASSIGNORS).split(",") if each]
+        if offered and theirs not in offered:
+            yield "unlike_assignor", {"assignor": assignor}
+        elif offered and theirs != offered[0] and theirs == "range":
+            yield "keep_range", {"first": offered[0]}
+        elif offered and theirs != offered[0]:
+            yield "ask_uniform", {"assignor": assignor, "first": offered[0]}
         else:
             yield "assignor", {"assignor": assignor, "theirs": theirs}
         if assignor != COOPERATIVE:
             yield "eager", {"assignor": assignor}
     topics = {topic for member in group.members for topic in member.subscription or ()}
     yield "topics", {"topics": names_text(sorted(topics))}
+
+
+def simple_name(assignor: str) -> str:
+    """The name of an assignor of the server. Apache Kafka takes the names of its classes too."""
+    return assignor.strip().rpartition(".")[2].removesuffix("Assignor").lower()
 
 
 def _members(facts: Facts, members: Sequence[Member]) -> Kinds:

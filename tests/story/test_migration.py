@@ -14,6 +14,7 @@ from coordinator.client.groups import Group
 from coordinator.story import migration
 from coordinator.story.described import ConsumerSeat, ConsumerState, Member, OffsetLine
 from coordinator.story.migration import (
+    ASSIGNORS,
     BROKER_SETTINGS,
     LIBRARIES,
     OWN_SESSION,
@@ -116,6 +117,8 @@ NOTED: Sequence[tuple[str, str, dict[str, Any]]] = [
         {"cluster": TENURE._replace(settings=OPEN | {"group.consumer.migration.policy": "upgrade"})},
     ),
     ("keep_range", "first one is uniform", {"protocol_name": "range"}),
+    ("ask_uniform", "first one is range", {"cluster": TENURE._replace(settings=OPEN | {ASSIGNORS: "range,uniform"})}),
+    ("unlike_assignor", "sticky", {"cluster": TENURE._replace(settings=OPEN | {ASSIGNORS: "range"})}),
     ("eager", "with sticky", {"protocol_name": "sticky"}),
     ("unlike_assignor", "range-by-instance", {"protocol_name": "range-by-instance"}),
     ("clients_old", "from 4.0 on", {"clients": {"a-1": Client("apache-kafka-java 3.9.1"), "b-1": JAVA_4}}),
@@ -139,6 +142,14 @@ def test_a_version_ends_where_it_is_no_number(software: str, version: str) -> No
     """A client may call itself anything, and the check goes on."""
     assert library_of(software, member("a"))[1] == version
     assert check(facts(member("a"), clients={"a-1": Client(software)})).points
+
+
+def test_an_assignor_of_the_server_may_have_the_name_of_its_class() -> None:
+    """As Apache Kafka's setting may have it."""
+    apart = "org.apache.kafka.coordinator.group.assignor."
+    settings = OPEN | {ASSIGNORS: f"{apart}RangeAssignor, {apart}UniformAssignor"}
+    checked = check(facts(member("a"), protocol_name="range", cluster=TENURE._replace(settings=settings)))
+    assert point(checked, "assignor").found == "the server's assignor range takes the place of range"
 
 
 def test_dynamic_members_and_standbys() -> None:
