@@ -166,9 +166,17 @@ class _Supervising:
             self._tell("program", os.getpid())
             _at_the_end_of(above, signal.SIGKILL)
 
+        # The kernel stops a program that reads the terminal of another process group, and Ctrl-C can't end it.
+        stdin = subprocess.DEVNULL if os.isatty(0) else None
         try:
             # One thread runs here, so that `preexec_fn` is safe.
-            self._program = subprocess.Popen(command, env=environment, process_group=0, preexec_fn=prepare)  # noqa: PLW1509, S603
+            self._program = subprocess.Popen(  # noqa: S603
+                command,
+                env=environment,
+                stdin=stdin,
+                process_group=0,
+                preexec_fn=prepare,  # noqa: PLW1509
+            )
         except OSError as error:
             self._say(f"{command[0]} can't be run: {error.strerror}")
             self._take(Ended(CANNOT_RUN))

@@ -39,14 +39,20 @@ class Runs:
         self.processes: list[subprocess.Popen[Any]] = []
 
     def start(
-        self, name: str, *arguments: str, script: str = SLEEP, pool: str = "w-[0..1]", program: Sequence[str] = ()
+        self,
+        name: str,
+        *arguments: str,
+        script: str = SLEEP,
+        pool: str = "w-[0..1]",
+        program: Sequence[str] = (),
+        stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[Any]:
         """Start one, of a program or else of a script; its output is `said(name)`."""
         options = ["--pool", pool, "--bootstrap-server", self.bootstrap, "--session", "6", "--grace", "1"]
         command = [*tenure_command(), "seat", "run", *options, "--identity", name, *arguments, "--"]
         command += program or ("sh", "-c", script)
         with (self.folder / name).open("ab") as out:
-            self.processes.append(popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+            self.processes.append(popen(command, stdin=stdin, stdout=out, stderr=out))
         return self.processes[-1]
 
     def said(self, name: str) -> str:
@@ -195,6 +201,16 @@ def test_a_server_that_never_answers_does_not_delay_the_end(runs: Runs) -> None:
         with server.accept()[0]:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 143
+
+
+def test_a_program_does_not_read_the_terminal(runs: Runs) -> None:
+    """The kernel would stop it there; it finds the end of its input."""
+    outer, inner = os.openpty()
+    process = runs.start("one", script="cat; test -t 0 || echo no terminal; exit 7", stdin=inner)
+    assert process.wait(20) == 7
+    assert "no terminal" in runs.said("one")
+    os.close(outer)
+    os.close(inner)
 
 
 @pytest.mark.long
