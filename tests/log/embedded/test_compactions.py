@@ -222,8 +222,9 @@ class TestEngine:
         taken = append(engine, own, old[1]) is None
         assert reports.wait_for("partition_unavailable") == {"partition": 0, "reason": "no space left"}
         disk.fails = lambda _name, _number: None
-        assert load(engine, own) == (old[: 1 + taken], None)
+        records, error = load(engine, own)
         engine.close()
+        assert (state(records), error) == (state(old[: 1 + taken]), None)  # a compaction may have been first
 
     def test_beside_appends_and_loads(self, tmp_path: Path) -> None:
         """Every load finds the last values, while the engine appends and compacts all the time."""
