@@ -138,18 +138,18 @@ class Client:
         self._attempts_max = 1
         self._on_wait = _show_nothing
 
-    def request(self, message: Message, node: Node | None = None, *, at_least: int = 0) -> Any:
+    def request(self, message: Message, node: Node | None = None, *, at_least: int = 0, at_most: int = NEWEST) -> Any:
         """Send `message` in the highest common version and return the response.
 
-        node: the receiver, by default the first bootstrap address that accepts. at_least: the first version of the API
-        that can express the request. A node that loads its groups is asked again; at the deadline its error is the
-        response.
+        node: the receiver, by default the first bootstrap address that accepts. at_least, at_most: the first and last
+        version of the API that can express the request. A node that loads its groups is asked again; at the deadline
+        its error is the response.
         """
         tries = self._tries()
         response: Any = None
         for deadline in tries:
             try:
-                response = self._send(message, node, deadline, at_least)
+                response = self._send(message, node, deadline, at_least, at_most)
             except Unreachable as error:
                 tries.lost = error
                 if node is not None and self._attempts_max > 1 and self._is_gone(node, deadline):

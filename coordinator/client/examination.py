@@ -9,6 +9,7 @@ import time
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator.client.ahead import look_ahead
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
@@ -17,6 +18,7 @@ from coordinator.client.retention import Retention
 from coordinator.client.topics import log_end_offsets, node_health, partition_counts, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
+from coordinator.story.described import SHARE
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
@@ -120,10 +122,27 @@ def look(
                 leaders.forget()
         for group in some:
             own = lines.get(group.group_id)
+            if own is not None and not isinstance(own, Refused) and group.kind != SHARE:
+                own = _with_aheads(client, progress, group.group_id, own, now_ms, leaders)
             with LOOKING:
                 taken = progress.look(group, None if isinstance(own, Refused) else own, counts, now_ms, begun)
             seen[group.group_id] = Look(taken, own)
     return seen
+
+
+def _with_aheads(
+    client: Client,
+    progress: Progress,
+    group_id: str,
+    lines: Sequence[OffsetLine],
+    now_ms: int,
+    leaders: Leaders | None,
+) -> Sequence[OffsetLine]:
+    """The lines, with what is ahead of the committed offsets that would be named as a stall."""
+    with LOOKING:
+        known, asked = progress.recall(group_id, lines, now_ms)
+    found = look_ahead(client, asked, leaders) if asked else {}
+    return [line._replace(ahead=found[line.pair]) if line.pair in found else line for line in known] if found else known
 
 
 def look_at_lag(

@@ -62,6 +62,7 @@ READING = (
     DescribeProducersRequest,
     DescribeShareGroupOffsetsRequest,
     DescribeTransactionsRequest,
+    FetchRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
@@ -285,7 +286,8 @@ class _Node:
                 self._asking.budget.take(deadline.left)
                 answer = self._send(message, version, deadline)
                 self._asking.sent()
-                self._asking.keep(self._address, asked, answer)
+                if not isinstance(message, FetchRequest):  # its records are large, and nobody asks twice
+                    self._asking.keep(self._address, asked, answer)
             return answer
         finally:
             self._lock.release()

@@ -125,6 +125,17 @@ class Expiry(NamedTuple):
     offset: int
 
 
+class Ahead(NamedTuple):
+    """Where the next record is for readers of committed records, as far as somebody looked from a committed offset on.
+
+    is_record: whether a record is there, or was; else the look ended there. is_refused: whether the user may not look.
+    """
+
+    offset: int
+    is_record: bool = False
+    is_refused: bool = False
+
+
 class OffsetLine(NamedTuple):
     """A topic partition of a group.
 
@@ -132,7 +143,8 @@ class OffsetLine(NamedTuple):
     partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows. told_lag: where
     the server counts the records behind the end, because some before it are dealt with already (share groups).
     stable_offset: where readers of committed records stop, if a transaction keeps them from the end of the log. No
-    request of a group tells its members' isolation.level, so both lags may be the one that counts.
+    request of a group tells its members' isolation.level, so both lags may be the one that counts. ahead: None if
+    nobody looked for the next record.
     """
 
     topic: str | None
@@ -144,13 +156,29 @@ class OffsetLine(NamedTuple):
     expiry: Expiry | None = None
     told_lag: int | None = None
     stable_offset: int | None = None
+    ahead: Ahead | None = None
+
+    @property
+    def pair(self) -> tuple[str, int] | None:
+        """The topic partition, if there is one."""
+        return None if self.topic is None or self.partition is None else (self.topic, self.partition)
+
+    @property
+    def position(self) -> int:
+        """The committed offset, or the offset up to which nothing behind it can be read."""
+        return (self.current_offset or 0) if self.ahead is None else self.ahead.offset
+
+    @property
+    def has_all(self) -> bool:
+        """Whether nothing between the committed offset and the end of the log can be read."""
+        return self.ahead is not None and self.log_end_offset is not None and self.log_end_offset <= self.position
 
     @property
     def stable_lag(self) -> int | None:
         """The lag of readers of committed records: records of open transactions don't count."""
         if self.stable_offset is None or self.current_offset is None or self.told_lag is not None:
             return self.lag
-        return max(self.stable_offset - self.current_offset, 0)
+        return max(self.stable_offset - self.position, 0)
 
     @property
     def lag(self) -> int | None:
@@ -159,7 +187,7 @@ class OffsetLine(NamedTuple):
             return self.told_lag
         if self.current_offset is None or self.log_end_offset is None:
             return None
-        return self.log_end_offset - self.current_offset
+        return self.log_end_offset - self.position
 
     @property
     def has_no_end(self) -> bool:

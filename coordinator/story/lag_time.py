@@ -176,8 +176,8 @@ class LagTimes:
         former_ms = self._seen_ms.pop(group_id, None)
         for topic, own in seen.tracks.items():
             for index, track in own.items():
-                offset, end, place = track.offset, track.end, (topic, index)
-                if offset is None or end is None or end <= offset:
+                offset, end, place = track.position, track.end, (topic, index)
+                if track.offset is None or end is None or end <= offset:
                     continue
                 samples = former.get(place, [])
                 if track.seen_ms != seen.seen_ms:
@@ -209,9 +209,9 @@ class LagTimes:
         sums: dict[str | None, Moment] = {}
         for topic, own in seen.tracks.items():
             placed = [
-                (track.end, track.offset)
+                (track.end, track.position)
                 for track in own.values()
-                if track.offset is not None and track.end is not None and track.end >= track.offset
+                if track.offset is not None and track.end is not None and track.end >= track.position
             ]
             if placed:
                 ends, offsets = map(sum, zip(*placed, strict=True))

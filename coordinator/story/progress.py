@@ -2,7 +2,8 @@
 
 A look is a group's description with its offset lines (`described.OffsetLine`). One look shows how far a group is; only
 a later one shows that it stands still. A committed offset stands still once records came behind it: an offset at the
-end of a log has nothing to do, and markers of transactions can make the last few offsets of a log unreachable.
+end of a log has nothing to do, and markers of transactions and aborted records can make its last offsets unreachable.
+So where a stall would be named, somebody looks ahead once (`Progress.recall`), and tracks remember the answer.
 
 House rule: pure. Memory has the groups that were looked at within FORGOTTEN_MS, and no history of them.
 """
@@ -17,7 +18,7 @@ from coordinator.story.described import SHARE
 from coordinator.story.entries import REBALANCING
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, Expiry, Member, OffsetLine
+    from coordinator.story.described import Ahead, DescribedGroup, Expiry, Member, OffsetLine
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")
@@ -65,7 +66,7 @@ class Track(NamedTuple):
     whether an earlier look had another offset. waits_ms: since when records wait behind the offset; None before a look
     saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
     again. first: None if no records wait. stable: where readers of committed records stop at the newest look, if a
-    transaction keeps them from the end.
+    transaction keeps them from the end. ahead: where the next record is, once somebody looked from this offset on.
 
     There may be 100,000 of them, so this is one flat tuple.
     """
@@ -84,11 +85,17 @@ class Track(NamedTuple):
     back: Back | None = None
     first: First | None = None
     stable: int | None = None
+    ahead: Ahead | None = None
+
+    @property
+    def position(self) -> int:
+        """As of `OffsetLine`."""
+        return (self.offset or 0) if self.ahead is None else self.ahead.offset
 
     @property
     def lag(self) -> int:
         """How many records wait; 0 if nobody knows."""
-        return 0 if self.offset is None or self.end is None else self.end - self.offset
+        return 0 if self.offset is None or self.end is None else self.end - self.position
 
     def taken(self, line: OffsetLine, now_ms: int) -> Track:
         """The track after the next look."""
@@ -101,11 +108,12 @@ class Track(NamedTuple):
             if offset is not None and self.offset is not None and offset < self.offset:
                 back = Back(self.offset, offset, now_ms)
             since_ms, first_end, waits_ms, has_moved = now_ms, end, None, True
-        elif (member and member.member_id) != (self.member and self.member.member_id):  # it has as much time
+        elif line.has_all or (member and member.member_id) != (self.member and self.member.member_id):
+            # Nothing waits for the same member, or another one has as much time.
             first_end, waits_ms = end, None
         elif first_end is None:
             first_end = end
-        elif waits_ms is None and end is not None and end > (offset or 0):
+        elif waits_ms is None and end is not None and end > line.position:
             has_grown, is_far = end > first_end, (line.lag or 0) > MARKERS_MAX
             if has_grown or is_far:
                 waits_ms = max(self.seen_ms, now_ms - GROWS_MS) if self.lag > 0 else now_ms
@@ -118,7 +126,7 @@ class Track(NamedTuple):
         expiry = line.expiry or (self.expiry if first else None)
         known = member, offset, end, start, expiry
         stands = since_ms, first_end, seen_ms
-        return Track(*known, *stands, has_moved, waits_ms, longest_ms, back, first, line.stable_offset)
+        return Track(*known, *stands, has_moved, waits_ms, longest_ms, back, first, line.stable_offset, line.ahead)
 
     @property
     def is_stuck(self) -> bool:
@@ -131,10 +139,19 @@ class Track(NamedTuple):
         limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
         return self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
 
+    def is_doubtful(self, line: OffsetLine, now_ms: int) -> bool:
+        """Whether to look ahead of the next look's line: a stall would be named, or a few records stand for a while."""
+        stable = line.log_end_offset if line.stable_offset is None else line.stable_offset
+        is_known = line.ahead is not None and (line.ahead.is_record or line.ahead.is_refused)
+        is_young = 2 * (now_ms - self.since_ms) < STUCK_MS
+        if is_known or stable is None or stable <= line.position or is_young:
+            return False
+        return (line.lag or 0) <= MARKERS_MAX or self.taken(line, now_ms).stands
+
     @property
     def is_held(self) -> bool:
         """Whether an open transaction keeps readers of committed records from reading on."""
-        return self.stable is not None and self.stable <= (self.offset or 0)
+        return self.stable is not None and self.stable <= self.position
 
     @property
     def lost(self) -> int:
@@ -254,6 +271,23 @@ class Progress:
         while now_ms - next(iter(self._groups.values())).seen_ms > FORGOTTEN_MS:
             del self._groups[next(iter(self._groups))]
         return taken
+
+    def recall(
+        self, group_id: str, lines: Iterable[OffsetLine], now_ms: int
+    ) -> tuple[list[OffsetLine], dict[TopicPartition, int]]:
+        """These lines of a group, with what earlier looks saw ahead; and the positions from which to look ahead."""
+        known = self._groups.get(group_id, NEVER)
+        told: list[OffsetLine] = []
+        asked: dict[TopicPartition, int] = {}
+        for each in lines:
+            line = each
+            track = known.track(each.pair) if each.pair is not None and each.lag != 0 else None
+            if track is not None and track.offset == each.current_offset and each.pair is not None:
+                line = each if track.ahead is None else each._replace(ahead=track.ahead)
+                if track.is_doubtful(line, now_ms):
+                    asked[each.pair] = line.position
+            told.append(line)
+        return told, asked
 
     @property
     def groups(self) -> list[str]:

@@ -15,7 +15,7 @@ from coordinator.story.counts import STORM_MIN, STORM_MS, is_storm
 from coordinator.story.described import client_text
 from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text, span_text
 from coordinator.story.entries import REBALANCING, Rebalance
-from coordinator.story.progress import STUCK_MAX_MS, STUCK_MS
+from coordinator.story.progress import MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.text import time_text
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ OFFENSES_MIN = 3
 HELD_ADVICE = (
     "if its program reads committed records (isolation.level=read_committed), nothing is wrong with it: find the "
     "transaction by `tenure transactions list --state Ongoing`, or `find-hanging`. Else "
+)
+
+HIDDEN = (
+    "; these may be only the end of a transaction or its aborted records, which nobody reads: the user of this command "
+    "needs Read on the topic to see it"
 )
 
 REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
@@ -94,7 +99,7 @@ def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms
     tracks = [(f"{topic}-{index}", progress.track((topic, index))) for topic, index in pairs]
     stuck = [(name, track) for name, track in tracks if track is not None and track.is_stuck]
     if stuck:
-        return Work(f"records come, and it commits nothing of {_places(stuck)}")
+        return Work(f"records come, and it commits nothing of {_places(stuck)}{_hidden(stuck)}")
     unseen = names_text([f"{topic}-{index}" for topic, index in pairs if not progress.is_seen((topic, index))])
     return Work(f"the cluster doesn't show how far the group is: {unseen}", is_known=False) if unseen else Work()
 
@@ -156,6 +161,10 @@ def _places(tracks: Iterable[tuple[str, Track]]) -> str:
     )
 
 
+def _hidden(stuck: Iterable[tuple[str, Track]]) -> str:
+    return HIDDEN if any(track.ahead is not None and track.ahead.is_refused for _, track in stuck) else ""
+
+
 def _rebalancing(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """A rebalance under way, of a server that names nobody for whom it waits; `diagnosis` has those of others."""
     if progress.rebalancing_ms is None:
@@ -205,8 +214,10 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         others = "others of its partitions move" if moves else "none of its partitions moves"
         is_held = all(track.is_held for _, track in stuck)
         others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
+        others += _hidden(stuck)
+        is_few = bool(_hidden(stuck)) and all(track.lag <= MARKERS_MAX for _, track in stuck)
         yield Finding(
-            Severity.NOTICE if never else _severity(now_ms - since_ms),
+            Severity.NOTICE if never or is_few else _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
             f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "

@@ -51,7 +51,7 @@ class Cluster(Client):
         self.nobodys: set[int] = set()
         self.is_noticed = False
 
-    def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+    def request(self, message: Any, node: Any = None, *, at_least: int = 0, at_most: int = 0) -> Any:
         """Answer as a server would."""
         if isinstance(message, MetadataRequest):
             absent = self.absent | self.nobodys | (self.away if self.is_noticed else set())
@@ -318,8 +318,8 @@ def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
     """A restored backup ends before the reader's position: the reader returns some events twice rather than none."""
 
     class PutBack(Cluster):
-        def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
-            answer = super().request(message, node, at_least=at_least)
+        def request(self, message: Any, node: Any = None, *, at_least: int = 0, at_most: int = 0) -> Any:
+            answer = super().request(message, node, at_least=at_least, at_most=at_most)
             if isinstance(message, FetchRequest) and message.topics[0].partitions[0].fetch_offset > 1:
                 part = answer.responses[0].partitions[0]
                 part.error_code, part.log_start_offset, part.records = ErrorCode.OFFSET_OUT_OF_RANGE, -1, None

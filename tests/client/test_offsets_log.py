@@ -59,7 +59,7 @@ class Cluster(Client):
         self.no_offsets = False
         self.epochs = "known"
 
-    def request(self, message: Any, node: Any = None, *, at_least: int = 0) -> Any:
+    def request(self, message: Any, node: Any = None, *, at_least: int = 0, at_most: int = 0) -> Any:
         """Answer as Kafka would."""
         if isinstance(message, MetadataRequest):
             return self._metadata(message)

@@ -23,11 +23,13 @@ from coordinator.story.progress_diagnosis import LONG_MS
 from protocol.messages import (
     DescribeConfigsResponse,
     DescribeProducersResponse,
+    FetchResponse,
     ListOffsetsResponse,
     ListTransactionsResponse,
     MetadataResponse,
     OffsetFetchResponse,
 )
+from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
@@ -54,6 +56,7 @@ class Cloud:
                 "DescribeConfigs": [DescribeConfigsResponse(results=[])],
                 "DescribeProducers": [self._producers],
                 "ListTransactions": [ListTransactionsResponse()],
+                "Fetch": [self._records],
             }
         )
         clock = Clock()
@@ -139,6 +142,12 @@ class Cloud:
         return DescribeProducersResponse(
             topics=[DescribeProducersResponse.TopicResponse(name=name, partitions=[partition])]
         )
+
+    def _records(self, request: Any) -> FetchResponse:
+        (asked,) = request.topics[0].partitions
+        record = encode_batch([Record(b"k", b"v", 0)], asked.fetch_offset, 0)
+        partition = FetchResponse.PartitionData(records=record, last_stable_offset=self.end)
+        return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])])
 
     def _ends(self, request: Any) -> ListOffsetsResponse:
         is_end = request.topics[0].partitions[0].timestamp == -1

@@ -28,6 +28,7 @@ from coordinator.client.examination import examine
 from coordinator.story import progress, progress_diagnosis
 from coordinator.story.progress import Progress
 from tests.cli.conftest import at, run_app
+from tests.client.test_ahead import LEVELS, end_transactions
 from tests.observe.test_observer import observing
 from tests.oracle.conftest import NODES, SAME_NAME
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
@@ -188,6 +189,12 @@ def test_a_program_that_hangs_and_a_partition_that_is_paused(scene: Scene) -> No
         assert "others of its partitions move" in stuck["found"]
         program.wanted.append(lambda: program.consumer.resume(one))
         scene.until_gone("partition_stuck")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_end_of_a_transaction_is_no_stall(node: Node, level: str) -> None:
+    """tests/client/test_ahead.py has it in full."""
+    assert end_transactions(node.bootstrap, level, 30) == "partition_stuck"
 
 
 def test_a_group_whose_last_member_left(scene: Scene) -> None:

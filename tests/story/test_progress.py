@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.story.described import Member, OffsetLine, StreamsSeat, Tasks
-from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, Progress
+from coordinator.story.described import Ahead, Member, OffsetLine, StreamsSeat, Tasks
+from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, MARKERS_MAX, STUCK_MS, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
 
@@ -55,3 +55,46 @@ def test_a_look_that_began_before_another_was_taken_does_not_count() -> None:
     assert progress.look(PAIR, [line], {}, NOW_MS, begun) is newest
     assert progress.look(PAIR, [line], {}, NOW_MS, progress.looks).tracks["t"][0].back is not None
     assert newest.tracks["t"][0].back is None
+
+
+def test_what_is_ahead_is_asked_for_where_a_stall_would_be_named() -> None:
+    """Once for each committed offset: from where the last answer ended, and not again once a record was found."""
+    progress = Progress()
+
+    def line(end: int, offset: int = 3, ahead: Ahead | None = None) -> OffsetLine:
+        return OffsetLine("t", 0, offset, end, ONE, ahead=ahead)
+
+    def asked(told: OffsetLine, at_ms: int) -> dict[tuple[str, int], int]:
+        """The question that a look has; without an answer the line is taken."""
+        lines, questions = progress.recall("g", [told], at_ms)
+        progress.look(PAIR, lines, {}, at_ms)
+        return questions
+
+    many = 4 + MARKERS_MAX
+    assert asked(line(3), NOW_MS) == {}
+    assert asked(line(many), NOW_MS + 1) == {}
+    assert asked(line(many), NOW_MS + STUCK_MS - 1) == {}
+    assert asked(line(many), NOW_MS + STUCK_MS + 1) == {("t", 0): 3}
+    later_ms = NOW_MS + STUCK_MS + 2
+    seen = progress.look(PAIR, [line(many, ahead=Ahead(many))], {}, later_ms)
+    assert (seen.tracks["t"][0].is_stuck, seen.tracks["t"][0].lag) == (False, 0)
+    assert asked(line(many), later_ms) == {}
+    assert asked(line(many + 2), later_ms) == {("t", 0): many}
+    for known in (Ahead(many, is_record=True), Ahead(many, is_refused=True)):
+        progress.look(PAIR, [line(many + 2, ahead=known)], {}, later_ms)
+        assert asked(line(many + 3), later_ms + STUCK_MS) == {}
+        assert progress.look(PAIR, [line(many + 3, ahead=known)], {}, later_ms + STUCK_MS).tracks["t"][0].is_stuck
+    assert asked(line(many + 3, offset=4), later_ms) == {}
+    assert progress.recall("g", [line(many + 3, offset=4)], later_ms)[0] == [line(many + 3, offset=4)]
+
+
+def test_a_few_records_that_stand_are_looked_at_before_a_stall() -> None:
+    """They may be markers; so lag in time is right also where no look saw them come."""
+    progress = Progress()
+    line = OffsetLine("t", 0, 3, 4, ONE)
+    progress.look(PAIR, [line], {}, NOW_MS)
+    assert progress.recall("g", [line], NOW_MS + STUCK_MS // 2 - 1)[1] == {}
+    assert progress.recall("g", [line], NOW_MS + STUCK_MS // 2)[1] == {("t", 0): 3}
+    held = line._replace(stable_offset=3)  # behind it a transaction is open
+    assert progress.recall("g", [held], NOW_MS + STUCK_MS)[1] == {}
+    assert line._replace(ahead=Ahead(4)).lag == 0

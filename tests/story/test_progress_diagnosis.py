@@ -10,7 +10,7 @@ import pytest
 from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
-from coordinator.story.described import ConsumerSeat, ConsumerState, Expiry, OffsetLine
+from coordinator.story.described import Ahead, ConsumerSeat, ConsumerState, Expiry, OffsetLine
 from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
@@ -154,6 +154,20 @@ def test_a_reader_of_committed_records_waits_for_a_transaction() -> None:
     for free in (found(8), found(None)):
         assert "transaction" not in free.found
         assert not free.advice.startswith("if its program")
+
+
+def test_a_user_who_may_not_read_the_topic_gets_a_hedge() -> None:
+    """A few records may be the end of a transaction, so the finding stays a notice; many make it a warning."""
+    refused = Ahead(7, is_refused=True)
+
+    def found(end: int, ahead: Ahead | None) -> Finding:
+        first = (LONG_MS, (7, 7), (0, 0))
+        rest = [(before_ms, (7, end, None, None, None, None, ahead), (0, 0)) for before_ms in (LONG_MS - 1, 0)]
+        return looks(PAIR, first, *rest).findings()["partition_stuck"]
+
+    few, many, known = found(8, refused), found(8 + MARKERS_MAX, refused), found(8, Ahead(7, is_record=True))
+    assert [each.severity for each in (few, many, known)] == ["notice", "warning", "warning"]
+    assert ["needs Read on the topic" in each.found for each in (few, many, known)] == [True, True, False]
 
 
 def test_a_share_group_that_acknowledges_nothing_names_its_readers() -> None:
