@@ -122,6 +122,7 @@ def started_browser() -> Iterator[Browser]:
     if find_browser() is None:
         pytest.skip(NO_BROWSER)  # `make test` fetches it where there is apt-get; a browser is much to ask for elsewhere
     with Browser() as made:
+        made.resize(1280, 900)  # which test comes first in a process doesn't matter
         yield made
 
 
