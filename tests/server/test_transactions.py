@@ -212,11 +212,15 @@ async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> No
         )
         topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[asked])]
         held: list[Callable[[], None]] = []
-        hop, data._hop = data._hop, held.append
+        holds, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def hold(call: Callable[[], None]) -> None:
+            held.append(call)
+            loop.call_soon_threadsafe(holds.set)
+
+        hop, data._hop = data._hop, hold
         await reader.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics), 11)
-        async with asyncio.timeout(WITHIN_S):
-            while not held:  # not `until`: its barrier would be held too
-                await asyncio.sleep(0)
+        await asyncio.wait_for(holds.wait(), WITHIN_S)
         data._hop = hop
         assert await producer.commit_offset(7) == 0
         for each in held:
