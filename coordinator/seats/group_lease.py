@@ -106,6 +106,7 @@ class GroupLease:
         except Refused as error:  # of FindCoordinator
             kinds = {Join: Joined, Sync: Synced, Beat: Beaten}
             answer = kinds[type(request)](error.error_code)
+            self._problem = str(error)
         except Unauthenticated as error:
             self._member.refuse(str(error))
         except (ClientError, ProtocolError) as error:

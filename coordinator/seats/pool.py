@@ -13,10 +13,15 @@ House rule: pure; a leader takes no name from a member that claims it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
+
+import msgspec
+
+from protocol.errors import ProtocolError
+
+Value = TypeVar("Value")
 
 NAMES_MAX = 1_000
 ROWS_MAX = 2_000
@@ -65,13 +70,12 @@ class Wish(NamedTuple):
 
     def encode(self) -> bytes:
         """As bytes of JoinGroup."""
-        return json.dumps(self._asdict()).encode()
+        return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Of bytes of JoinGroup."""
-        found: dict[str, Any] = json.loads(data)
-        return cls(**{**found, "pool": tuple(found["pool"])})
+        """Of bytes of JoinGroup. Raises ProtocolError: a member of another kind sent them."""
+        return _decoded(data, cls)
 
 
 class Row(NamedTuple):
@@ -93,15 +97,19 @@ class Given(NamedTuple):
 
     def encode(self) -> bytes:
         """As bytes of SyncGroup."""
-        return json.dumps(self._asdict()).encode()
+        return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Of bytes of SyncGroup; nothing of none."""
-        if not data:
-            return cls("", 0, False, 0, {})
-        found: dict[str, Any] = json.loads(data)
-        return cls(**{**found, "table": {name: Row(*row) for name, row in found["table"].items()}})
+        """Of bytes of SyncGroup; nothing of none. Raises ProtocolError, as a wish does."""
+        return _decoded(data, cls) if data else cls("", 0, False, 0, {})
+
+
+def _decoded(data: bytes, kind: type[Value]) -> Value:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"a member of the group isn't of tenure seat run: {error}") from error
 
 
 def assign(wishes: Mapping[str, Wish], table: Mapping[str, Row], leader: str, now_ms: int) -> dict[str, Given]:

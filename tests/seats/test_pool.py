@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.seats.pool import Given, Row, Wish, assign, group_of, names_of
+from protocol.errors import ProtocolError
 from tests.support.cases import each
 
 POOL = ("w-0", "w-1")
@@ -100,3 +101,10 @@ def test_wishes_and_assignments_survive_the_wire() -> None:
     given = Given("w-0", 3, False, 1, {"w-0": Row(3, "A", "a")})
     assert (Wish.decode(asked.encode()), Given.decode(given.encode())) == (asked, given)
     assert Given.decode(b"").name == ""
+
+
+@pytest.mark.parametrize("data", [b"", b"not JSON", b"[]", b'["A",["w-0"],"",0,true,"1"]'])
+def test_a_wish_of_another_program_is_refused(data: bytes) -> None:
+    """What another program sends as a member of the group is no wish; the leader says so."""
+    with pytest.raises(ProtocolError, match="isn't of tenure seat run"):
+        Wish.decode(data)
