@@ -162,7 +162,7 @@ def test_a_streams_group_is_described_and_explained(kafka: ApacheKafka, tmp_path
 
     One of them is closed: explain and an observer say which tasks moved from it to the other.
     """
-    group = Application(kafka, tmp_path, is_streams_group=True)
+    group = Application(kafka, tmp_path, release=VERSION_44, is_streams_group=True)
     with ExitStack() as stack:
         stack.callback(group.end)
         make_topics(kafka.bootstrap, dict.fromkeys((group.lines, group.results), PARTITIONS))

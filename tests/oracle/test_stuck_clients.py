@@ -185,7 +185,7 @@ def writing(group: Application) -> Iterator[None]:
 
 def test_a_program_of_kafka_streams_freezes_and_then_all_leave(kafka: ApacheKafka, tmp_path: Path) -> None:
     """The frozen program is named, with partitions of its tasks. When nobody is left, the last ones are named."""
-    group = Application(kafka, tmp_path, is_streams_group=True)
+    group = Application(kafka, tmp_path, release=VERSION_44, is_streams_group=True)
     make_topics(kafka.bootstrap, dict.fromkeys((group.lines, group.results), PARTITIONS))
     with ExitStack() as stack:
         stack.callback(group.end)
