@@ -155,7 +155,8 @@ class Coordinator:
             group = self.groups.get(group_id)
             if group is None:
                 continue
-            if group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING:
+            is_unused = group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING
+            if is_unused and (if_expired or isinstance(group, Group)):
                 found[group_id] = []
                 size += 1
             held = dict.fromkeys(group.offsets)
@@ -461,7 +462,9 @@ class Coordinator:
                     removed = [(topic, each) for topic, each in removed if each in group.offsets.get(topic, {})]
                     removed = offsets.expired(turn, group, removed)
                 offsets.remove(turn, group, removed, expired=event.if_expired)
-                self._delete_if_unused(turn, group)
+                # Kafka's consumer groups stay when a topic is deleted, as in _delete_offsets.
+                if event.if_expired or isinstance(group, Group):
+                    self._delete_if_unused(turn, group)
 
     def _load(self, turn: Turn, event: Load) -> None:
         assert not self.groups.keys() & event.groups.keys()

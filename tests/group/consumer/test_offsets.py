@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import Play, given
+from tests.group.consumer.play import GROUP, Play, given
 
 
 def test_current_epoch_commits_anything() -> None:
@@ -61,3 +61,18 @@ def test_fetch_wants_the_very_epoch() -> None:
     assert play.fetch("a", 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
     assert play.fetch("", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert play.fetch("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_deleted_topic_takes_no_group_with_it() -> None:
+    """A group without members and offsets keeps its epochs, whether it had offsets in the topic; expiry ends it."""
+    for commits in (True, False):
+        play = Play()
+        play.join("a")
+        if commits:
+            play.commit("a", 2)
+        play.leave("a")
+        for topics, stays in (({"t"}, True), (None, False)):
+            for event in play.coordinator.offsets_in(topics):
+                if event is not None:
+                    play.handle(event)
+            assert (GROUP in play.coordinator.groups) is stays
