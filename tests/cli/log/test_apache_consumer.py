@@ -162,6 +162,7 @@ def test_living_members_go_on_at_kafka_and_back(ids: str) -> None:
         members = [Member(tenure.bootstrap, "orders", "a"), Member(tenure.bootstrap, "orders")]
         members.append(Member(tenure.bootstrap, "^o.*"))
         polled(members, lambda: sum(len(each.held()) for each in members) == sum(TOPICS.values()), "all is held")
+        polled(members, lambda: all(each.held() for each in members), "each has some: the last one has joined too")
         polled(members, lambda: describe(tenure.port)[0] == "Stable", "the group is stable")
         before, held = describe(tenure.port), [member.held() for member in members]
         assert all(held)
