@@ -6,7 +6,7 @@
 
 Each renewal moves `until`. A supervisor that wakes from a pause finds out first that the time is over.
 
-House rule: pure. Whatever comes in, the time is looked at before it.
+House rule: pure. `handle` looks at the time before it looks at the event.
 """
 
 from __future__ import annotations

@@ -206,12 +206,12 @@ ROWS: Mapping[str, Row] = {
     "under_way": Row(MIND, "{moved} of {all} members are of the consumer protocol; classic: {classic}"),
     "moved": Row(FINE, "all members are of the consumer protocol: {all}"),
     "began": Row(FINE, "the group changed at {at}"),
-    "seats_kept": Row(FINE, "since then no topic partition went to another member; {returns} of static members"),
+    "seats_kept": Row(FINE, "each topic partition stayed with its member; {returns} of static members"),
     "seats_moved": Row(
-        MIND, "since then {partitions} went to another member, in {rebalances}: {moves}",
+        MIND, "{partitions} went to another member, in {rebalances} after the change: {moves}",
         "`tenure explain {group}` has the causes",
     ),
-    "refused": Row(MIND, "since then {client} was refused: {why}", "it may come again when {until}"),
+    "refused": Row(MIND, "{client} was refused after the change: {why}", "it may come again when {until}"),
     "history_unknown": Row(UNKNOWN, "how the group changed: {why}"),
 }  # fmt: skip
 

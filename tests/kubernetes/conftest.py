@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.brokers import ApacheBroker, Broker, TenureBroker
-from tests.kubernetes import helm
 from tests.kubernetes.control_plane import MISSING, ControlPlane, program
 from tests.kubernetes.stage import SETTINGS, Stage
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, available
@@ -27,13 +26,6 @@ def plane(certificates: Certificates) -> Iterator[ControlPlane]:
         pytest.skip(MISSING)
     with ControlPlane(certificates) as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def with_helm() -> None:
-    """Leave a test out, with a line, where there is no Helm."""
-    if helm.program() is None:
-        pytest.skip(helm.MISSING)
 
 
 @pytest.fixture(
@@ -53,16 +45,6 @@ def broker(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Brok
         return
     with ApacheKafka(SETTINGS, version=request.param) as kafka:
         yield ApacheBroker(kafka)
-
-
-@pytest.fixture
-def consumer_stage(plane: ControlPlane, broker: Broker) -> Iterator[Stage]:
-    """Yield the same for pods of the consumer protocol, on servers that have it."""
-    if isinstance(broker, ApacheBroker) and broker.kafka.version in (VERSION, VERSION_24):
-        pytest.skip("Apache Kafka 2.4 has no consumer protocol, and that of 3.9 is a preview")
-    with Stage(plane, broker, f"test-{uuid.uuid4().hex[:8]}") as made:
-        made.protocol = "consumer"
-        yield made
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.kubernetes.stage import Stage, names
+from tests.support.apache import VERSION_44
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.parametrize("broker", ["tenure", VERSION_44], indirect=True)]
 
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_scale_down_frees_seats_of_the_consumer_protocol(
-    consumer_stage: Stage, closes: bool, record_property: Callable[[str, object], None]
+    stage: Stage, closes: bool, record_property: Callable[[str, object], None]
 ) -> None:
     """4 to 2 replicas: of members whose process ended, and of members that said that they would come back (-2)."""
-    stage = consumer_stage
-    stage.closes = closes
+    stage.protocol, stage.closes = "consumer", closes
     stage.create("w", 4)
     stage.wait_until_owned(*names("w", 0, 1, 2, 3))
     with stage.controller("--free") as controller:
@@ -34,10 +34,9 @@ def test_a_scale_down_frees_seats_of_the_consumer_protocol(
     assert sorted(reason for reason, _ in stage.events("w")) == ["SeatFreed", "SeatFreed"]
 
 
-def test_without_a_controller_a_member_that_closed_keeps_its_partitions(consumer_stage: Stage) -> None:
+def test_without_a_controller_a_member_that_closed_keeps_its_partitions(stage: Stage) -> None:
     """The member is away, and may come back until its session ends."""
-    stage = consumer_stage
-    stage.closes = True
+    stage.protocol, stage.closes = "consumer", True
     stage.create("w", 2)
     stage.wait_until_owned(*names("w", 0, 1))
     stage.change("w", {"replicas": 1})

@@ -17,7 +17,7 @@ from tests.kubernetes.stage import Stage, names
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.usefixtures("with_helm")]
+pytestmark = pytest.mark.kubernetes
 on_tenure = pytest.mark.parametrize("broker", ["tenure"], indirect=True)
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 
@@ -73,7 +74,20 @@ def test_a_supervisors_lines_are_of_no_node() -> None:
 
 
 def test_a_line_that_can_not_be_written_is_let_go() -> None:
-    """A line that can't be written, because of a closed pipe or a full disk, is dropped without an error."""
-    stream = io.StringIO()
-    stream.close()
-    Lines(stream, "text", 1, ManualClock()).info("event", "text")
+    """A line that can't be written, because of a closed pipe or a full disk, is dropped; the next one is written."""
+
+    class Stream(io.StringIO):
+        error: Exception | None = None
+
+        def write(self, text: str) -> int:
+            if self.error is not None:
+                raise self.error
+            return super().write(text)
+
+    stream = Stream()
+    lines = Lines(stream, "text", 1, ManualClock())
+    for stream.error in (OSError(errno.ENOSPC, "full"), OSError(errno.EPIPE, "closed"), ValueError("a closed file")):
+        lines.info("event", "lost")
+    stream.error = None
+    lines.info("event", "written")
+    assert [line.partition(": ")[2] for line in stream.getvalue().splitlines()] == ["written"]

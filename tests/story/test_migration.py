@@ -254,7 +254,7 @@ def test_seats_that_stayed_and_seats_that_moved() -> None:
     stayed = check(made._replace(entries=entries_of(before, CHANGED, back)))
     assert (stayed.stage, stayed.steps) == (Stage.MOVED, [])
     assert point(stayed, "seats_kept").found.endswith(
-        "no topic partition went to another member; 1 return of static members"
+        "each topic partition stayed with its member; 1 return of static members"
     )
     moves = [
         {"topic": "orders", "partition": 3, "from": "a-1", "to": "b-1"},
@@ -276,9 +276,9 @@ def test_seats_that_stayed_and_seats_that_moved() -> None:
     after = check(made._replace(entries=entries_of(CHANGED, moved, refused)))
     assert (
         point(after, "seats_moved").found
-        == "since then 1 topic partition went to another member, in 1 rebalance: orders-3"
+        == "1 topic partition went to another member, in 1 rebalance after the change: orders-3"
     )
-    assert point(after, "refused").found == "since then late was refused: full"
+    assert point(after, "refused").found == "late was refused after the change: full"
 
 
 def test_a_history_that_nobody_tells() -> None:

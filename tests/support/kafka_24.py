@@ -36,8 +36,6 @@ SETTINGS = {
 class Kafka24:
     """A broker. bootstrap: HOST:PORT. log_file: its log."""
 
-    version = VERSION_24
-
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._jars = jars(VERSION_24, POM)
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-24-"))

@@ -158,7 +158,7 @@ class _Fetch:
     def look(self, *, may_wait: bool) -> None:
         """Read on the logs' thread, unless the loop knows that there is nothing new.
 
-        Topics that were deleted, or that the client may no longer read, get an error.
+        A topic that doesn't exist, or that the client may not read, gets an error.
         """
         steps = self._look(may_wait=may_wait)
         if self._is_large:
