@@ -28,11 +28,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tests.support.patience import WITHIN_S
 from tests.support.ports import reserved_port
+from tests.support.started import Started
 from tests.support.tenure import wait_until
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def headers(kind: str = "application/json") -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
 
 
-class ControlPlane:
+class ControlPlane(Started):
     """See the module. folder: keys, data and logs, removed at the end. is_managed: whether the controllers run."""
 
     def __init__(self, certificates: Certificates, *, is_managed: bool = True) -> None:
@@ -131,21 +131,12 @@ class ControlPlane:
         self.kubeconfig = self.kubeconfig_of("admin", TOKEN)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Self:
-        try:
-            self._start_etcd()
-            self.start_api_server()
-            if self._is_managed:
-                self._start_manager()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def start(self) -> None:
+        """Start etcd, the API server and, if it is managed, the controller manager."""
+        self._start_etcd()
+        self.start_api_server()
+        if self._is_managed:
+            self._start_manager()
 
     def start_api_server(self) -> None:
         """Start the API server, and wait until it is ready."""

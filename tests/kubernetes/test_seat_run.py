@@ -49,7 +49,9 @@ def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: 
         return [line for line in out.read_text().splitlines() if line.startswith("began ")]
 
     with out.open("ab") as log:
-        started += [popen([*tenure_command(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log) for _ in "ab"]
+        for pod in "ab":  # each has a host name of its own
+            command = [*tenure_command(), *words[:2], "--identity", pod, *words[2:]]
+            started.append(popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
     try:
         wait_until(lambda: len(began()) == len(started), "both programs have names", WITHIN_S)
     finally:

@@ -34,10 +34,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.support.ports import reserved_port
+from tests.support.started import Started
 
 VERSION = "3.9.1"
 """The release that Tenure is compared with."""
@@ -206,7 +205,7 @@ def _write_archive(version: str) -> None:
             written.rename(archive)
 
 
-class ApacheKafka:
+class ApacheKafka(Started):
     """One node of Apache Kafka, of release VERSION unless another is named.
 
     bootstrap: "127.0.0.1:port" of its first listener; the same after a restart.
@@ -267,19 +266,6 @@ class ApacheKafka:
         self._started = threading.Event()
         self._log_reader: threading.Thread | None = None
         self._format()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def bootstrap_of(self, listener: str) -> str:
         """HOST:PORT of the listener of that name."""

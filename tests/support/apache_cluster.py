@@ -17,7 +17,6 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from tests.support.apache import (
@@ -30,6 +29,7 @@ from tests.support.apache import (
     _groups_are_loaded,
     _one_group_per_partition,
 )
+from tests.support.started import Started
 
 PARTITIONS = 50
 SETTINGS = {
@@ -64,7 +64,7 @@ class ApacheNode(ApacheKafka):
         """Each group is loaded by one node of the cluster only: the cluster waits."""
 
 
-class ApacheCluster:
+class ApacheCluster(Started):
     """See the module."""
 
     def __init__(
@@ -108,18 +108,6 @@ class ApacheCluster:
         for node in self.nodes:
             node.kill()
             node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def wait_for_coordinators(ports: Sequence[int], partitions: int = PARTITIONS) -> None:

@@ -28,8 +28,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from random import Random
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from coordinator.testing.loop_thread import LoopThread
 from protocol.header import decode_response, encode_request
@@ -45,6 +44,7 @@ from protocol.messages import (
 from tests.support.cluster_history import OK, Asked, lost_commits
 from tests.support.patience import WITHIN_S
 from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
+from tests.support.started import Started
 from tests.support.tenure import wait_until
 
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 1, 5, 3, 3, 7, 5
@@ -265,7 +265,7 @@ def fetch(group: str, partition: int) -> Message:
     return OffsetFetchRequest(group_id=group, topics=[topic])
 
 
-class Probe:
+class Probe(Started):
     """See the module.
 
     bootstraps: HOST:PORT of each node; a node's number is its place here. restarts: how often a member restarts, as a
@@ -308,19 +308,16 @@ class Probe:
 
     # -- what the test calls
 
-    def __enter__(self) -> Self:
-        self._loop.do(lambda: [self._start(each.run()) for group in self.members.values() for each in group] and None)
-        try:
-            wait_until(self._is_settled, "all members have joined", WITHIN_S)
-        except BaseException:
-            self.close()
-            raise
-        return self
+    def start(self) -> None:
+        """Start all members, and wait until they have joined."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        def start_all() -> None:
+            for group in self.members.values():
+                for each in group:
+                    self._start(each.run())
+
+        self._loop.do(start_all)
+        wait_until(self._is_settled, "all members have joined", WITHIN_S)
 
     def close(self) -> None:
         """End all members; none leaves its group."""

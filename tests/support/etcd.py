@@ -30,11 +30,11 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.patience import WITHIN_S
 from tests.support.ports import reserved_port
+from tests.support.started import Started
 from tests.support.tenure import wait_until
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Member:
         atexit.unregister(self.kill)
 
 
-class Etcd:
+class Etcd(Started):
     """A cluster; see the module.
 
     members: its processes, by number from 0. arguments: more flags of each member.
@@ -356,18 +356,6 @@ class Etcd:
         for member in self.members:
             member.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _run(name: str, *arguments: str) -> str:

@@ -14,12 +14,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.support.apache import JVM_FLAGS, LOG4J, ApacheKafkaError, jars
 from tests.support.patience import WITHIN_S
 from tests.support.ports import reserved_port
+from tests.support.started import Started
 from tests.support.tenure import wait_until
 
 VERSION_24 = "2.4.1"
@@ -33,7 +32,7 @@ SETTINGS = {
 }
 
 
-class Kafka24:
+class Kafka24(Started):
     """A broker. bootstrap: HOST:PORT. log_file: its log."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -57,23 +56,11 @@ class Kafka24:
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Self:
-        (self._folder / "log4j.properties").write_text(LOG4J)
-        try:
-            self._run("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", self._keeper, "binding to port")
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def start(self) -> None:
-        """Start the broker, on the data that there are."""
+        """Start the broker on the data that there are, and ZooKeeper before it unless it runs."""
+        if "zookeeper" not in self._processes:
+            (self._folder / "log4j.properties").write_text(LOG4J)
+            self._run("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", self._keeper, "binding to port")
         self._run("kafka", "kafka.Kafka", self._settings, "started (kafka.server.KafkaServer)")
 
     def kill(self) -> None:

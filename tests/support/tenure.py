@@ -26,11 +26,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.support import preloaded
 from tests.support.patience import WITHIN_S
+from tests.support.started import Started
 
 POLL_INTERVAL_S = 0.01
 
@@ -76,7 +76,7 @@ def ports_in_a_row(count: int) -> int:
             return first
 
 
-class Tenure:
+class Tenure(Started):
     """One server: a directory with its data and logs, a port that stays, and at most one process.
 
     settings: Kafka's names to values, passed as `--set name=value`.
@@ -277,18 +277,6 @@ class Tenure:
         self._release_ports()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def connect(self, timeout_s: float = WITHIN_S) -> socket.socket:
         """A TCP connection to the server, for tests that write bytes themselves."""

@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Self
 
 from coordinator.log.cluster.keys import best_node
@@ -24,6 +23,7 @@ from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.cluster_history import Asked, stood_still
 from tests.support.etcd import Etcd, stands_still
 from tests.support.patience import WITHIN_S
+from tests.support.started import Started
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.tenure import Tenure, wait_until
 
@@ -87,7 +87,7 @@ class ClusterNode(Tenure):
         """The cluster waits: each group is loaded by one of its nodes."""
 
 
-class TenureCluster:
+class TenureCluster(Started):
     """See the module."""
 
     def __init__(
@@ -136,15 +136,3 @@ class TenureCluster:
     def tails(self) -> str:
         """The end of each node's log, for a failure's message."""
         return "\n\n".join(f"node {node.number}\n{node.tail(15)}" for node in self.nodes)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
