@@ -97,6 +97,17 @@ class Scripted:
         """Give this answer once, before the others."""
         self._answers[name] = [answer, *self._answers.get(name, [getattr(self, f"_{name}")])]
 
+    def leads(self, request: Any) -> Any:
+        """An answer to Metadata: each topic that it asks for has one partition, and this node is its leader."""
+        response: Any = response_class(API_KEYS["Metadata"])
+        partition = response.MetadataResponsePartition(partition_index=0, leader_id=7)
+        return response(
+            brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
+            topics=[
+                response.MetadataResponseTopic(name=each.name, partitions=[partition]) for each in request.topics or ()
+            ],
+        )
+
     def _accept(self) -> None:
         while True:
             try:

@@ -25,7 +25,7 @@ from coordinator.story.diagnosis import Finding
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import STUCK_MS, Progress
 from coordinator.story.progress_diagnosis import LONG_MS, Work
-from protocol.messages import FetchResponse, MetadataResponse
+from protocol.messages import FetchResponse
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Scripted
@@ -209,17 +209,7 @@ def test_what_no_answer_tells_is_left_out() -> None:
         return FetchResponse(responses=told)
 
     with Scripted({"Fetch": [records]}) as server:
-
-        def metadata(request: Any) -> MetadataResponse:
-            broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)
-            partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
-            topics = [
-                MetadataResponse.MetadataResponseTopic(name=each.name, partitions=[partition])
-                for each in request.topics or ()
-            ]
-            return MetadataResponse(brokers=[broker], topics=topics)
-
-        server.answers("Metadata", metadata)
+        server.answers("Metadata", server.leads)
         with Client(server.bootstrap, WITHIN_S) as client:
             found = look_ahead(client, {(name, 0): 5 for name in (*errors, "a", "b")})
         assert found == {

@@ -11,7 +11,7 @@ from coordinator.client.client import Client
 from coordinator.client.retention import KNOWN_S, Retention
 from coordinator.client.topics import Leaders
 from coordinator.story.described import Expiry
-from protocol.messages import DescribeConfigsResponse, ListOffsetsResponse, MetadataResponse
+from protocol.messages import DescribeConfigsResponse, ListOffsetsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
 from tests.support.patience import WITHIN_S
@@ -69,17 +69,7 @@ def first_since(request: Any) -> ListOffsetsResponse:
 def test_two_questions_tell_how_soon_records_go() -> None:
     """Only about topics that delete by age and whose settings the user may see; answers count for a minute."""
     with Scripted({"DescribeConfigs": [configs], "ListOffsets": [first_since]}) as server:
-
-        def metadata(request: Any) -> MetadataResponse:
-            broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)
-            partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
-            topics = [
-                MetadataResponse.MetadataResponseTopic(name=each.name, partitions=[partition])
-                for each in request.topics or ()
-            ]
-            return MetadataResponse(brokers=[broker], topics=topics)
-
-        server.answers("Metadata", metadata)
+        server.answers("Metadata", server.leads)
         now = [100.0]
         retention = Retention(lambda: now[0], lambda: NOW_MS)
         behind = dict.fromkeys([(name, 0) for name in (*RETENTION_MS, "denied")], 300)

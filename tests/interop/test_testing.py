@@ -6,10 +6,9 @@ House rule: a client here is what a user's test would have: no process of its ow
 from __future__ import annotations
 
 import asyncio
-import threading
 import unittest
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from confluent_kafka import Consumer, Producer
 
 from coordinator.testing import Group, Tenure, assert_no_rebalance, assert_nothing_moved
 from tests.support.patience import WITHIN_S
+from tests.support.polled import polled
 
 pytestmark = pytest.mark.interop
 
@@ -31,24 +31,6 @@ BEATS = 5
 def all_at(offset: int, group: Group) -> bool:
     """Whether each of four topic partitions has this committed offset."""
     return group.committed == {("orders", partition): offset for partition in range(4)}
-
-
-@contextmanager
-def polled(poll: Any) -> Iterator[None]:
-    """Call `poll` again and again on a thread of its own."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.is_set():
-            poll()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 async def test_aiokafka_restarts_on_the_tests_own_loop() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.cli.conftest import at, run_app
 from tests.observe.test_observer import observing
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
+from tests.support.polled import polled
 from tests.support.tenure import Tenure, wait_until
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -30,25 +30,13 @@ GROUP = "workers"
 @contextmanager
 def consuming(bootstrap: str, client_id: str, **more: Any) -> Iterator[None]:
     """A real consumer that polls until the block ends, and then leaves."""
-    over = threading.Event()
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": GROUP, "client.id": client_id}
     if "group.protocol" not in more:
         settings["session.timeout.ms"] = 30_000
     consumer = Consumer(settings | {"log_level": 0} | more)
     consumer.subscribe(["orders"])
-
-    def poll() -> None:
-        while not over.is_set():
-            consumer.poll(0.1)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
+    with closing(consumer), polled(lambda: consumer.poll(0.1)):
         yield
-    finally:
-        over.set()
-        thread.join()
-        consumer.close()
 
 
 SECURED = """\

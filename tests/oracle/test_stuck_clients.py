@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from tests.oracle.test_other_kinds import STAYS
 from tests.oracle.test_stuck import SETTINGS, Scene
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.polled import polled
 from tests.support.tenure import wait_until
 from tests.support.topics import make_topics
 
@@ -165,31 +166,13 @@ def described(kafka: ApacheKafka, group: str) -> dict[str, Any]:
     return dict(ran.json[0]) if ran.code == 0 else {}
 
 
-@contextmanager
-def writing(group: Application) -> Iterator[None]:
-    """More lines come all the time, until the block ends."""
-    over = threading.Event()
-
-    def write() -> None:
-        while not over.wait(0.2):
-            group.write(1)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 def test_a_program_of_kafka_streams_freezes_and_then_all_leave(kafka: ApacheKafka, tmp_path: Path) -> None:
     """The frozen program is named, with partitions of its tasks. When nobody is left, the last ones are named."""
     group = Application(kafka, tmp_path, release=VERSION_44, is_streams_group=True)
     make_topics(kafka.bootstrap, dict.fromkeys((group.lines, group.results), PARTITIONS))
     with ExitStack() as stack:
         stack.callback(group.end)
-        stack.enter_context(writing(group))
+        stack.enter_context(polled(lambda: group.write(1), 0.2))
         watched = Watched(kafka, tmp_path, stack)
         group.start("one")
         others = {each["member_id"] for each in described(kafka, group.name)["members"]}
