@@ -87,6 +87,8 @@ def run(options: Options, make_lease: Callable[[], Lease], say: Callable[[str], 
     words, reports = os.pipe(), os.pipe()
     sys.stdout.flush()
     above = os.getpid()
+    # A signal that comes before both have their handlers waits for them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     supervisor = os.fork()
     if supervisor == 0:
         # It ends the program and its children then; the signal wakes a supervisor that is paused.
@@ -126,6 +128,7 @@ class _Supervising:
         for number in (*PASSED_ON, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(wakes)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         watched = [woken, self._reports]
         while self._exit is None:
             ready, _, _ = select.select(watched, [], [], TURN_S)
@@ -230,6 +233,7 @@ class _Keeper:
         loop = asyncio.get_running_loop()
         for number in PASSED_ON:
             loop.add_signal_handler(number, self._pass_on, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_reader(self._words, self._read_words)
         keeping = loop.create_task(self._lease.keep(self._report, clock))

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,17 @@ from tests.support.tenure import Tenure, tenure_command, wait_until
 
 SHELL = 'echo "began $GROUP_INSTANCE_ID $TENURE_SEAT_TOKEN $OTHER {seat}"; '
 SLEEP = SHELL + "exec sleep 600"
+
+
+IMPATIENT = """
+import os, signal, sys
+from coordinator.cli.main import main
+
+half, *sys.argv = sys.argv[1:]
+os.register_at_fork(**{f"after_in_{half}": lambda: os.kill(os.getpid(), signal.SIGTERM)})
+main()
+"""
+"""`tenure`, of which one half gets SIGTERM as soon as there are two."""
 
 
 @pytest.fixture
@@ -204,6 +216,16 @@ def test_a_server_that_never_answers_does_not_delay_the_end(runs: Runs) -> None:
         with server.accept()[0]:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 143
+
+
+@pytest.mark.parametrize("half", ["child", "parent"])
+def test_a_signal_at_the_fork_ends_the_command(half: str) -> None:
+    """The code is that of a signal before the program began, and not of a lost lease."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        options = ["--pool", "w", "--bootstrap-server", f"127.0.0.1:{server.getsockname()[1]}"]
+        command = ["tenure", "seat", "run", *options, "--", "true"]
+        process = subprocess.run([sys.executable, "-c", IMPATIENT, half, *command], timeout=WITHIN_S, check=False)
+    assert process.returncode == 143
 
 
 def test_a_program_does_not_read_the_terminal(runs: Runs) -> None:
