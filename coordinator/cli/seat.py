@@ -89,12 +89,12 @@ def run_command(
     which grows with each holder of a name. Its exit code is the command's.
     """
     from coordinator.seats.membership import SESSION_MAX_S
-    from coordinator.seats.pool import group_of, names_of
+    from coordinator.seats.pool import NAME_MAX, group_of, names_of
     from coordinator.seats.run import Options, run
     from coordinator.seats.supervisor import Why
 
     try:
-        names = tuple(names_of(pool))
+        names = names_of(pool)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--pool: {error}")
     if session > SESSION_MAX_S:
@@ -106,6 +106,8 @@ def run_command(
     if shutil.which(command[0]) is None:
         fail(ExitCode.USAGE, f"there is no program {command[0]}")
     identity = identity or socket.gethostname()
+    if len(identity) > NAME_MAX:
+        fail(ExitCode.USAGE, f"--identity: more than {NAME_MAX} characters")
     make_lease: Callable[[], Lease]
     if kubernetes:
         make_lease = _kubernetes(names, identity, session, namespace, kubeconfig)
@@ -119,7 +121,7 @@ def run_command(
         from coordinator.seats.group_lease import GroupLease
 
         cluster = Cluster(bootstrap_server, security)
-        make_lease = partial(GroupLease, cluster, group or group_of(pool), names, identity, session)
+        make_lease = partial(GroupLease, cluster, group or group_of(pool), pool, identity, session)
 
     ended = run(Options(command, variable, session, grace, wait), make_lease, say)
     if ended.why is Why.NO_NAME:

@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 class GroupLease:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, group_id: str, pool: tuple[str, ...], identity: str, session_s: float) -> None:
+    def __init__(self, cluster: Cluster, group_id: str, pool: str, identity: str, session_s: float) -> None:
         self._group_id, self._session_s = group_id, session_s
         self._member = Membership(pool, identity, session_s)
         long = REBALANCE_SESSIONS * session_s + 5.0

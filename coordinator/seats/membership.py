@@ -108,7 +108,7 @@ class Membership:
     has_asked: whether a generation has given it an answer. is_near: it waits for the name of its own earlier run.
     """
 
-    def __init__(self, pool: tuple[str, ...], identity: str, session_s: float) -> None:
+    def __init__(self, pool: str, identity: str, session_s: float) -> None:
         self.name, self.token, self.lost = "", 0, ""
         self.has_asked = self.is_near = False
         self.member_id = ""

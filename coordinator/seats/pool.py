@@ -1,6 +1,6 @@
 """The names of a pool, and the table of their holders that the leader of a group makes.
 
-    names_of("orders-[0..2]")  ->  ["orders-0", "orders-1", "orders-2"]
+    names_of("orders-[0..2]")  ->  ("orders-0", "orders-1", "orders-2")
 
 A name stays with the member that claims it. A free name goes to the program that had it last, and then to the others,
 the name first that was free for the longest time.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
 
 import msgspec
@@ -24,13 +25,20 @@ from protocol.errors import ProtocolError
 Value = TypeVar("Value")
 
 NAMES_MAX = 1_000
+NAME_MAX = 249
+"""Characters of a name, and of an identity: Kafka takes no longer `group.instance.id`."""
+POOL_MAX = 2_000
+"""Characters of a pool's text: a coordinator stores the wishes of all members as one record, of 1 MB at most."""
 ROWS_MAX = 2_000
-"""Rows of tables in one generation: a coordinator stores them as one record, of 1 MB at most. If there would be more,
-only the leader gets the table."""
+"""Rows of tables in one generation, which are in that record too. If there would be more, only the leader gets the
+table; if one table would have more, the names that were free for the longest time go from it."""
 
 
-def names_of(pool: str) -> list[str]:
+@lru_cache(16)  # the members of a group have few different pools
+def names_of(pool: str) -> tuple[str, ...]:
     """The names of a pool: texts separated by commas, each with one range [FIRST..LAST] or none. Raises ValueError."""
+    if len(pool) > POOL_MAX:
+        raise ValueError(f"more than {POOL_MAX} characters; ranges like orders-[0..7] are shorter")
     names: list[str] = []
     for part in pool.split(","):
         found = re.fullmatch(r"([^\[\]]*)\[(\d{1,9})\.\.(\d{1,9})\]([^\[\]]*)", part.strip())
@@ -45,7 +53,9 @@ def names_of(pool: str) -> list[str]:
         names += [f"{before}{number:0{len(first)}}{behind}" for number in range(int(first), int(last) + 1)]
     if len(set(names)) != len(names) or len(names) > NAMES_MAX:
         raise ValueError(f"{pool!r} has a name twice, or more than {NAMES_MAX}")
-    return names
+    if max(map(len, names)) > NAME_MAX:
+        raise ValueError(f"a name has more than {NAME_MAX} characters")
+    return tuple(names)
 
 
 def group_of(pool: str) -> str:
@@ -56,13 +66,14 @@ def group_of(pool: str) -> str:
 class Wish(NamedTuple):
     """A member's wish, which it sends with its JoinGroup.
 
-    identity: the program, over its restarts. claim: the name that it holds, or ""; token: of the claim, else 0.
+    identity: the program, over its restarts. pool: its text. claim: the name that it holds, or ""; token: of the claim,
+    else 0.
     waits: whether it waits for a name that another member with its identity still has.
     highest: the highest token that it knows.
     """
 
     identity: str
-    pool: tuple[str, ...]
+    pool: str
     claim: str
     token: int
     waits: bool
@@ -75,7 +86,12 @@ class Wish(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Of bytes of JoinGroup. Raises ProtocolError: a member of another kind sent them."""
-        return _decoded(data, cls)
+        wish = _decoded(data, cls)
+        try:
+            names_of(wish.pool)
+        except ValueError as error:
+            raise ProtocolError(f"a member of the group has a wrong pool: {error}") from error
+        return wish
 
 
 class Row(NamedTuple):
@@ -121,7 +137,8 @@ def assign(wishes: Mapping[str, Wish], table: Mapping[str, Row], leader: str, no
             held[wish.claim] = member_id
     tokens = {held[name]: wishes[held[name]].token for name in held}
     near = _give_free(wishes, table, held)
-    rows = {name: row._replace(member_id="") for name, row in table.items()}
+    free = sorted(table.keys() - held.keys(), key=lambda name: table[name].token, reverse=True)
+    rows = {name: table[name]._replace(member_id="") for name in free[: max(ROWS_MAX - len(held), 0)]}
     for name, member_id in held.items():
         rows[name] = Row(tokens.get(member_id, token), wishes[member_id].identity, member_id)
     names = {member_id: name for name, member_id in held.items()}
@@ -144,7 +161,7 @@ def _give_free(wishes: Mapping[str, Wish], table: Mapping[str, Row], held: dict[
     without = [member_id for member_id in wishes if member_id not in held.values()]
     for member_id in without.copy():
         wish = wishes[member_id]
-        own = [name for name in wish.pool if name in table and table[name].identity == wish.identity]
+        own = [name for name in names_of(wish.pool) if name in table and table[name].identity == wish.identity]
         free = [name for name in own if name not in held]
         if free:
             held[free[0]] = member_id
@@ -153,7 +170,7 @@ def _give_free(wishes: Mapping[str, Wish], table: Mapping[str, Row], held: dict[
             near.add(member_id)
             without.remove(member_id)
     for member_id in without:
-        free = [name for name in wishes[member_id].pool if name not in held]
+        free = [name for name in names_of(wishes[member_id].pool) if name not in held]
         if free:
             held[min(free, key=lambda name: table[name].token if name in table else 0)] = member_id
     return near

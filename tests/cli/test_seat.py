@@ -13,6 +13,11 @@ from tests.support.tenure import tenure_command
     [
         (("--pool", "w-[3..1]", "true"), "--pool: "),
         (
+            ("--pool", ",".join(["worker"] * 300), "true"),
+            "--pool: more than 2000 characters; ranges like orders-[0..7]",
+        ),
+        (("--pool", "w", "--identity", "a" * 250, "true"), "--identity: more than 249 characters"),
+        (
             ("--pool", "w", "--session", "10", "--grace", "7", "true"),
             "--grace: 7 s is more than 60% of --session (10 s)",
         ),

@@ -30,11 +30,11 @@ from coordinator.seats.membership import (
     Sync,
     Synced,
 )
-from coordinator.seats.pool import Given
+from coordinator.seats.pool import Given, names_of
 from coordinator.seats.supervisor import MARGIN_SHARE, Ended, Exit, Kill, Leased, Lost, Send, Start, Supervisor, Tick
 from tests.group.harness import Bench, Call
 
-POOL = ("w-0", "w-1", "w-2")
+POOL = "w-[0..2]"
 PROCESSES = 5
 SESSION_S, GRACE_S = 6.0, 1.5
 TURN_MS = 50
@@ -151,7 +151,7 @@ class PoolWorld:
             process.paused.clear()
         while self.bench.now_ms < LASTS_MS + RESTS_MS:
             self.turn()
-        missing = set(POOL).difference(process.name for process in self.processes)
+        missing = set(names_of(POOL)).difference(process.name for process in self.processes)
         if missing:
             self.problems.append(f"nobody has {', '.join(sorted(missing))}")
         return self.problems

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
-from coordinator.seats.pool import Given, Row, Wish, assign, group_of, names_of
+from coordinator.seats.pool import POOL_MAX, ROWS_MAX, Given, Row, Wish, assign, group_of, names_of
 from protocol.errors import ProtocolError
 from tests.support.cases import each
 
-POOL = ("w-0", "w-1")
+POOL = "w-[0..1]"
 
 
 def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, highest: int = 0) -> Wish:
@@ -19,18 +21,24 @@ def wish(identity: str, claim: str = "", token: int = 0, *, waits: bool = True, 
 @each(
     "pool, names",
     [
-        ("w-[0..2]", ["w-0", "w-1", "w-2"]),
-        ("w-[08..10]-x", ["w-08-x", "w-09-x", "w-10-x"]),
-        ("red, green", ["red", "green"]),
-        ("w-[3..3],z", ["w-3", "z"]),
+        ("w-[0..2]", ("w-0", "w-1", "w-2")),
+        ("w-[08..10]-x", ("w-08-x", "w-09-x", "w-10-x")),
+        ("red, green", ("red", "green")),
+        ("w-[3..3],z", ("w-3", "z")),
     ],
 )
-def test_names_of_a_pool(pool: str, names: list[str]) -> None:
+def test_names_of_a_pool(pool: str, names: tuple[str, ...]) -> None:
     """A pool is a range, whose names have the width of its first number, or several texts."""
     assert names_of(pool) == names
 
 
-@each("pool", ["", "w-[2..1]", "w-[0..1000]", "a,a", "w-[0..", "w]", "[a..b]", "a,,b", "w-[0..600],x-[0..600]"])
+@each(
+    "pool",
+    [
+        *("", "w-[2..1]", "w-[0..1000]", "a,a", "w-[0..", "w]", "[a..b]", "a,,b", "w-[0..600],x-[0..600]"),
+        *(",".join(f"w-{number:08}" for number in range(200)), "w" * 250),
+    ],
+)
 def test_a_wrong_pool_is_refused(pool: str) -> None:
     """A pool that isn't a list of different names is an error."""
     with pytest.raises(ValueError, match=r"neither|twice|more than"):
@@ -88,11 +96,31 @@ def test_a_name_that_was_free_for_long_goes_first() -> None:
 
 def test_a_large_table_goes_to_the_leader_alone() -> None:
     """The assignments of a generation stay small, because a coordinator stores them as one record."""
-    pool = tuple(f"w-{number}" for number in range(100))
-    wishes = {f"m-{number}": Wish(f"p-{number}", pool, "", 0, True, 0) for number in range(100)}
+    wishes = {f"m-{number}": Wish(f"p-{number}", "w-[0..99]", "", 0, True, 0) for number in range(100)}
     given = assign(wishes, {}, "m-3", 99)
     assert {member_id for member_id, each in given.items() if each.table} == {"m-3"}
     assert len({each.name for each in given.values()}) == 100
+
+
+def test_the_longest_pool_of_400_programs_is_below_1_mb() -> None:
+    """A coordinator stores the wishes and assignments of a generation, with names of members, as one record."""
+    pool = f"w-[0..799],{','.join(f'worker-{number:03}' for number in range(180))}"
+    assert POOL_MAX - 12 < len(pool) <= POOL_MAX
+    member_ids = [f"rdkafka-{uuid4()}" for _ in range(400)]
+    wishes = {member_id: Wish(f"orders-{member_id[-36:]}", pool, "", 0, True, 10**12) for member_id in member_ids}
+    table = {name: Row(10**12, f"orders-{uuid4()}", "") for name in names_of(pool)}
+    given = assign(wishes, table, member_ids[0], 10**12)
+    record = sum(len(wishes[each].encode()) + len(given[each].encode()) + 3 * len(each) for each in member_ids)
+    assert record < 1_000_000
+
+
+def test_a_table_forgets_the_names_that_were_free_for_the_longest_time() -> None:
+    """A table has no more rows, however often the pools of a group change."""
+    table = {f"old-{number}": Row(number, "A", "") for number in range(1, ROWS_MAX + 1)}
+    rows = assign({"b": wish("B")}, table, "b", 9_999)["b"].table
+    assert len(rows) == ROWS_MAX
+    assert "w-0" in rows
+    assert table.keys() - rows.keys() == {"old-1"}
 
 
 def test_wishes_and_assignments_survive_the_wire() -> None:
@@ -103,8 +131,14 @@ def test_wishes_and_assignments_survive_the_wire() -> None:
     assert Given.decode(b"").name == ""
 
 
-@pytest.mark.parametrize("data", [b"", b"not JSON", b"[]", b'["A",["w-0"],"",0,true,"1"]'])
+@pytest.mark.parametrize("data", [b"", b"not JSON", b"[]", b'["A","w-0","",0,true,"1"]'])
 def test_a_wish_of_another_program_is_refused(data: bytes) -> None:
     """What another program sends as a member of the group is no wish; the leader says so."""
     with pytest.raises(ProtocolError, match="isn't of tenure seat run"):
         Wish.decode(data)
+
+
+def test_a_wish_of_a_wrong_pool_is_refused() -> None:
+    """A leader reads no more names than the command takes."""
+    with pytest.raises(ProtocolError, match="wrong pool"):
+        Wish.decode(wish("A")._replace(pool="w-[0..9999]").encode())
