@@ -64,6 +64,14 @@ def test_a_renewal_moves_both(play: Play) -> None:
     assert play.at(8) == [Send(SIGTERM)]
 
 
+def test_a_renewal_after_sigterm_moves_sigkill(play: Play) -> None:
+    """A program that ends slowly, or not at all, has its name for as long as it is renewed; SIGTERM comes once."""
+    assert play.at(6) == [Send(SIGTERM)]
+    assert play.at(7, Leased("w-0", 7, 17)) == []
+    assert play.at(15.9) == []
+    assert play.at(16) == [Kill()]
+
+
 def test_a_supervisor_that_wakes_kills_first(play: Play) -> None:
     """SIGKILL comes first with any event, although no SIGTERM came."""
     assert play.at(30, Signalled(SIGINT)) == [Kill(), Send(SIGINT)]
