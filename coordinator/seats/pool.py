@@ -95,11 +95,10 @@ class Wish(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The last holder of a name. member_id: "" for a name that was given back."""
+    """The last holder of a name."""
 
     token: int
     identity: str
-    member_id: str
 
 
 class Given(NamedTuple):
@@ -138,9 +137,9 @@ def assign(wishes: Mapping[str, Wish], table: Mapping[str, Row], leader: str, no
     tokens = {held[name]: wishes[held[name]].token for name in held}
     near = _give_free(wishes, table, held)
     free = sorted(table.keys() - held.keys(), key=lambda name: table[name].token, reverse=True)
-    rows = {name: table[name]._replace(member_id="") for name in free[: max(ROWS_MAX - len(held), 0)]}
+    rows = {name: table[name] for name in free[: max(ROWS_MAX - len(held), 0)]}
     for name, member_id in held.items():
-        rows[name] = Row(tokens.get(member_id, token), wishes[member_id].identity, member_id)
+        rows[name] = Row(tokens.get(member_id, token), wishes[member_id].identity)
     names = {member_id: name for name, member_id in held.items()}
     is_small = len(wishes) * len(rows) <= ROWS_MAX
     return {

@@ -54,7 +54,7 @@ def test_a_claim_stays_and_others_get_what_is_free() -> None:
     """The token of a claim stays; a new holder's is the time."""
     given = assign({"a": wish("A", "w-1", 7), "b": wish("B"), "c": wish("C")}, {}, "a", 99)
     assert [(each.name, each.token) for each in given.values()] == [("w-1", 7), ("w-0", 99), ("", 0)]
-    assert given["c"].table == {"w-1": Row(7, "A", "a"), "w-0": Row(99, "B", "b")}
+    assert given["c"].table == {"w-1": Row(7, "A"), "w-0": Row(99, "B")}
 
 
 def test_of_two_claims_the_newer_one_counts() -> None:
@@ -71,14 +71,14 @@ def test_a_token_is_higher_than_each_that_a_member_knows() -> None:
 
 def test_a_program_gets_its_own_name_again() -> None:
     """A free name goes to its last holder before it goes to a program that waits longer."""
-    table = {"w-0": Row(1, "A", "a"), "w-1": Row(2, "B", "b")}
+    table = {"w-0": Row(1, "A"), "w-1": Row(2, "B")}
     given = assign({"c": wish("C"), "b2": wish("B"), "a": wish("A", "w-0", 1)}, table, "a", 99)
     assert (given["b2"].name, given["c"].name) == ("w-1", "")
 
 
 def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
     """A program that waits no longer gets another name."""
-    table = {"w-0": Row(1, "A", "a")}
+    table = {"w-0": Row(1, "A")}
     members = {"a": wish("A", "w-0", 1), "a2": wish("A")}
     assert (assign(members, table, "a", 99)["a2"].name, assign(members, table, "a", 99)["a2"].is_near) == (
         "",
@@ -90,7 +90,7 @@ def test_a_program_waits_for_the_name_of_its_earlier_run() -> None:
 
 def test_a_name_that_was_free_for_long_goes_first() -> None:
     """The last holder of a name that was free for a short time may come back."""
-    table = {"w-0": Row(9, "A", ""), "w-1": Row(2, "B", "")}
+    table = {"w-0": Row(9, "A"), "w-1": Row(2, "B")}
     assert assign({"c": wish("C")}, table, "c", 99)["c"].name == "w-1"
 
 
@@ -108,7 +108,7 @@ def test_the_longest_pool_of_400_programs_is_below_1_mb() -> None:
     assert POOL_MAX - 12 < len(pool) <= POOL_MAX
     member_ids = [f"rdkafka-{uuid4()}" for _ in range(400)]
     wishes = {member_id: Wish(f"orders-{member_id[-36:]}", pool, "", 0, True, 10**12) for member_id in member_ids}
-    table = {name: Row(10**12, f"orders-{uuid4()}", "") for name in names_of(pool)}
+    table = {name: Row(10**12, f"orders-{uuid4()}") for name in names_of(pool)}
     given = assign(wishes, table, member_ids[0], 10**12)
     record = sum(len(wishes[each].encode()) + len(given[each].encode()) + 3 * len(each) for each in member_ids)
     assert record < 1_000_000
@@ -116,7 +116,7 @@ def test_the_longest_pool_of_400_programs_is_below_1_mb() -> None:
 
 def test_a_table_forgets_the_names_that_were_free_for_the_longest_time() -> None:
     """A table has no more rows, however often the pools of a group change."""
-    table = {f"old-{number}": Row(number, "A", "") for number in range(1, ROWS_MAX + 1)}
+    table = {f"old-{number}": Row(number, "A") for number in range(1, ROWS_MAX + 1)}
     rows = assign({"b": wish("B")}, table, "b", 9_999)["b"].table
     assert len(rows) == ROWS_MAX
     assert "w-0" in rows
@@ -126,7 +126,7 @@ def test_a_table_forgets_the_names_that_were_free_for_the_longest_time() -> None
 def test_wishes_and_assignments_survive_the_wire() -> None:
     """Bytes become the same wish and assignment again; no bytes are no assignment."""
     asked = wish("A", "w-0", 3)
-    given = Given("w-0", 3, False, 1, {"w-0": Row(3, "A", "a")})
+    given = Given("w-0", 3, False, 1, {"w-0": Row(3, "A")})
     assert (Wish.decode(asked.encode()), Given.decode(given.encode())) == (asked, given)
     assert Given.decode(b"").name == ""
 
