@@ -32,7 +32,7 @@ from coordinator.seats.membership import (
     Synced,
 )
 from coordinator.seats.pool import Given, Wish
-from coordinator.seats.supervisor import NONE_FREE, Leased, Lost, Waits
+from coordinator.seats.supervisor import NONE_FREE, Leased, Lost, Report, Waits
 from protocol.errors import ProtocolError
 from protocol.messages import (
     HeartbeatRequest,
@@ -73,7 +73,7 @@ class GroupLease:
         self._problem = ""
         """Why the cluster didn't answer the last time."""
 
-    async def keep(self, report: Callable[[Leased | Waits | Lost], None], clock: Callable[[], float]) -> None:
+    async def keep(self, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
         """Get a name and keep it, until it is lost."""
         sending: set[asyncio.Task[None]] = set()
         while not self._member.lost:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from coordinator.seats.api import NOT_FOUND, Api, ApiError, Lease, connect, lease_path
 from coordinator.seats.membership import BEATS, PAUSE_S
-from coordinator.seats.supervisor import NONE_FREE, Leased, Lost, Waits
+from coordinator.seats.supervisor import NONE_FREE, Leased, Lost, Report, Waits
 
 FINAL = frozenset({400, 401, 403, NOT_FOUND, 422})
 """After these answers another try ends alike: no right, no namespace, no name for a Lease."""
@@ -34,7 +34,7 @@ class KubernetesLease:
         self._holder = f"{identity}_{uuid4().hex[:8]}"
         self._held: Lease | None = None
 
-    async def keep(self, report: Callable[[Leased | Waits | Lost], None], clock: Callable[[], float]) -> None:
+    async def keep(self, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
         """Get a name and keep it, until it is lost."""
         async with connect(self._kubeconfig) as api:
             leases = {
@@ -60,11 +60,7 @@ class KubernetesLease:
                     await self._held.through(api).release()
 
     async def _get(
-        self,
-        api: Api,
-        leases: dict[str, Lease],
-        report: Callable[[Leased | Waits | Lost], None],
-        clock: Callable[[], float],
+        self, api: Api, leases: dict[str, Lease], report: Callable[[Report], None], clock: Callable[[], float]
     ) -> str:
         """Wait for a name that is free, first for that of an earlier run; "" if there can be none."""
         patient_until = clock() + 2 * self._session_s

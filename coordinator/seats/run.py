@@ -37,6 +37,7 @@ from coordinator.seats.supervisor import (
     Kill,
     Leased,
     Lost,
+    Report,
     Say,
     Send,
     Signalled,
@@ -65,7 +66,7 @@ def clock() -> float:
 class Lease(Protocol):
     """A way to lease a name."""
 
-    async def keep(self, report: Callable[[Leased | Waits | Lost], None], clock: Callable[[], float]) -> None:
+    async def keep(self, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
         """Get a name and keep it, until it is lost."""
 
     async def release(self) -> None:
@@ -264,7 +265,7 @@ class _Keeper:
         if self._program and clock() >= self._until - self._margin_s:
             _kill_group(self._program)
 
-    def _report(self, event: Leased | Waits | Lost) -> None:
+    def _report(self, event: Report) -> None:
         # A name that is lost has no time left, though the supervisor may sleep.
         self._until = event.until if isinstance(event, Leased) else 0.0
         self._look_at_the_time()

@@ -42,6 +42,10 @@ class Lost(NamedTuple):
     why: str
 
 
+Report = Leased | Waits | Lost
+"""A keeper's report to its supervisor."""
+
+
 class KeeperEnded(NamedTuple):
     """Nobody renews the lease."""
 
@@ -62,7 +66,7 @@ class Tick(NamedTuple):
     """Some time went by."""
 
 
-Event = Leased | Waits | Lost | KeeperEnded | Signalled | Ended | Tick
+Event = Report | KeeperEnded | Signalled | Ended | Tick
 
 
 class Start(NamedTuple):

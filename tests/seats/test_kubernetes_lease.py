@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.seats.kubernetes_lease import KubernetesLease
 from coordinator.seats.run import clock
-from coordinator.seats.supervisor import Leased, Lost, Waits
+from coordinator.seats.supervisor import Leased, Lost, Report, Waits
 from tests.seats.api_server import ApiServer
 from tests.support.patience import WITHIN_S
 
@@ -31,15 +31,15 @@ class Keeping:
 
     def __init__(self, server: ApiServer, folder: Path, identity: str, pool: tuple[str, ...]) -> None:
         self.lease = KubernetesLease(server.kubeconfig(folder), "shop", pool, identity, SESSION_S)
-        self.last: Leased | Waits | Lost | None = None
+        self.last: Report | None = None
         self._more = asyncio.Event()
         self._task = asyncio.create_task(self.lease.keep(self._report, clock))
 
-    def _report(self, event: Leased | Waits | Lost) -> None:
+    def _report(self, event: Report) -> None:
         self.last = event
         self._more.set()
 
-    async def wait_for(self, kind: type[Leased | Waits | Lost]) -> Leased | Waits | Lost:
+    async def wait_for(self, kind: type[Report]) -> Report:
         """The first report of this kind."""
         async with asyncio.timeout(WITHIN_S):
             while not isinstance(self.last, kind):
