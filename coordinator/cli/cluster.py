@@ -22,7 +22,7 @@ import typer
 from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import seconds
-from coordinator.client.client import TIMEOUT, Client
+from coordinator.client.client import TIMEOUT, Client, Cluster, parse_addresses
 from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable, error_name
 from coordinator.text import printable
 from protocol.errors import ProtocolError
@@ -102,6 +102,16 @@ def read_command_config(path: Path) -> Security:
         return Security(properties)
     except PropertiesError as error:
         fail(ExitCode.USAGE, f"--command-config: {error}")
+
+
+def named_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:
+    """The cluster that these options name, for a command that makes its clients later; a wrong option ends it."""
+    security = None if command_config is None else read_command_config(command_config)
+    try:
+        parse_addresses(bootstrap_server)
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
+    return Cluster(bootstrap_server, security)
 
 
 @contextmanager

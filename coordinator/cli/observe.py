@@ -25,11 +25,11 @@ from coordinator.cli.cluster import (
     CommandConfig,
     Timeout,
     cluster,
-    read_command_config,
+    named_cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import seconds
-from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
+from coordinator.client.client import TIMEOUT
 from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
 from coordinator.observe.published import TOPIC
@@ -106,13 +106,8 @@ def command(
 
     The observer reads the cluster's own log of groups, and changes nothing there, except for `--events topic`.
     """
-    security = None if command_config is None else read_command_config(command_config)
-    try:
-        parse_addresses(bootstrap_server)
-    except ValueError as error:
-        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
-    timeout_s = timeout or (security and security.timeout_s) or TIMEOUT
-    where = Cluster(bootstrap_server, security)
+    where = named_cluster(bootstrap_server, command_config)
+    timeout_s = timeout or (where.security and where.security.timeout_s) or TIMEOUT
     try:
         config, warnings = load(flags={"tenure.http": ("--http", http)}, sets=sets or [], environment=os.environ)
         for name in (each.partition("=")[0].strip() for each in sets or []):
@@ -124,7 +119,7 @@ def command(
             fail(ExitCode.USAGE, f"--events: there is no folder {Path(events).parent}")
         posts = webhook, webhook_form, _checked_secret(webhook, webhook_form, webhook_secret_file)
         if not wait:
-            with cluster(bootstrap_server, timeout, security=security) as client:
+            with cluster(bootstrap_server, timeout, security=where.security) as client:
                 client.nodes()
         options = Options(where, timeout_s, config, events, tuple(broker_log or ()), look_every, *posts)
         observe(options, warnings, lambda observer: print(ready_line(bootstrap_server, observer), flush=True))

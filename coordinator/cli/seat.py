@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, read_command_config
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, named_cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import Command, Commands, seconds
-from coordinator.cli.seats import INSTALL_KUBERNETES, check_kubeconfig, own_namespace, say
-from coordinator.client.client import Cluster, parse_addresses
+from coordinator.cli.seats import INSTALL_KUBERNETES, Kubeconfig, check_kubeconfig, own_namespace, say
 
 if TYPE_CHECKING:
     from coordinator.seats.run import Lease
@@ -58,12 +57,7 @@ def run_command(
     namespace: Annotated[
         str, typer.Option("--namespace", metavar="NAMESPACE", help="Of the Leases; by default the pod's own.")
     ] = "",
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            "--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     group: Annotated[
@@ -112,15 +106,9 @@ def run_command(
     if kubernetes:
         make_lease = _kubernetes(names, identity, session, namespace, kubeconfig)
     else:
-        security = None if command_config is None else read_command_config(command_config)
-        try:
-            parse_addresses(bootstrap_server)
-        except ValueError as error:
-            fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
-
         from coordinator.seats.group_lease import GroupLease
 
-        cluster = Cluster(bootstrap_server, security)
+        cluster = named_cluster(bootstrap_server, command_config)
         make_lease = partial(GroupLease, cluster, group or group_of(pool), pool, identity, session)
 
     ended = run(Options(command, variable, session, grace, wait), make_lease, say)

@@ -22,16 +22,21 @@ from coordinator.cli.cluster import (
     BootstrapServer,
     CommandConfig,
     Timeout,
-    read_command_config,
+    named_cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.client.client import TIMEOUT, Cluster, parse_addresses
+from coordinator.client.client import TIMEOUT
 from coordinator.config import ConfigError, load
 from coordinator.text import printable
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """A pod's own namespace, as Kubernetes writes it."""
 INSTALL_KUBERNETES = "`pip install 'tenure[kubernetes]'` installs it, and so does `make install-kubernetes` in a clone"
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."),
+]
 
 
 def command(
@@ -41,12 +46,7 @@ def command(
     ] = "",
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            "--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     lease: Annotated[
         str,
         typer.Option(
@@ -69,11 +69,7 @@ def command(
     A pod's annotations tenure.dev/group and tenure.dev/instance-id name its seat. The command frees it when the
     StatefulSet wants fewer replicas and the pod has ended.
     """
-    security = None if command_config is None else read_command_config(command_config)
-    try:
-        parse_addresses(bootstrap_server)
-    except ValueError as error:
-        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
+    where = named_cluster(bootstrap_server, command_config)
     check_kubeconfig(kubeconfig)
     listening = _listening(http)
     try:
@@ -86,7 +82,7 @@ def command(
         namespace=namespace,
         identity=f"{socket.gethostname()}-{uuid4().hex[:8]}",
         lease=(lease_namespace or namespace or own_namespace(), lease_name),
-        timeout=timeout or (security and security.timeout_s) or TIMEOUT,
+        timeout=timeout or (where.security and where.security.timeout_s) or TIMEOUT,
         frees=free,
         any_host=any_host,
     )
@@ -96,7 +92,7 @@ def command(
         print(f"{ready} http={at}" if at else ready, flush=True)
 
     try:
-        run(Cluster(bootstrap_server, security), kubeconfig, options, listening, say, on_ready)
+        run(where, kubeconfig, options, listening, say, on_ready)
     except ApiError as error:
         fail(ExitCode.UNREACHABLE, str(error))
 
