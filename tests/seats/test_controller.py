@@ -248,6 +248,7 @@ async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure
         server.refuses = 503
         await server.drop_watches()
         await running.until("^pods: ")
+        await running.until("^sets: ")
         assert controller.not_ready == "refused: 503"
         server.refuses = 0
         await running.until("^pods: it works again")
