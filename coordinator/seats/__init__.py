@@ -2,7 +2,7 @@
 
     pods        reads objects of Kubernetes
     core        decides which seats are free, and in which order they are freed
-    groups      asks a group for the member that has a seat, and removes it
+    groups      asks a group for the members that have its seats
     api         speaks with the API server: lists, watches, Events, a lease
     metrics     counts and health over HTTP
     controller  puts all of it together

@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import ClientError
+from coordinator.client.groups import remove_seats
 from coordinator.seats.api import ApiError, Lease, connect, event_of, follow
 from coordinator.seats.core import (
     Action,
@@ -44,7 +45,7 @@ from coordinator.seats.core import (
     Tell,
     Tick,
 )
-from coordinator.seats.groups import holders, remove
+from coordinator.seats.groups import holders
 from coordinator.seats.metrics import Metrics, serving
 from coordinator.seats.pods import Object, Pod, read_pod, read_set
 from protocol.errors import ProtocolError
@@ -238,7 +239,7 @@ class Controller:
             return holders(self._client, group_id)
         if not self.lease.is_held:
             raise ClientError("the lease ended before the request")
-        return remove(self._client, group_id, member_ids)
+        return remove_seats(self._client, group_id, member_ids)
 
     async def _of_kafka(self, ask: Callable[[], Any]) -> tuple[Any, str]:
         """An answer of Kafka, or why there is none."""

@@ -1,6 +1,6 @@
-"""Seats of groups, as any Kafka knows them: who has them, and their removal.
+"""The members that have the seats of a group, as any Kafka knows them.
 
-House rule: a removal names the member id. Without it, a member that came back would go.
+House rule: a member has its id here, because a removal names it. Without it, a member that came back would go.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from coordinator.client.errors import Refused
-from coordinator.client.groups import describe_groups, is_unknown, remove_seats
+from coordinator.client.groups import describe_groups, is_unknown
 from coordinator.seats.core import Holder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coordinator.client.client import Client
 
 
@@ -30,14 +28,6 @@ def holders(client: Client, group_id: str) -> dict[str, Holder]:
         for member in group.members
         if member.group_instance_id is not None
     }
-
-
-def remove(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
-    """Remove members, whose ids are given by instance id; error codes by instance id, 0 for success.
-
-    Raises as the client does.
-    """
-    return remove_seats(client, group_id, member_ids)
 
 
 def _address(host: str) -> str:

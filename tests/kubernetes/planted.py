@@ -37,14 +37,14 @@ def ignores_start() -> None:
 
 def forgets_the_member_id() -> None:
     """Removes any member that has the seat, after some time, as on a busy machine."""
-    remove = controller.remove  # type: ignore[attr-defined]
+    remove = controller.remove_seats  # type: ignore[attr-defined]
 
     def slowly(client: Any, group_id: str, member_ids: dict[str, str]) -> dict[str, int]:
         threading.Event().wait(SLOWLY_S)
         done: dict[str, int] = remove(client, group_id, dict.fromkeys(member_ids, ""))
         return done
 
-    controller.remove = slowly  # type: ignore[assignment,attr-defined]
+    controller.remove_seats = slowly  # type: ignore[assignment,attr-defined]
 
 
 def trusts_a_forced_end() -> None:

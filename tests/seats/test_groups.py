@@ -8,7 +8,8 @@ import pytest
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.seats.groups import _address, holders, remove
+from coordinator.client.groups import remove_seats
+from coordinator.seats.groups import _address, holders
 from coordinator.testing.tenure import Tenure
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
@@ -30,10 +31,10 @@ def test_a_removal_names_the_member(client: Client) -> None:
     """Another member id removes nobody; the right one does, once."""
     found = holders(client, "orders")
     assert found["w-1"].host == "127.0.0.1"
-    assert remove(client, "orders", {"w-1": "w-1-of-yesterday"}) == {"w-1": ErrorCode.FENCED_INSTANCE_ID}
+    assert remove_seats(client, "orders", {"w-1": "w-1-of-yesterday"}) == {"w-1": ErrorCode.FENCED_INSTANCE_ID}
     assert holders(client, "orders") == found
     member_ids = {"w-1": found["w-1"].member_id, "w-0": "w-0-of-yesterday"}
-    assert remove(client, "orders", member_ids) == {"w-1": ErrorCode.NONE, "w-0": ErrorCode.FENCED_INSTANCE_ID}
+    assert remove_seats(client, "orders", member_ids) == {"w-1": ErrorCode.NONE, "w-0": ErrorCode.FENCED_INSTANCE_ID}
 
 
 def test_an_unknown_group_has_no_members(client: Client) -> None:
