@@ -15,7 +15,7 @@ from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
 from coordinator.client.lag import known_lines, offset_lines
 from coordinator.client.retention import Retention
-from coordinator.client.topics import log_end_offsets, node_health, partition_counts, partition_owners
+from coordinator.client.topics import Leaders, log_end_offsets, node_health, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.described import SHARE
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from coordinator.client.client import Client
-    from coordinator.client.topics import Leaders
     from coordinator.story.described import OffsetLine
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress
@@ -64,9 +63,10 @@ def examine(
     health = node_health(client)
     answers = _described(client, entries)
     groups = {name: answer for name, answer in answers.items() if isinstance(answer, Group)}
-    counts = partition_counts(client, topics_of(groups.values()))
+    leaders = Leaders()
+    counts = leaders.counts(client, topics_of(groups.values()))
     known = Progress() if progress is None else progress
-    seen = look(client, groups.values(), counts, known, now_ms, retention=Retention())
+    seen = look(client, groups.values(), counts, known, now_ms, leaders, Retention())
     owners, absent = partition_owners(client), sorted({*health.away, *away})
     holding = holding_transactions(client, groups, owners)
     found = [
@@ -105,7 +105,7 @@ def look(
     counts: Mapping[str, int],
     progress: Progress,
     now_ms: int,
-    leaders: Leaders | None = None,
+    leaders: Leaders,
     retention: Retention | None = None,
 ) -> dict[str, Look]:
     """Look how far these groups are. counts: partitions by topic. leaders, retention: as of `known_lines`."""
@@ -118,8 +118,7 @@ def look(
         try:
             lines = known_lines(client, some, starts=True, stable=True, leaders=leaders, retention=retention)
         except (Refused, Unreachable):  # a node is away, or Kafka before 3.0
-            if leaders is not None:
-                leaders.forget()
+            leaders.forget()
         for group in some:
             own = lines.get(group.group_id)
             if own is not None and not isinstance(own, Refused) and group.kind != SHARE:
@@ -136,7 +135,7 @@ def _with_aheads(
     group_id: str,
     lines: Sequence[OffsetLine],
     now_ms: int,
-    leaders: Leaders | None,
+    leaders: Leaders,
 ) -> Sequence[OffsetLine]:
     """The lines, with what is ahead of the committed offsets that would be named as a stall."""
     with LOOKING:
@@ -149,12 +148,13 @@ def look_at_lag(
     client: Client, groups: Sequence[Group], progress: Progress, times: LagTimes, now_ms: int, questions: int
 ) -> dict[str, Look]:
     """Look how far these groups are, for their lag in time. questions: how often to ask for the ages of records."""
-    seen = look(client, groups, partition_counts(client, topics_of(groups)), progress, now_ms)
+    leaders = Leaders()
+    seen = look(client, groups, leaders.counts(client, topics_of(groups)), progress, now_ms, leaders)
     with LOOKING:
         for name, each in seen.items():
             times.take(name, each.progress)
     for _ in range(questions):
-        if not ask_ages(client, times, seen):
+        if not ask_ages(client, times, seen, leaders):
             break
     return seen
 
@@ -181,7 +181,7 @@ def watch_lag(
     return lines, times
 
 
-def ask_ages(client: Client, times: LagTimes, names: Iterable[str], leaders: Leaders | None = None) -> bool:
+def ask_ages(client: Client, times: LagTimes, names: Iterable[str], leaders: Leaders) -> bool:
     """Ask how old the records are that these groups read next; returns whether there was a question."""
     asked = times.questions(names)
     if asked:
@@ -199,8 +199,8 @@ def watch(
     wanted = list(names)
     while wanted:
         groups = [answer for answer in _described(client, wanted).values() if isinstance(answer, Group)]
-        at_ms = now_ms()
-        seen = look(client, groups, partition_counts(client, topics_of(groups)), progress, at_ms)
+        at_ms, leaders = now_ms(), Leaders()
+        seen = look(client, groups, leaders.counts(client, topics_of(groups)), progress, at_ms, leaders)
         wanted = [name for name, each in seen.items() if each.progress.is_open(at_ms)]
         if not wanted or at_ms >= until_ms:
             return
@@ -209,8 +209,9 @@ def watch(
 
 def members_at_work(client: Client, group: Group, progress: Progress, now_ms: int) -> dict[str, Work]:
     """By instance id, whether a static member of one group is at work. progress: of earlier looks."""
-    counts = partition_counts(client, topics_of([group]))
-    return at_work(group, look(client, [group], counts, progress, now_ms)[group.group_id].progress, now_ms)
+    leaders = Leaders()
+    counts = leaders.counts(client, topics_of([group]))
+    return at_work(group, look(client, [group], counts, progress, now_ms, leaders)[group.group_id].progress, now_ms)
 
 
 def wall_ms() -> int:

@@ -38,7 +38,7 @@ from coordinator.client.groups import (
     topics_of,
 )
 from coordinator.client.lag import group_lag_json, offset_lines
-from coordinator.client.topics import owners_json, partition_counts, partition_owners
+from coordinator.client.topics import Leaders, owners_json, partition_owners
 from coordinator.loop.cycles import drop_trace
 from coordinator.site.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.site.body import InPieces, pieces_of
@@ -369,11 +369,13 @@ class Site:
         now_ms = self._clock.wall_ms()
         found = runs(group_id, entries, now_ms)
         members = [] if group is None else group.members
-        counts = {} if group is None else partition_counts(client, topics_of([group]))
+        leaders = Leaders()
+        counts = {} if group is None else leaders.counts(client, topics_of([group]))
         names = {member.group_instance_id or member.member_id: member.standby_ms for member in members}
         waits = {name: now_ms - waited_ms for name, waited_ms in names.items() if waited_ms is not None}
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
-        seen = None if group is None else look(client, [group], counts, self._progress, now_ms)[group_id].progress
+        looks = look(client, [] if group is None else [group], counts, self._progress, now_ms, leaders)
+        seen = None if group is None else looks[group_id].progress
         problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen)
         held_back = [] if group is None else held_back_findings(client, group, now_ms)
         drawn = sorted(waits.keys() | lanes.keys())
