@@ -8,7 +8,7 @@ House rule: a missing number is None, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.errors import Refused
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.client.groups import Group, Offsets
     from coordinator.client.retention import Retention
     from coordinator.client.topics import TopicPartition
-    from coordinator.story.lag_time import Moment
+    from coordinator.story.lag_time import Past
 
 NOTHING = GroupLag({}, {}, {})
 """The lag in time of a group that no look saw."""
@@ -133,12 +133,12 @@ def group_lag_json(group_id: str, lines: Sequence[OffsetLine], known: GroupLag =
     return {
         "group_id": group_id,
         **lag_json(lines, known.sums.get(None)),
-        "past": _past_json(known.past.get(None, ())),
+        "past": _past_json(known.past.get(None)),
         "topics": [
             {
                 "topic": topic,
                 **lag_json(own, known.sums.get(topic)),
-                "past": _past_json(known.past.get(topic, ())),
+                "past": _past_json(known.past.get(topic)),
                 "offsets": [line_json(line, known) for line in sorted(own, key=_index)],
             }
             for topic, own in sorted(by_topic.items())
@@ -189,8 +189,8 @@ def time_json(known: LagTime | None) -> dict[str, Any]:
     return dict(zip(TIME_FIELDS, values, strict=True))
 
 
-def _past_json(moments: Iterable[Moment]) -> list[dict[str, int]]:
-    return [{"at_ms": each.at_ms, "lag": each.lag} for each in moments]
+def _past_json(past: Past | None) -> list[dict[str, int]]:
+    return [] if past is None else [{"at_ms": each.at_ms, "lag": each.lag} for each in past.moments]
 
 
 def _index(line: OffsetLine) -> int:

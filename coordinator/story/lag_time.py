@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from math import sqrt
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,12 +107,12 @@ class Moment(NamedTuple):
 class GroupLag(NamedTuple):
     """The lag of a group: of its topic partitions with records to read, of each topic, and of all for None.
 
-    past: of each topic and of all, for a graph.
+    past: of each topic and of all, for a graph. Only a page reads it, so nobody else pays for its moments.
     """
 
     partitions: Mapping[TopicPartition, LagTime]
     sums: Mapping[str | None, LagTime]
-    past: Mapping[str | None, list[Moment]]
+    past: Mapping[str | None, Past]
 
 
 EACH = len(Moment._fields)
@@ -143,15 +143,18 @@ class Past:
     @property
     def moments(self) -> list[Moment]:
         """The looks, in the order of time."""
+        return list(self._newest_first())[::-1]
+
+    def _newest_first(self) -> Iterator[Moment]:
         values = self._values[:]  # another thread may change them
-        return [Moment(*values[at : at + EACH]) for at in range(0, len(values), EACH)]
+        return (Moment(*values[at : at + EACH]) for at in range(len(values) - EACH, -1, -EACH))
 
     @property
     def rates(self) -> Rates | None:
         """Those of the last RATE_MS, or since the number of topic partitions changed."""
-        found = self.moments
-        first = last = found[-1]
-        for each in reversed(found):
+        found = self._newest_first()
+        first = last = next(found)
+        for each in found:
             if each.partitions != last.partitions or last.at_ms - first.at_ms >= RATE_MS:
                 break
             first = each
@@ -305,7 +308,7 @@ class LagTimes:
             topic: _summed(by_topic.get(topic, ()), pasts[topic].rates if topic in pasts else None)
             for topic in by_topic.keys() | pasts.keys()
         }
-        return GroupLag(partitions, sums, {topic: past.moments for topic, past in pasts.items()})
+        return GroupLag(partitions, sums, pasts)
 
     def _lag_time(self, place: TopicPartition, samples: list[Sample]) -> LagTime:
         last = samples[-1]

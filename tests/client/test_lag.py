@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.client.lag import TIME_FIELDS, group_lag_json, lag_json
 from coordinator.story.described import Member, OffsetLine
-from coordinator.story.lag_time import GroupLag, LagTime, Moment, Rates
+from coordinator.story.lag_time import GroupLag, LagTime, Moment, Past, Rates
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 
@@ -86,7 +86,8 @@ def test_both_lags_are_there_while_a_transaction_is_open() -> None:
 def test_lag_in_time_is_that_of_looks() -> None:
     """Of a topic partition with records to read, of its topic and of the group; one without is not behind."""
     slow = LagTime(7, 7, 2_500, is_least=False, rates=Rates(1.0, 0.5), catch_up_s=None)
-    past = [Moment(1_000, 2, 20, 13)]
+    past = Past()
+    past.add(Moment(1_000, 2, 20, 13))
     known = GroupLag({("t", 0): slow}, {"t": slow, None: slow}, {"t": past, None: past})
     told = group_lag_json("g", [OffsetLine("t", 0, 5, 12, MEMBER), OffsetLine("t", 1, 5, 5, MEMBER)], known)
     never = dict(zip(TIME_FIELDS, (2_500, False, 1.0, 0.5, None, False), strict=True))

@@ -132,7 +132,7 @@ def test_topics_and_the_group_are_sums_of_their_partitions() -> None:
     assert found.sums["orders"] == LagTime(180, 180, 18_889, is_least=False, rates=Rates(11, 2), catch_up_s=None)
     assert (found.sums["bills"].lag, found.sums["bills"].rates) == (10, Rates(2, 1.5))
     assert found.sums[None] == LagTime(190, 190, 18_889, is_least=False, rates=Rates(13, 3.5), catch_up_s=None)
-    assert [each.lag for each in found.past[None]] == [0, 130, 190]
+    assert [each.lag for each in found.past[None].moments] == [0, 130, 190]
 
 
 def test_memory_has_a_bound() -> None:
@@ -140,7 +140,7 @@ def test_memory_has_a_bound() -> None:
     found = lag_times((0, 0, 0), *((second, 0, 10 * second) for second in range(2, 20_000, 2)))
     assert len(found._samples["g"][ORDERS]) <= SAMPLES_MAX + 1
     assert found.of("g").partitions[ORDERS].behind_ms == 19_998_000
-    past = found.of("g").past["orders"]
+    past = found.of("g").past["orders"].moments
     assert PAST_MAX / 2 <= len(past) <= PAST_MAX
     assert PAST_MS * 0.9 <= past[-1].at_ms - past[0].at_ms <= PAST_MS
     assert found.groups == ["g"]
