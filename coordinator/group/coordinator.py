@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from coordinator.group.client import Now
     from coordinator.group.offsets import Admit, Repeat
 
-E = TypeVar("E", bound="RequestEvent")
 C = TypeVar("C", CommitOffsets, CommitPrepared)
 
 COMMIT_OF_KAFKA_3 = 9
@@ -129,7 +128,7 @@ class Coordinator:
         Its only effect is a later deadline.
         """
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or not group_id:
             return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
         return RULES[group.kind].heartbeat(group, member_id, instance_id, generation, now_ms)
 
@@ -238,7 +237,7 @@ class Coordinator:
     def _sync(self, turn: Turn, event: SyncGroup) -> None:
         group_id = event.body.group_id
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or not group_id:
             self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID)
         else:
             RULES[group.kind].sync(turn, group, event)
@@ -246,7 +245,7 @@ class Coordinator:
     def _heartbeat(self, turn: Turn, event: Heartbeat) -> None:
         body = event.body
         group = self.groups.get(body.group_id)
-        if group is None:
+        if group is None or not body.group_id:
             error: int = ErrorCode.UNKNOWN_MEMBER_ID if body.group_id else ErrorCode.INVALID_GROUP_ID
         else:
             error = RULES[group.kind].beat(turn, group, event)
@@ -407,8 +406,11 @@ class Coordinator:
 
     def _delete_offsets(self, turn: Turn, event: DeleteOffsets) -> None:
         group_id = event.body.group_id
-        self._with_group(turn, event, group_id, ErrorCode.GROUP_ID_NOT_FOUND, offsets.delete)
         group = self.groups.get(group_id)
+        if group is None or not group_id:
+            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID)
+            return
+        offsets.delete(turn, group, event)
         # Kafka's consumer groups stay, so that their epochs go on; they end when offsets expire.
         if isinstance(group, Group) and event.body.topics:
             self._delete_if_unused(turn, group)
@@ -493,28 +495,6 @@ class Coordinator:
             RULES[group.kind].unload(turn, group)
 
     # Shared by several events.
-
-    def _with_group(
-        self,
-        turn: Turn,
-        event: E,
-        group_id: str,
-        absent: ErrorCode,
-        rule: Callable[[Turn, AnyGroup, E], None],
-        *,
-        may_be_empty: bool = False,
-    ) -> None:
-        """Apply `rule` to an existing group; answer `absent` if there is none.
-
-        may_be_empty: whether "" is a group id for this event, as it is for all events about offsets.
-        """
-        group = self.groups.get(group_id)
-        if not group_id and not may_be_empty:
-            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
-        elif group is None:
-            self._refuse(turn, event, absent)
-        else:
-            rule(turn, group, event)
 
     def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, refuse(event, error)))
