@@ -154,8 +154,7 @@ class Coordinator:
             group = self.groups.get(group_id)
             if group is None:
                 continue
-            is_unused = group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING
-            if is_unused and (if_expired or isinstance(group, Group)):
+            if _ends(group, if_expired=if_expired):
                 found[group_id] = []
                 size += 1
             held = dict.fromkeys(group.offsets)
@@ -411,8 +410,7 @@ class Coordinator:
             self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID)
             return
         offsets.delete(turn, group, event)
-        # Kafka's consumer groups stay, so that their epochs go on; they end when offsets expire.
-        if isinstance(group, Group) and event.body.topics:
+        if event.body.topics:
             self._delete_if_unused(turn, group)
 
     def _describe(self, turn: Turn, event: DescribeGroup) -> None:
@@ -464,9 +462,7 @@ class Coordinator:
                     removed = [(topic, each) for topic, each in removed if each in group.offsets.get(topic, {})]
                     removed = offsets.expired(turn, group, removed)
                 offsets.remove(turn, group, removed, expired=event.if_expired)
-                # Kafka's consumer groups stay when a topic is deleted, as in _delete_offsets.
-                if event.if_expired or isinstance(group, Group):
-                    self._delete_if_unused(turn, group)
+                self._delete_if_unused(turn, group, if_expired=event.if_expired)
 
     def _load(self, turn: Turn, event: Load) -> None:
         assert not self.groups.keys() & event.groups.keys()
@@ -503,9 +499,9 @@ class Coordinator:
         self._refuse(turn, event, error)
         turn.note_refused(self.groups.get(event.body.group_id), event, Refusal(error, why=why))
 
-    def _delete_if_unused(self, turn: Turn, group: AnyGroup) -> None:
+    def _delete_if_unused(self, turn: Turn, group: AnyGroup, *, if_expired: bool = False) -> None:
         """Delete a group without members and offsets (Kafka: cleanupGroupMetadata)."""
-        if group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING and not group.is_awaited:
+        if _ends(group, if_expired=if_expired):
             RULES[group.kind].bury(turn, group)
             turn.note(notes.GroupDeleted(group.group_id, group.generation, 0, expired=True))
         self._forget_if_dead(group)
@@ -541,3 +537,12 @@ class Coordinator:
         Resume: _resume,
         Unload: _unload,
     }
+
+
+def _ends(group: AnyGroup, *, if_expired: bool) -> bool:
+    """Whether a group ends, because it has neither members nor offsets.
+
+    if_expired: whether offsets expire at present. Kafka's consumer groups end only then, so that their epochs go on.
+    """
+    is_unused = group.state is EMPTY and not group.offsets and group.pending_offsets is NO_PENDING
+    return is_unused and not group.is_awaited and (if_expired or group.kind is Kind.CLASSIC)

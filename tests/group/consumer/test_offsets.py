@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from coordinator.group.any_group import CommittedOffset
+from coordinator.group.events import EraseOffsets
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, given
 
@@ -76,3 +78,12 @@ def test_a_deleted_topic_takes_no_group_with_it() -> None:
                 if event is not None:
                     play.handle(event)
             assert (GROUP in play.coordinator.groups) is stays
+
+
+def test_the_rest_of_a_deleted_group_takes_no_later_group_with_it() -> None:
+    """A group that began after the deletion, and has neither members nor offsets, keeps its epochs."""
+    play = Play()
+    play.join("a")
+    play.leave("a")
+    play.handle(EraseOffsets("rest", GROUP, [("t", 0, CommittedOffset(4, -1, "", 0, None))]))
+    assert GROUP in play.coordinator.groups
