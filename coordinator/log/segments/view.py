@@ -335,7 +335,8 @@ class OutsideView(View):
         descriptor = self._disk.open_to_read(part.segment.path)
         try:
             size = self._disk.size(descriptor)
-            is_closed = any(each.base_offset > part.segment.base_offset for each in known)
+            newest = next(reversed(known), None)
+            is_closed = newest is not None and newest.base_offset > part.segment.base_offset
             is_replaced = size != part.size if is_closed else size < part.size
             if is_replaced or not self._take(descriptor, part, size):
                 self._rewind(part.segment, known)
