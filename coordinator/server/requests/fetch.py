@@ -29,9 +29,7 @@ from coordinator.server.requests.records import (
 )
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import at_once
-from protocol.messages import (
-    FetchResponse,
-)
+from protocol.messages import FetchResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,9 +40,8 @@ if TYPE_CHECKING:
     from coordinator.log.topics.partition import TopicPartition as LogPartition
     from coordinator.server.nodes.topic_data import Budget, Key
     from coordinator.server.wire.call import Call, Services, Steps
-    from protocol.messages import (
-        FetchRequest,
-    )
+    from protocol.messages import FetchRequest
+
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 """The session epochs of a full fetch: the first asks for a session, the second for none."""
@@ -287,7 +284,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             each.ends = log.ends()
             asked = min(max(each.size_max, 1), min_bytes - available)
             available += log.available(each.offset, asked, each.readable)
-        except Exception as problem:  # noqa: BLE001 - _code sorts them
+        except Exception as problem:  # noqa: BLE001 - code_of sorts them
             each.answer.error_code, each.answer.aborted_transactions = code_of(problem), None
             refused = True
         else:
@@ -303,7 +300,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             try:
                 size_max = min(each.size_max, max(left, 0))
                 data = log.read_from(each.offset, size_max, whole=is_first, before=each.readable)
-            except Exception as problem:  # noqa: BLE001 - _code sorts them
+            except Exception as problem:  # noqa: BLE001 - code_of sorts them
                 answer.error_code = code_of(problem)
                 continue
             answer.records = data

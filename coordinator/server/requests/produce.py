@@ -23,30 +23,14 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.security.rights import WRITE
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
-from coordinator.server.requests.records import (
-    BY_ID_SINCE,
-    PLAIN_MAX,
-    code_of,
-    is_large,
-    topic_of,
-)
+from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, code_of, is_large, topic_of
 from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.wire.call import at_once, gather
 from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
-from protocol.messages import (
-    InitProducerIdResponse,
-    ProduceResponse,
-)
-from protocol.records.batch import (
-    CODEC_MASK,
-    FRAME_SIZE,
-    HEADER_SIZE,
-    MAGIC,
-    TRANSACTIONAL,
-    peek_header,
-)
+from protocol.messages import InitProducerIdResponse, ProduceResponse
+from protocol.records.batch import CODEC_MASK, FRAME_SIZE, HEADER_SIZE, MAGIC, TRANSACTIONAL, peek_header
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
@@ -55,10 +39,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.partition import TopicPartition as LogPartition
     from coordinator.server.nodes.topic_data import Key
     from coordinator.server.wire.call import Call, Services, Steps
-    from protocol.messages import (
-        InitProducerIdRequest,
-        ProduceRequest,
-    )
+    from protocol.messages import InitProducerIdRequest, ProduceRequest
 
 
 def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:

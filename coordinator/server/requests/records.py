@@ -22,14 +22,8 @@ from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import OneByOne, parts
-from protocol.messages import (
-    DeleteRecordsResponse,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochResponse,
-)
-from protocol.records.batch import (
-    CorruptBatch,
-)
+from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
+from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -41,12 +35,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.partition import TopicPartition as LogPartition
     from coordinator.server.runtime.replies import Reply
     from coordinator.server.wire.call import Call, Services, Steps
-    from protocol.messages import (
-        DeleteRecordsRequest,
-        ListOffsetsRequest,
-        Message,
-        OffsetForLeaderEpochRequest,
-    )
+    from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest, Message, OffsetForLeaderEpochRequest
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NOT_TIERED = -1, -2, -3, -4, -5, -6
 """The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
@@ -162,7 +151,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         for answer, topic_partition, timestamp in asked_of:
             try:
                 found = _offset_at(view_of(topic_partition), timestamp, only_committed=only_committed)
-            except Exception as problem:  # noqa: BLE001 - _code sorts them
+            except Exception as problem:  # noqa: BLE001 - code_of sorts them
                 answer.error_code = code_of(problem)
             else:
                 _fill(answer, call.api_version, found)
@@ -252,7 +241,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
         for answer, topic_partition in asked_of:
             try:
                 answer.end_offset, answer.leader_epoch = view_of(topic_partition).ends().end, LEADER_EPOCH
-            except Exception as problem:  # noqa: BLE001 - _code sorts them
+            except Exception as problem:  # noqa: BLE001 - code_of sorts them
                 answer.error_code = code_of(problem)
 
     body = OffsetForLeaderEpochResponse(topics=topics)
@@ -327,5 +316,5 @@ def _delete_before(asked_of: Iterable[_Deletion], open_log: Open) -> None:
             log = open_log(topic_partition)
             log.delete_before(offset)
             answer.low_watermark = log.view.start
-        except Exception as problem:  # noqa: BLE001 - _code sorts them
+        except Exception as problem:  # noqa: BLE001 - code_of sorts them
             answer.error_code = code_of(problem)

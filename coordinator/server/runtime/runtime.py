@@ -113,7 +113,8 @@ class Runtime:
         self._on_loaded = on_loaded
         self._inbox: deque[Callable[[], object]] = deque()
         self._woken = False
-        # Partitions with something for the next window; the number of those things a turn ago; and when the first came.
+        # Partitions with something for the next window; the number of those things a turn ago; and
+        # until when it waits for more of them, None before a turn has counted them.
         self._expected: dict[Partition, None] = {}
         self._size = 0
         self._until_ms: int | None = None
