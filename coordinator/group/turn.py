@@ -141,6 +141,7 @@ class Turn:
         """Cancel the session timer of `member`: its member id is about to go."""
         if member.timer_at_ms != NEVER:
             member.timer_at_ms = NEVER
+            # As `arm`, without its call: each restart of a static member comes here.
             key = new(TimerKey, (SESSION, group.group_id, member.member_id))
             self.effects.timers.append(new(Timer, (key, None)))
 

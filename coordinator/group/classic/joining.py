@@ -23,6 +23,7 @@ _NAME_AND_METADATA = attrgetter("name", "metadata")
 def update(turn: Turn, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
     """Take over a member's new data."""
     member.joined_by = event.client
+    # The two functions below are called only where they have something to find out.
     protocols = event.protocols or protocols_of(event)
     body = event.body
     rebalance_timeout_ms = body.rebalance_timeout_ms if event.version else rebalance_timeout_of(event)

@@ -72,6 +72,7 @@ def validate(turn: Turn, group: Group, event: SyncGroup) -> ErrorCode:
     if group.state is DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if member_error(group, body.member_id, body.group_instance_id) is not NONE:
+        # Notes a fenced member too.
         return turn.validate_member(group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if body.generation_id != group.generation:
         # A standby that got a seat meanwhile has to join again.

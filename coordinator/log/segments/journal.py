@@ -207,7 +207,7 @@ def padded(size: int) -> int:
 
 def window_size(size: int) -> int:
     """Return the bytes that a window takes in a file. size: of all extents, each with EXTENT_SIZE."""
-    return -(-(_WINDOW.size + size) // PAGE_SIZE) * PAGE_SIZE
+    return -(-(_WINDOW.size + size) // PAGE_SIZE) * PAGE_SIZE  # `padded`, without its call for each window
 
 
 def most_bytes(window_max: int) -> int:

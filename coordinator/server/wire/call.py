@@ -204,6 +204,7 @@ class Call(Reply):
             self.is_kept = False  # what the request changes is done
             self.work(self._encode(version, body))
             return
+        # As `_end`, without its call: nearly all answers go out here.
         assert self._outcome is None
         self._outcome = outcome = encode_response(self.api_key, version, self.correlation_id, body)
         if self._send is not None:

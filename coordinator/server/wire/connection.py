@@ -199,6 +199,7 @@ class Connection(asyncio.Protocol):
         """A client connected. If there are too many, the connection is cut."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports aren't subclasses
         address = transport.get_extra_info("peername") or ("", 0)
+        # Most addresses are IPv4 and need no `plain_address`, here and below, and no `java_host` in `client`.
         self.ip = address[0] if ":" not in address[0] else plain_address(address[0])
         self.peer = f"{self.ip}:{address[1]}"
         local = (transport.get_extra_info("sockname") or ("", 0))[0]
