@@ -199,6 +199,10 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kill the consumers that run, and wait for the end of all."""
         for consumer in self.consumers:
             if consumer.running:
                 consumer.kill()

@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -53,6 +54,8 @@ class ApiError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
         self.status = status
+        self.is_gone = status == 404 or (status in {409, 422} and "uid" in text.lower())
+        """Whether the object isn't there, or another one has its name."""
 
 
 class Api:
@@ -78,19 +81,9 @@ class Api:
         """Delete an object."""
         return self._call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
 
-    def watch(self, path: str) -> Iterator[tuple[str, Object]]:
-        """All objects of a collection as ADDED, then what happens to them, until the server ends the answer."""
-        found = self.get(path)
-        yield from (("ADDED", each) for each in found["items"])
-        version = found["metadata"]["resourceVersion"]
-        connection = self.connection()
-        try:
-            connection.request("GET", f"{path}?watch=1&timeoutSeconds=300&resourceVersion={version}", headers=headers())
-            for line in connection.getresponse():
-                event = json.loads(line)
-                yield event["type"], event["object"]
-        finally:
-            connection.close()
+    def watch(self, path: str) -> Watch:
+        """Watch a collection."""
+        return Watch(self, path)
 
     def connection(self) -> http.client.HTTPSConnection:
         """A connection for requests of a caller's own."""
@@ -108,6 +101,42 @@ class Api:
             raise ApiError(response.status, text)
         answer: Object = json.loads(text) if text.startswith("{") else {"text": text}
         return answer
+
+
+class Watch:
+    """All objects of a collection as ADDED, then what happens to them, until the server ends the answer, or `end`."""
+
+    def __init__(self, api: Api, path: str) -> None:
+        self._api = api
+        self._path = path
+        self._connection = api.connection()
+        self._is_over = False
+
+    def __iter__(self) -> Iterator[tuple[str, Object]]:
+        found = self._api.get(self._path)
+        yield from (("ADDED", each) for each in found["items"])
+        version = found["metadata"]["resourceVersion"]
+        try:
+            self._connection.connect()
+            if self._is_over:
+                return
+            path = f"{self._path}?watch=1&timeoutSeconds=300&resourceVersion={version}"
+            self._connection.request("GET", path, headers=headers())
+            response = self._connection.getresponse()
+            if response.status >= 400:
+                raise ApiError(response.status, response.read().decode())
+            for line in response:
+                event = json.loads(line)
+                yield event["type"], event["object"]
+        finally:
+            self._connection.close()
+
+    def end(self) -> None:
+        """End it, from another thread: its read raises OSError or returns nothing."""
+        self._is_over = True
+        if (own := self._connection.sock) is not None:
+            with suppress(OSError):  # it has ended already
+                socket.socket.shutdown(own, socket.SHUT_RDWR)
 
 
 def headers(kind: str = "application/json") -> dict[str, str]:

@@ -5,6 +5,9 @@
 To a controller it looks like a kubelet. It starts a process that ended by itself again, in the same pod. A pod that is
 being deleted gets SIGTERM. When its process has ended, the status says that its containers ended, and only then the pod
 goes, as since Kubernetes 1.27. It repeats what the API server doesn't answer. A node that is lost does nothing.
+
+House rule: its threads have ended when it is closed. One that still reads over TLS while the interpreter ends can crash
+it, for OpenSSL's memory is freed then.
 """
 
 from __future__ import annotations
@@ -13,17 +16,17 @@ import http.client
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Protocol, Self
+from queue import Empty, SimpleQueue
+from typing import Protocol
 
-from tests.kubernetes.control_plane import Api, ApiError, Object
+from tests.kubernetes.control_plane import Api, ApiError, Object, Watch
+from tests.support.started import Started
 
 RETRY_S = 0.1
-IS_AWAY = (429, 500, 503)
-"""The answers of an API server that starts."""
 NAME = "node-0"
 ADDRESS = "127.0.0.1"
 
@@ -42,7 +45,11 @@ class Process(Protocol):
         """Wait for its end."""
 
 
-class Node:
+class Gone(Exception):
+    """The pod is gone."""
+
+
+class Node(Started):
     """See the module.
 
     processes: by the uid of the pod. ended: when the process of a deleted pod had ended, by the pod's name. is_lost:
@@ -55,11 +62,15 @@ class Node:
         self.processes: dict[str, Process | None] = {}
         self.ended: dict[str, float] = {}
         self.is_lost = False
-        self._begun: set[tuple[str, str]] = set()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="node", daemon=True)
+        self._watch: Watch | None = None
+        self._thread = threading.Thread(target=self._follow, name="node")
+        self._lives: dict[str, tuple[threading.Thread, SimpleQueue[Object | None]]] = {}
+        """By the uid of a pod: the thread that cares for it, and its states; None when it is gone."""
+        self._restarts: Counter[str] = Counter()
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Be ready for pods."""
         meta = {"name": NAME, "labels": {"kubernetes.io/hostname": NAME}}
         with suppress(ApiError):  # it is there already
             self._api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta})
@@ -68,63 +79,100 @@ class Node:
         status = {"capacity": room, "allocatable": room, "conditions": [ready]}
         self._api.patch(f"/api/v1/nodes/{NAME}/status", {"status": status})
         self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def rest(self) -> None:
+        """From here on, end at once what starts for a pod."""
         self._closed.set()
+        if self._watch is not None:
+            self._watch.end()
+
+    def close(self) -> None:
+        """Wait for its threads, which wait for the processes of its pods."""
+        self.rest()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for thread, _ in self._lives.values():
+            thread.join()
 
     def _follow(self) -> None:
         while not self._closed.wait(RETRY_S):
+            self._watch = self._api.watch("/api/v1/pods")
             with suppress(OSError, http.client.HTTPException, ApiError, ValueError):  # the API server restarts
-                for kind, pod in self._api.watch("/api/v1/pods"):
+                for kind, pod in self._watch:
                     if self._closed.is_set():
                         return
-                    if kind in {"ADDED", "MODIFIED"} and not self.is_lost:
-                        self._take(pod)
+                    if not self.is_lost:
+                        self._take(pod["metadata"]["uid"], None if kind == "DELETED" else pod)
 
-    def _take(self, pod: Object) -> None:
-        """Begin what a pod needs next, each thing once."""
-        metadata, spec = pod["metadata"], pod["spec"]
-        if not spec.get("nodeName"):
-            step = "" if metadata.get("deletionTimestamp") else "bind"
-        elif metadata.get("deletionTimestamp"):
-            step = "end"
-        else:
-            step = "run" if pod["status"]["phase"] == "Pending" else ""
-        if step and (metadata["uid"], step) not in self._begun:
-            self._begun.add((metadata["uid"], step))
-            threading.Thread(target=self._carry_out, args=(step, pod), daemon=True).start()
+    def _take(self, uid: str, pod: Object | None) -> None:
+        """Hand the state of a pod to its thread."""
+        if pod is not None and uid not in self._lives:
+            states: SimpleQueue[Object | None] = SimpleQueue()
+            self._lives[uid] = threading.Thread(target=self._live, args=(uid, states)), states
+            self._lives[uid][0].start()
+        if uid in self._lives:
+            self._lives[uid][1].put(pod)
 
-    def _carry_out(self, step: str, pod: Object) -> None:
-        with suppress(ApiError):  # it was deleted meanwhile
-            {"bind": self._bind, "run": self._run, "end": self._end}[step](pod)
+    def _live(self, uid: str, states: SimpleQueue[Object | None]) -> None:
+        """Care for a pod until it is gone. The process of one that was forced out runs on."""
+        pod: Object | None = None
+        with suppress(Gone):
+            while not self._closed.is_set():
+                with suppress(Empty):
+                    if (pod := states.get(timeout=RETRY_S)) is None:
+                        break
+                if pod is not None and not self.is_lost:
+                    self._step(uid, pod)
+        if (process := self.processes.get(uid)) is not None:
+            self._closed.wait()
+            process.join()
+
+    def _step(self, uid: str, pod: Object) -> None:
+        """Do what a pod needs next. Raises Gone."""
+        process = self.processes.get(uid)
+        if pod["metadata"].get("deletionTimestamp"):
+            if pod["spec"].get("nodeName"):
+                self._end(pod, process)
+            raise Gone
+        if not pod["spec"].get("nodeName"):
+            self._bind(pod)
+        elif uid not in self.processes and pod["status"]["phase"] == "Pending":
+            self._run(pod)
+        elif process is not None and not process.running:
+            process.join()
+            self._restarts[uid] += 1
+            self._start_process(pod)
+            running = {"running": {"startedAt": _now()}}
+            self._set_status(pod, {"containerStatuses": _containers(pod, running, self._restarts[uid])})
+
+    def _start_process(self, pod: Object) -> None:
+        self.processes[pod["metadata"]["uid"]] = process = self._start(pod)
+        if process is not None and self._closed.is_set():
+            process.send_signal(signal.SIGKILL)
 
     def _patiently(self, call: Callable[[], Object]) -> None:
-        """Repeat a call that the API server doesn't answer: it is away."""
-        while True:
+        """Repeat a call until the API server does it, or until the node is closed. Raises Gone."""
+        while not self._closed.is_set():
             try:
                 call()
             except (OSError, http.client.HTTPException):
                 pass
             except ApiError as error:
-                if error.status not in IS_AWAY:
-                    raise
+                if error.is_gone:
+                    raise Gone from None
             else:
                 return
-            if self._closed.wait(RETRY_S):
-                return
+            self._closed.wait(RETRY_S)
 
     def _bind(self, pod: Object) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         target = {"kind": "Node", "name": NAME}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid}, "target": target}
-        self._patiently(lambda: self._api.post(f"{_path(pod)}/binding", body))
+        with suppress(OSError, http.client.HTTPException, ApiError):  # the next step does it again, or sees it done
+            self._api.post(f"{_path(pod)}/binding", body)
 
     def _run(self, pod: Object) -> None:
-        uid = pod["metadata"]["uid"]
-        self.processes[uid] = process = self._start(pod)
+        self._start_process(pod)
         kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
         status = {
             "phase": "Running",
@@ -136,18 +184,8 @@ class Node:
             "containerStatuses": _containers(pod, {"running": {"startedAt": _now()}}),
         }
         self._set_status(pod, status)
-        restarts = 0
-        while process is not None:
-            process.join()
-            if (uid, "end") in self._begun or self._closed.is_set() or self.is_lost:
-                return
-            restarts += 1
-            self.processes[uid] = process = self._start(pod)
-            running = {"running": {"startedAt": _now()}}
-            self._set_status(pod, {"containerStatuses": _containers(pod, running, restarts)})
 
-    def _end(self, pod: Object) -> None:
-        process = self.processes.get(pod["metadata"]["uid"])
+    def _end(self, pod: Object, process: Process | None) -> None:
         if process is not None:
             if process.running:
                 process.send_signal(signal.SIGTERM)

@@ -25,8 +25,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -34,9 +32,10 @@ from coordinator.client.groups import describe_groups
 from coordinator.testing.members import fill
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
 from tests.kubernetes.judge import Change, Ran, Removal, may_have_wanted, problems
-from tests.kubernetes.node import IS_AWAY, RETRY_S, Node, Process
+from tests.kubernetes.node import RETRY_S, Node, Process
 from tests.kubernetes.stage import Controller
 from tests.support.patience import WITHIN_S
+from tests.support.started import Started
 from tests.support.tenure import Tenure, wait_until
 
 REPLICAS = 4
@@ -45,6 +44,8 @@ PAUSE_S = 0.8
 END_S = 0.5
 """The longest time that a program takes to end after SIGTERM."""
 HEARTBEAT_MS = 1_000
+IS_AWAY = (429, 500, 503, 504)
+"""The answers of an API server that starts or is busy."""
 
 
 class Program:
@@ -189,7 +190,7 @@ class RacingSet:
         return problems([each.ran() for each in self.programs], self.changes, self.removals())
 
 
-class Races:
+class Races(Started):
     """See the module.
 
     session_ms: of the members. command: of a controller, with its arguments behind.
@@ -227,21 +228,21 @@ class Races:
             for number in range(sets)
         }
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Create the namespace and the sets, and start the node."""
         self.plane.api.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        self._node.__enter__()
+        self._node.start()
         for each in self._sets.values():
             each.create()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End all programs, and delete the namespace."""
         self._over.set()
+        self._node.rest()
         for each in self._sets.values():
             for program in each.programs:
                 program.send_signal(signal.SIGKILL)
-        self._node.__exit__(kind, error, trace)
+        self._node.close()
         with suppress(ApiError, OSError):
             self.plane.api.delete(f"/api/v1/namespaces/{self.namespace}")
 

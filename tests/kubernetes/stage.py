@@ -16,8 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -28,6 +27,7 @@ from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
 from tests.kubernetes.node import Node, Process
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
+from tests.support.started import Started
 from tests.support.tenure import tenure_command, wait_until
 
 PARTITIONS = 10
@@ -94,7 +94,7 @@ class Closing:
         return self._consumer.join()
 
 
-class Stage:
+class Stage(Started):
     """See the module."""
 
     def __init__(self, plane: ControlPlane, broker: Broker, namespace: str) -> None:
@@ -102,6 +102,9 @@ class Stage:
         self.broker = broker
         self.namespace = self.group_id = namespace
         self._topic = f"topic-{namespace}"
+        self.fleet = Fleet(broker.bootstrap, self._topic, PARTITIONS)
+        self.client = Client(broker.bootstrap)
+        self.node = Node(plane.api, self._start)
         self._sets: dict[str, str] = {}
         """By name: the client of a set's pods."""
         self.controllers: list[Controller] = []
@@ -111,22 +114,22 @@ class Stage:
         self.closes = False
         """Whether they close when their pod ends; else SIGTERM ends their process."""
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Create the namespace and the topic, and start the node."""
         create_topic(self.broker.bootstrap, self._topic, PARTITIONS)
         self.plane.api.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        self.fleet = Fleet(self.broker.bootstrap, self._topic, PARTITIONS).__enter__()
-        self.client = Client(self.broker.bootstrap)
-        self.node = Node(self.plane.api, self._start).__enter__()
-        return self
+        self.node.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.node.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """End the processes of all pods, and delete the sets."""
+        self.node.rest()
         self.client.close()
         for name in self._sets:
             self.plane.api.delete(self._path(name), propagationPolicy="Background")
-        self.fleet.__exit__(kind, error, trace)
+        self.fleet.end()
+        for controller in self.controllers:
+            controller.send_signal(signal.SIGKILL)
+        self.node.close()
 
     def _start(self, pod: Object) -> Process | None:
         """Start the program of a pod."""
