@@ -34,7 +34,8 @@ from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.tenure import Tenure, wait_until
 
-SEATS = ("seat-0", "seat-1")
+SEATS = ("seat-0", "seat-1", "seat-2", "seat-3")
+"""One for each partition: while some programs start again, the others go on."""
 PARTITIONS = range(4)
 SESSION_MS = 60_000
 """Longer than a busy machine needs to start a program again."""
@@ -78,7 +79,7 @@ class Process:
 
 
 class Run:
-    """Two programs that move numbers from one topic to another, and somebody who kills."""
+    """Programs that move numbers from one topic to another, and somebody who kills."""
 
     def __init__(self, broker: Broker | KitBroker, group: str, stack: ExitStack) -> None:
         self.broker = broker
@@ -184,10 +185,10 @@ def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
     between its JoinGroup and its SyncGroup (docs/start/clients.md). Afterwards nothing is open: each committed offset
     is stable, and consumers with read_committed may read to the end.
     """
-    kills = rounds(12, 50, 1_000) if isinstance(broker, TenureBroker) else 4
+    kills = rounds(50, 100, 1_000) if isinstance(broker, TenureBroker) else 6
     with ExitStack() as stack:
         run = Run(broker, group, stack)
-        moved = move_under_kills(run, kills, [run.kill, lambda _: run.kill_server()])
+        moved = move_under_kills(run, kills, [lambda _: run.kill_server(), *[run.kill] * len(SEATS)])
         assert moved == Moved(Counter(range(run.fed)), rebalances=0)
 
 
