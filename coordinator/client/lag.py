@@ -87,7 +87,7 @@ def known_lines(
     def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
         owned = owners[group.group_id]
         for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
-            offset, told = offsets.get(pair), lags.get((group.group_id, pair))
+            offset, told = offsets.get(pair), lags.get((group.group_id, pair)) if lags else None
             until = expiry(pair, offset) if pair in expiries else None
             yield OffsetLine(
                 *pair, offset, ends.get(pair), owned.get(pair), firsts.get(pair), until, told, stops.get(pair)

@@ -177,26 +177,25 @@ class LagTimes:
         """Take a look at a group."""
         former, present = self._samples.get(group_id, {}), dict[tuple[str, int], list[Sample]]()
         former_ms = self._seen_ms.pop(group_id, None)
-        for topic, own in seen.tracks.items():
-            for index, track in own.items():
-                offset, end, place = track.position, track.end, (topic, index)
-                if track.offset is None or end is None or end <= offset:
-                    continue
-                samples = former.get(place, [])
-                if track.seen_ms != seen.seen_ms:
-                    present[place] = samples
-                    continue
-                is_new = place not in former and (
-                    (track.has_moved and track.back is None) or (track.first_end or 0) <= offset
-                )
-                if is_new and former_ms is not None:
-                    samples = [Sample(former_ms, offset, offset)]
-                elif samples and (offset < samples[-1].offset or end < samples[-1].end):
-                    samples = []  # an admin moved the offset, or the topic is another one
-                    self._points.pop(place, None)
-                elif len(samples) >= SAMPLES_MAX:
-                    samples = [*samples[0:-2:2], *samples[-2:]]
-                present[place] = [*samples, Sample(seen.seen_ms, end, offset, track.stable)]
+        for place, track in seen.uneasy.items():
+            offset, end = track.position, track.end
+            if track.offset is None or end is None or end <= offset:
+                continue
+            samples = former.get(place, [])
+            if track.seen_ms != seen.seen_ms:
+                present[place] = samples
+                continue
+            is_new = place not in former and (
+                (track.has_moved and track.back is None) or (track.first_end or 0) <= offset
+            )
+            if is_new and former_ms is not None:
+                samples = [Sample(former_ms, offset, offset)]
+            elif samples and (offset < samples[-1].offset or end < samples[-1].end):
+                samples = []  # an admin moved the offset, or the topic is another one
+                self._points.pop(place, None)
+            elif len(samples) >= SAMPLES_MAX:
+                samples = [*samples[0:-2:2], *samples[-2:]]
+            present[place] = [*samples, Sample(seen.seen_ms, end, offset, track.stable)]
         self._samples[group_id] = present
         self._seen_ms[group_id] = seen.seen_ms
         self._add_pasts(group_id, seen)

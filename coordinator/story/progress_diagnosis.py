@@ -197,18 +197,17 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         return
     by_member: dict[str, list[tuple[str, Track]]] = {}
     for name, track in progress.each():
-        if track.member is not None:
+        if track.is_stuck and track.member is not None:
             by_member.setdefault(track.member.member_id, []).append((name, track))
-    for placed in by_member.values():
-        stuck = [(name, track) for name, track in placed if track.is_stuck]
-        member = placed[0][1].member
-        if not stuck or member is None:
-            continue
+    placed = progress.of_members(by_member) if by_member else {}
+    for member_id, stuck in by_member.items():
+        member = stuck[0][1].member
+        assert member is not None
         since_ms = min(track.since_ms for _, track in stuck)
         lag = sum(track.lag or track.end or 0 for _, track in stuck)
         moves = any(  # not in the last commit before the member stood still
             track.has_moved and now_ms - track.since_ms < STUCK_MS < 2 * (track.since_ms - since_ms)
-            for _, track in placed
+            for track in placed[member_id]
         )
         never = all(track.offset is None for _, track in stuck)
         others = "others of its partitions move" if moves else "none of its partitions moves"
@@ -224,7 +223,7 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
             f"{_places(stuck)}: {lag:,} records wait; {others}",
             (HELD_ADVICE if is_held else "") + _stuck_advice(is_whole=not moves, never=never),
             since_ms=since_ms,
-            member_id=member.member_id,
+            member_id=member_id,
         )
 
 

@@ -28,6 +28,25 @@ def test_what_another_look_may_show() -> None:
     assert REBALANCES.taken().is_open(NOW_MS)
 
 
+def test_only_topic_partitions_with_something_to_say_are_uneasy() -> None:
+    """Findings and lag in time read these alone: of 100,000 topic partitions, those that have read all cost nothing."""
+    progress = Progress()
+    ends = {0: 9, 1: 9, 2: 9, 3: 30}
+    now_ms = NOW_MS
+    for offsets in ({0: 9, 1: 9, 2: 9, 3: 9}, {0: 9, 1: 5, 2: 9, 3: 9}):
+        lines = [OffsetLine("t", index, offset, ends[index], ONE) for index, offset in offsets.items()]
+        taken = progress.look(PAIR, lines, {"t": 4}, now_ms)
+        now_ms += GROWS_MS
+    assert set(taken.tracks["t"]) == {0, 1, 2, 3}
+    assert set(taken.uneasy) == {("t", 1), ("t", 3)}  # went back, and has records to read
+    assert progress.look(PAIR, None, {"t": 4}, now_ms).uneasy == taken.uneasy
+
+
+def test_topic_partitions_without_a_member() -> None:
+    """Those of a topic of which members have others; a topic that nobody has says nothing."""
+    assert list(Progress().look(PAIR, [], {"t": 3, "other": 2}, NOW_MS).ownerless) == [("t", 2)]
+
+
 def test_a_member_with_standby_tasks_is_not_idle() -> None:
     """A member of a streams group may have only standby or warm-up tasks: it works for the others."""
     member = replace(WORKS_FOR_NOBODY, streams=StreamsSeat("p", 0, Tasks({}, {"0": [1]}, {}), Tasks({}, {}, {})))
