@@ -13,8 +13,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
@@ -26,6 +25,7 @@ from protocol.messages import (
     response_class,
 )
 from schemas.errors import ErrorCode
+from tests.support.started import Started
 
 HANG_UP = "hang up"
 """As an answer: the server closes the connection."""
@@ -36,7 +36,7 @@ Answer = Any
 """A response message, raw bytes, HANG_UP, SILENCE, or a function of the request that returns one of these."""
 
 
-class Scripted:
+class Scripted(Started):
     """One node with id 7 on a port of its own. Each connection has a thread, which ends with it.
 
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
@@ -67,13 +67,12 @@ class Scripted:
         """HOST:PORT."""
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin to accept connections."""
         self._threads[0].start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close all sockets, and wait for the threads."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._threads[0].join()

@@ -17,10 +17,10 @@ import subprocess
 import tempfile
 from base64 import b64decode
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.support.patience import WITHIN_S
+from tests.support.started import Closes
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
 UNPACKED = Path(__file__).resolve().parents[2] / "build" / "chromium"
@@ -46,7 +46,7 @@ def _libraries() -> str:
     return os.pathsep.join(str(each) for form in ("", "/*/") for each in UNPACKED.glob(f"**/lib/*-linux-gnu{form}"))
 
 
-class Browser:
+class Browser(Closes):
     """One browser window. Raises FileNotFoundError if no browser is here.
 
     requests: addresses that pages asked for. errors: lines on the console, and loads that a policy refused.
@@ -83,14 +83,6 @@ class Browser:
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log", "Accessibility"):
             self._call(f"{domain}.enable")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the browser."""

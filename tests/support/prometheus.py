@@ -14,10 +14,10 @@ import urllib.parse
 import urllib.request
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.support.patience import WITHIN_S
+from tests.support.started import Started
 from tests.support.tenure import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def program(name: str = "prometheus") -> str | None:
     return shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
 
 
-class Prometheus:
+class Prometheus(Started):
     """Scrapes `target` (HOST:PORT) each second as the job tenure, and evaluates the rules of a file as often."""
 
     def __init__(self, folder: Path, target: str, rules: Path) -> None:
@@ -78,22 +78,14 @@ class Prometheus:
         data = self.ask("alerts") or {"alerts": []}
         return {each["labels"]["alertname"] for each in data["alerts"] if each["state"] == "firing"}
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start it, and wait for the first scrape."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        try:
-            wait_until(lambda: self.value("up"), "a first scrape", WITHIN_S)
-        except BaseException:
-            self._end()
-            raise
-        return self
+        wait_until(lambda: self.value("up"), "a first scrape", WITHIN_S)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End it."""
         assert self._process is not None
         self._process.terminate()
         self._process.wait(WITHIN_S)

@@ -12,12 +12,11 @@ import select
 import socket
 import struct
 from collections import deque
-from types import TracebackType
-from typing import Self
 
 from protocol.header import decode_response, encode_request
 from protocol.messages import Message
 from tests.support.patience import WITHIN_S
+from tests.support.started import Closes
 
 
 class NoAnswer(Exception):
@@ -28,7 +27,7 @@ class Closed(Exception):
     """The server closed the connection."""
 
 
-class Connection:
+class Connection(Closes):
     """A connection to the server on 127.0.0.1:`port`, with this client id in every header (None: null)."""
 
     def __init__(self, port: int, client_id: str | None = "raw") -> None:
@@ -77,14 +76,6 @@ class Connection:
     def close(self) -> None:
         """Close the connection, even if answers are still due."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _receive_exactly(self, size: int) -> bytes:
         received = bytearray()

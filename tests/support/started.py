@@ -1,4 +1,4 @@
-"""What a test starts for a block: `with Thing() as thing`."""
+"""Objects that a test has for a block: `with Thing() as thing`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Started(ABC):
-    """It is started where its block begins, and closed where it ends, also if the start fails."""
+class Closes(ABC):
+    """It is there before its block begins, and closed where the block ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Started(Closes):
+    """It is started where its block begins. A start that fails is followed by `close` too."""
 
     @abstractmethod
     def start(self) -> Any:
         """Start it."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End it, whether it has started or not."""
 
     def __enter__(self) -> Self:
         try:
@@ -25,8 +37,3 @@ class Started(ABC):
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,15 +11,14 @@ House rule: it never looks at the bytes.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Self
 
 from coordinator.testing.loop_thread import LoopThread
+from tests.support.started import Closes
 
 CHUNK = 64 * 1024
 
 
-class TcpProxy:
+class TcpProxy(Closes):
     """See the module. address: HOST:PORT for clients."""
 
     def __init__(self, port: int) -> None:
@@ -49,14 +48,6 @@ class TcpProxy:
 
         self._loop.run(end())
         self._loop.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _set(self, *, is_cut: bool) -> None:
         was_cut, self._is_cut = self._is_cut, is_cut

@@ -10,14 +10,15 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.support.started import Closes
 
 WAIT_S = 150.0
 SHOWN = 40
 
 
-class JavaProcess:
+class JavaProcess(Closes):
     """`with JavaProcess([...]) as process`; it is killed in the end if it still runs.
 
     events: the JSON lines of its standard output; other lines, and its standard error, are kept for messages.
@@ -36,12 +37,8 @@ class JavaProcess:
         for reader in self._readers:
             reader.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Kill it, unless it has ended by itself."""
         self.kill()
 
     @property

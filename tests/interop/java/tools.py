@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from tests.interop.java.programs import command
 from tests.support.apache import VERSION, VERSION_44, jars
+from tests.support.started import Closes
 
 CLASSES = {
     "acls": "kafka.admin.AclCommand",
@@ -50,7 +50,7 @@ class Done(NamedTuple):
     err: str
 
 
-class Tools:
+class Tools(Closes):
     """A JVM that runs commands: `with Tools() as tools: tools.run("topics", "--bootstrap-server", ...)`."""
 
     def __init__(self, version: str = VERSION) -> None:
@@ -59,12 +59,8 @@ class Tools:
             command("Tools", jars(version), heap="-Xmx256m"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the JVM."""
         self._process.kill()
         self._process.communicate()
 
