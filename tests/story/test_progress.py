@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.story.described import Ahead, Member, OffsetLine, StreamsSeat, Tasks
-from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, MARKERS_MAX, STUCK_MS, Progress
+from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, MARKERS_MAX, STUCK_MS, GroupProgress, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
 
@@ -31,15 +31,17 @@ def test_what_another_look_may_show() -> None:
 def test_only_topic_partitions_with_something_to_say_are_uneasy() -> None:
     """Findings and lag in time read these alone: of 100,000 topic partitions, those that have read all cost nothing."""
     progress = Progress()
-    ends = {0: 9, 1: 9, 2: 9, 3: 30}
-    now_ms = NOW_MS
-    for offsets in ({0: 9, 1: 9, 2: 9, 3: 9}, {0: 9, 1: 5, 2: 9, 3: 9}):
-        lines = [OffsetLine("t", index, offset, ends[index], ONE) for index, offset in offsets.items()]
-        taken = progress.look(PAIR, lines, {"t": 4}, now_ms)
-        now_ms += GROWS_MS
-    assert set(taken.tracks["t"]) == {0, 1, 2, 3}
-    assert set(taken.uneasy) == {("t", 1), ("t", 3)}  # went back, and has records to read
-    assert progress.look(PAIR, None, {"t": 4}, now_ms).uneasy == taken.uneasy
+
+    def taken(*offsets: int, at_ms: int) -> GroupProgress:
+        ends = 9, 9, 9, 30
+        lines = [OffsetLine("t", index, offset, ends[index], ONE) for index, offset in enumerate(offsets)]
+        return progress.look(PAIR, lines, {"t": 4}, at_ms)
+
+    assert set(taken(9, 9, 9, 9, at_ms=NOW_MS).uneasy) == {("t", 3)}  # has records to read
+    newest = taken(9, 5, 9, 9, at_ms=NOW_MS + GROWS_MS)
+    assert set(newest.tracks["t"]) == {0, 1, 2, 3}
+    assert set(newest.uneasy) == {("t", 1), ("t", 3)}  # one went back
+    assert progress.look(PAIR, None, {"t": 4}, NOW_MS + 2 * GROWS_MS).uneasy == newest.uneasy
 
 
 def test_topic_partitions_without_a_member() -> None:
