@@ -23,9 +23,11 @@ from coordinator.cli.cluster import (
     CommandConfig,
     Timeout,
     named_cluster,
+    refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.client.client import TIMEOUT
+from coordinator.client.errors import Unauthenticated
 from coordinator.config import ConfigError, load
 from coordinator.text import printable
 
@@ -95,6 +97,8 @@ def command(
         run(where, kubeconfig, options, listening, say, on_ready)
     except ApiError as error:
         fail(ExitCode.UNREACHABLE, str(error))
+    except Unauthenticated as error:
+        fail(ExitCode.REFUSED, refusal(error))
 
 
 def own_namespace() -> str:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.client.errors import ClientError
+from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.groups import remove_seats
 from coordinator.seats.api import ApiError, Lease, connect, event_of, follow
 from coordinator.seats.core import (
@@ -109,7 +109,10 @@ class Controller:
         return problems[0] if problems else "" if self._core.is_ready else "sets and pods are being read"
 
     async def run(self) -> None:
-        """Work until the task is cancelled; then finish what is under way, and give the lease back."""
+        """Work until the task is cancelled; then finish what is under way, and give the lease back.
+
+        Raises Unauthenticated if the cluster refuses the login of the first connection.
+        """
         where = f"/namespaces/{self._options.namespace}" if self._options.namespace else ""
         sets, pods = f"/apis/apps/v1{where}/statefulsets", f"/api/v1{where}/pods"
         try:
@@ -120,8 +123,11 @@ class Controller:
                 tasks.create_task(
                     follow(self._api, pods, read_pod, self._pods_listed, self._pod_happened, self._trouble("pods"))
                 )
+                tasks.create_task(self._log_in())
                 tasks.create_task(self._lead())
                 tasks.create_task(self._tick())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         finally:
             self._handle(Leads(does=False))
             with suppress(TimeoutError):
@@ -175,6 +181,15 @@ class Controller:
             self._problems[name] = text
 
         return take
+
+    async def _log_in(self) -> None:
+        """Speak with the cluster once, so that a wrong password shows before a seat depends on it."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._client.nodes)
+        except Unauthenticated:
+            raise
+        except (ClientError, ProtocolError) as error:
+            self._say(f"kafka: {error}")
 
     async def _lead(self) -> None:
         """Renew the lease, and tell the core whether this one holds it."""
@@ -280,7 +295,7 @@ def run(
     say: Callable[[str], None],
     on_ready: Callable[[str], None],
 ) -> None:
-    """Work until SIGTERM or SIGINT. Raises ApiError if the way to Kubernetes is unknown.
+    """Work until SIGTERM or SIGINT. Raises ApiError if the way to Kubernetes is unknown, and as Controller.run does.
 
     listening: for HTTP. on_ready: called with the address of HTTP, or "", when all sets and pods have been read.
     """

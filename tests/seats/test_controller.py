@@ -160,14 +160,14 @@ class Counted(Cluster):
 async def test_a_seat_costs_four_requests_that_kafka_2_4_has(
     server: ApiServer, tenure: Tenure, members: Members, tmp_path: Path
 ) -> None:
-    """Two questions for the coordinator, a description and a removal; before the pod ended there is none."""
+    """Two questions for the coordinator, a description and a removal; at the start one that logs in."""
     running, cluster = Running(), Counted(tenure.bootstrap_servers)
     async with running.running(server, cluster, tmp_path):
         await running.until("has the lease")
-        assert cluster.requests == {}
+        await asyncio.to_thread(wait_until, lambda: cluster.requests == {"Metadata": 1}, "it has logged in", WITHIN_S)
         await scale_down(server, members, 2)
         await running.until("^freed w-2")
-    assert cluster.requests == {"FindCoordinator": 2, "DescribeGroups": 1, "LeaveGroup": 1}
+    assert cluster.requests == {"Metadata": 1, "FindCoordinator": 2, "DescribeGroups": 1, "LeaveGroup": 1}
 
 
 async def test_seats_that_end_together_share_requests(
@@ -237,6 +237,15 @@ async def test_a_cluster_that_is_away_is_asked_again(
         await asyncio.to_thread(tenure.start)
         await running.until("^freed w-2 of group orders")
     assert await names(tenure, 2) == {"w-0", "w-1"}
+
+
+async def test_a_cluster_that_is_away_at_the_start_is_said(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:
+    """The controller goes on: it sees which pods end."""
+    tenure.kill()
+    running = Running()
+    async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path):
+        await running.until(f"^kafka: .*{tenure.bootstrap_servers}")
+        await running.until("has the lease")
 
 
 async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:
