@@ -104,18 +104,19 @@ def run_command(
         fail(ExitCode.USAGE, f"--identity: more than {NAME_MAX} characters")
     make_lease: Callable[[], Lease]
     if kubernetes:
-        make_lease = _kubernetes(names, identity, session, namespace, kubeconfig)
+        namespace = namespace or own_namespace()
+        make_lease, giver = _kubernetes(names, identity, session, namespace, kubeconfig), f"namespace {namespace}"
     else:
         from coordinator.seats.group_lease import GroupLease
 
-        cluster = named_cluster(bootstrap_server, command_config)
-        make_lease = partial(GroupLease, cluster, group or group_of(pool), pool, identity, session)
+        cluster, group = named_cluster(bootstrap_server, command_config), group or group_of(pool)
+        make_lease, giver = partial(GroupLease, cluster, group, pool, identity, session), f"group {group}"
 
     ended = run(Options(command, variable, session, grace, wait), make_lease, say)
     if ended.why is Why.NO_NAME:
-        fail(ExitCode.FINDINGS, f"no name of {pool} could be had at once")
+        fail(ExitCode.FINDINGS, f"no name of {pool} could be had at once from {giver}")
     if ended.why is Why.REFUSED:
-        fail(ExitCode.REFUSED, f"no name of {pool} can be had")
+        fail(ExitCode.REFUSED, f"no name of {pool} can be had from {giver}")
     if ended.why is Why.LOST:
         fail(ExitCode.UNREACHABLE, "the lease was lost")
     sys.exit(ended.code)
@@ -130,4 +131,4 @@ def _kubernetes(
     except ImportError as error:
         fail(ExitCode.USAGE, f"{error.name} is missing: {INSTALL_KUBERNETES}")
     check_kubeconfig(kubeconfig)
-    return partial(KubernetesLease, kubeconfig, namespace or own_namespace(), names, identity, session)
+    return partial(KubernetesLease, kubeconfig, namespace, names, identity, session)

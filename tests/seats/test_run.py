@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,9 @@ import pytest
 from coordinator.seats.run import clock
 from tests.interop.brokers import TenureBroker
 from tests.seats.leased import NAMES, SETTINGS, Round, children
+from tests.seats.runs import SHELL, Runs
 from tests.support.patience import WITHIN_S
-from tests.support.preloaded import popen
-from tests.support.tenure import Tenure, tenure_command, wait_until
-
-SHELL = 'echo "began $GROUP_INSTANCE_ID $TENURE_SEAT_TOKEN $OTHER {seat}"; '
-SLEEP = SHELL + "exec sleep 600"
-
+from tests.support.tenure import Tenure, wait_until
 
 IMPATIENT = """
 import os, signal, sys
@@ -43,51 +39,11 @@ def tenure() -> Iterator[Tenure]:
         yield started
 
 
-class Runs:
-    """Processes `tenure seat run` of one test, with a session of 6 s."""
-
-    def __init__(self, bootstrap: str, folder: Path) -> None:
-        self.bootstrap, self.folder = bootstrap, folder
-        self.processes: list[subprocess.Popen[Any]] = []
-
-    def start(
-        self,
-        name: str,
-        *arguments: str,
-        script: str = SLEEP,
-        pool: str = "w-[0..1]",
-        program: Sequence[str] = (),
-        stdin: int = subprocess.DEVNULL,
-    ) -> subprocess.Popen[Any]:
-        """Start one, of a program or else of a script; its output is `said(name)`."""
-        options = ["--pool", pool, "--bootstrap-server", self.bootstrap, "--session", "6", "--grace", "1"]
-        command = [*tenure_command(), "seat", "run", *options, "--identity", name, *arguments, "--"]
-        command += program or ("sh", "-c", script)
-        with (self.folder / name).open("ab") as out:
-            self.processes.append(popen(command, stdin=stdin, stdout=out, stderr=out))
-        return self.processes[-1]
-
-    def said(self, name: str) -> str:
-        """All that it printed."""
-        return (self.folder / name).read_text()
-
-    def wait_for(self, name: str, text: str) -> re.Match[str]:
-        """Wait until it printed this regular expression."""
-        try:
-            return wait_until(lambda: re.search(text, self.said(name)), f"{name} prints {text}", WITHIN_S)
-        except TimeoutError:
-            raise AssertionError(self.said(name)) from None
-
-
 @pytest.fixture
 def runs(tenure: Tenure, tmp_path: Path) -> Iterator[Runs]:
     """Yield the runs of a test."""
-    made = Runs(tenure.bootstrap, tmp_path)
-    yield made
-    for process in made.processes:
-        process.send_signal(signal.SIGCONT)
-        process.kill()
-        process.wait(WITHIN_S)
+    with Runs(tenure.bootstrap, tmp_path) as made:
+        yield made
 
 
 def halves(process: subprocess.Popen[Any]) -> tuple[int, int, int]:
