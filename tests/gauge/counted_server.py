@@ -11,7 +11,7 @@ Time stands still in this server. No timer rings, no turn of the loop runs out o
 first one of a second. So a slow machine, on which a round takes a second, counts the same as a fast one.
 
 The log writes each window to its segment at once. So each round has a write of its own, which a busy server makes once
-in `journal.WRITE_S` for many windows.
+in `journal.WRITE_S` for many windows. The topics' logs hand their results over once for each window, however slow.
 
 House rule: the profile function allocates nothing, so that it wakes no garbage collector.
 """
@@ -19,6 +19,7 @@ House rule: the profile function allocates nothing, so that it wakes no garbage 
 from __future__ import annotations
 
 import json
+import math
 import socket
 import sys
 import threading
@@ -29,6 +30,7 @@ from types import FrameType
 
 from coordinator.cli.main import main
 from coordinator.log.embedded import journal
+from coordinator.log.topics import thread
 from coordinator.loop.clock import Handle, LoopClock
 from coordinator.server import app, process
 
@@ -124,6 +126,7 @@ if __name__ == "__main__":
     threading.Thread(target=answer, args=(server,), name="gauge", daemon=True).start()
     threading.setprofile(first_call)
     journal.WRITE_S = 0.0
+    thread.HAND_OVER_AFTER_S = math.inf
     for module in (app, process):
         vars(module)[LoopClock.__name__] = StillClock
     begin()

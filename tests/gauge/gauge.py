@@ -27,6 +27,7 @@ from statistics import median_low
 from benchmarks import frames
 from benchmarks.driver import Driver, Link, Script
 from benchmarks.members import Group, accept
+from benchmarks.records import Partition, batch_of
 from benchmarks.works import create_topic
 from tests.gauge.counted_server import COUNTS
 from tests.support.patience import WITHIN_S
@@ -48,9 +49,12 @@ TOUCHING = 300
 """Groups that leave no partition of the log without a record: the first one in a partition costs more."""
 
 SMALL, LARGE, MANY = 10, 500, 50
+RECORD_BYTES = 100
 
-THREADS = ("MainThread", "log")
-"""The loop and the log. No other thread works for a request."""
+THREADS = ("MainThread", "log", "topics")
+"""The loop, the log of groups, and the logs of topics, which start with the first record. No other thread works for a
+request.
+"""
 
 Counts = dict[str, dict[str, int]]
 
@@ -164,6 +168,27 @@ class Client:
         """Restart a static member of a large group."""
         return self._restarts("large", LARGE)
 
+    def produce(self) -> Work:
+        """Produce a batch of one record without a transaction."""
+        partition = self._led_partition(0)
+        return lambda: self._run(self._links[0], partition.produce(1))
+
+    def fetch(self) -> Work:
+        """Fetch the only batch of a topic partition."""
+        partition = self._led_partition(1)
+
+        def work() -> None:
+            partition.read = 0
+            self._run(self._links[0], partition.fetch())
+
+        return work
+
+    def _led_partition(self, number: int) -> Partition:
+        """One of a batch, which `until_led` has written."""
+        partition = Partition(frames.TOPIC, number, *batch_of(RECORD_BYTES, RECORD_BYTES))
+        self._run(self._links[0], partition.until_led())
+        return partition
+
     def _run(self, link: Link, script: Script) -> None:
         self._driver.start(link, script)
         self._driver.run()
@@ -209,6 +234,8 @@ WORKS: dict[str, Callable[[Client], Work]] = {
     "new group of 1": Client.new_group,
     f"restart in a group of {SMALL}": Client.small_restart,
     f"restart in a group of {LARGE}": Client.large_restart,
+    "produce": Client.produce,
+    "fetch": Client.fetch,
 }
 
 SPREAD = {f"commits of {MANY} groups"}
@@ -230,10 +257,13 @@ def _rounds(server: Counted, work: Work) -> Counts:
         work()
         after = server.quiet()
         for thread, taken in rounds.items():
-            taken.append({key: after[thread][key] - before[thread][key] for key in COUNTS})
+            if thread in after:
+                taken.append({key: after[thread][key] - before[thread][key] for key in COUNTS})
         before = after
     counts = {
-        thread: {key: median_low(each[key] for each in taken) for key in COUNTS} for thread, taken in rounds.items()
+        thread: {key: median_low(each[key] for each in taken) for key in COUNTS}
+        for thread, taken in rounds.items()
+        if taken
     }
     return {thread: counted for thread, counted in counts.items() if any(counted.values())}
 

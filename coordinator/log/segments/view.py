@@ -130,7 +130,8 @@ class View:
 
     def ends(self) -> Ends:
         """Start, end, and the last stable offset."""
-        return Ends(self.start, self.end, max(self.start, next(iter(self.open.values()), self.end)))
+        stable = max(self.start, next(iter(self.open.values()), self.end)) if self.open else self.end
+        return Ends(self.start, self.end, stable)
 
     def take_transaction(self, header: Header, base_offset: int, marker: int | None) -> None:
         """A batch of a transaction is in the log. marker: the type of a control batch's, None if it has none."""

@@ -140,7 +140,8 @@ class TopicLog(PartitionLog):
     def _take(self, part: Part, position: int, base_offset: int, header: Header, data: bytes, at: int = 0) -> None:
         """Note a batch that is in the log; its bytes begin at `at` of `data`."""
         part.add(position, base_offset, header)
-        take_batch(self.producers, self.view, base_offset, header, data, at)
+        if header.producer_id >= 0:
+            take_batch(self.producers, self.view, base_offset, header, data, at)
         self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
 
     def _could_follow(self, header: Header) -> bool:
@@ -244,7 +245,7 @@ class TopicLog(PartitionLog):
             return self._with_start(rejected.with_traceback(None))
         except CorruptBatch as corrupt:
             return Rejected(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt: {corrupt.reason}.")
-        if not header.is_transactional and header.producer_id in self.view.open:
+        if header.producer_id in self.view.open and not header.is_transactional:
             return self._with_start(Rejected(ErrorCode.INVALID_TXN_STATE, "The producer has an open transaction here."))
         known = self.producers.check(header, is_v2=is_v2)
         if isinstance(known, DuplicateBatch):

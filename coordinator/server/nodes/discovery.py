@@ -257,13 +257,16 @@ class Discovery:
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         """A topic by its id."""
+        topic = self.topics.get_by_id(topic_id)  # first, because nearly all requests are about users' topics
+        if topic is not None:
+            return topic
         if topic_id == self._offsets.topic_id:
             return self._offsets
         if topic_id == self._ids.topic_id:
             return self.ids
         if self._events is not None and topic_id == self._events.topic_id:
             return self.events
-        return self.topics.get_by_id(topic_id)
+        return None
 
     def name_of(self, topic_id: UUID) -> str | None:
         """The name of a topic, by its id."""

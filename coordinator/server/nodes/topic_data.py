@@ -258,25 +258,22 @@ class TopicData:
         of_groups: the partitions of `__consumer_offsets` that it opens.
         """
         logs = self._logs()
-        self._call(lambda: function(logs.view), of_groups, done)
+        self._call(logs, partial(function, logs.view), of_groups, done)
 
     def producers(
         self, partitions: Sequence[TopicPartition], of_groups: Collection[int], done: Callable[[Any], None]
     ) -> None:
         """As `read`; `done` gets what TopicLogs.producers returns for each partition."""
         logs = self._logs()
-        self._call(lambda: list(map(logs.producers, partitions)), of_groups, done)
+        self._call(logs, lambda: list(map(logs.producers, partitions)), of_groups, done)
 
-    def _call(self, function: Callable[[], Any], of_groups: Collection[int], done: Callable[[Any], None]) -> None:
-        logs = self._logs()
-
-        def read() -> None:
-            logs.call(function, done)
-
+    def _call(
+        self, logs: TopicLogs, function: Callable[[], Any], of_groups: Collection[int], done: Callable[[Any], None]
+    ) -> None:
         if of_groups and self._write_out is not None:
-            self._write_out(of_groups, lambda: self._hop(read))
+            self._write_out(of_groups, lambda: self._hop(partial(logs.call, function, done)))
         else:
-            read()
+            logs.call(function, done)
 
     def write(
         self, function: Callable[[Callable[[TopicPartition], TopicLog]], Any], done: Callable[[Any], None]
@@ -346,7 +343,7 @@ class TopicData:
     def engine_writes(self, keys: Iterable[Key]) -> int:
         """Appends of engines to these topic partitions since the engines were opened."""
         known = self._engine_writes
-        return sum(known[topic_id][partition] for topic_id, partition in keys if topic_id in known)
+        return sum([known[topic_id][partition] for topic_id, partition in keys if topic_id in known])
 
     def on_written(self, topic: Topic) -> Callable[[int], None]:
         """A function for the engine of a topic: it is called with each partition that the engine has appended to."""

@@ -275,7 +275,7 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
     Returns None, and reads nothing, if there are fewer than min_bytes and no error. The first batch of the answer is
     whole, however large: a consumer could not get past it otherwise (KIP-74).
     """
-    found: list[tuple[_Wanted, View]] = []
+    found: list[tuple[_Wanted, View, int]] = []
     available, refused = 0, False
     for each in wanted:
         each.ends = None
@@ -283,23 +283,24 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
             log = view_of(each.topic_partition)
             each.ends = log.ends()
             asked = min(max(each.size_max, 1), min_bytes - available)
-            available += log.available(each.offset, asked, each.readable)
+            readable = each.readable
+            available += log.available(each.offset, asked, readable)
         except Exception as problem:  # noqa: BLE001 - code_of sorts them
             each.answer.error_code, each.answer.aborted_transactions = code_of(problem), None
             refused = True
         else:
-            found.append((each, log))
+            found.append((each, log, readable))
     if available < min_bytes and not refused:
         return None
     allowed = budget.take(max_bytes)
     left, is_first = allowed, True
-    for each, log in found:
+    for each, log, readable in found:
         answer = each.answer
         _fill_ends(each)
         if left > 0 or is_first:
             try:
                 size_max = min(each.size_max, max(left, 0))
-                data = log.read_from(each.offset, size_max, whole=is_first, before=each.readable)
+                data = log.read_from(each.offset, size_max, whole=is_first, before=readable)
             except Exception as problem:  # noqa: BLE001 - code_of sorts them
                 answer.error_code = code_of(problem)
                 continue

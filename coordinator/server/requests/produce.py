@@ -101,24 +101,20 @@ NAMED_MAX = 20_000
 
 @dataclass(slots=True)
 class _Part:
-    """A batch to append, and its part of the answer."""
+    """A batch to append, and its part of the answer.
+
+    producer: id and epoch of the producer in whose transaction it is; None outside of transactions.
+    """
 
     topic_partition: LogPartition
     data: bytes
     answer: ProduceResponse.PartitionProduceResponse
+    producer: tuple[int, int] | None
 
     @property
     def key(self) -> TopicPartition:
         """Its topic partition, as transactions name it."""
         return TopicPartition(self.topic_partition.topic, self.topic_partition.number)
-
-    @property
-    def producer(self) -> tuple[int, int] | None:
-        """Id and epoch of the producer in whose transaction it is; None outside of transactions."""
-        if not self.data[ATTRIBUTES_AT] & TRANSACTIONAL:
-            return None
-        header = peek_header(self.data)
-        return header.producer_id, header.producer_epoch
 
 
 def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | None:
@@ -139,7 +135,8 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
     has_v2 = call.api_version >= transactions.V2_SINCE["Produce"]
-    refusal = _transaction_refusal(services, call, request, is_transactional=(yield from _is_transactional(request)))
+    is_transactional = yield from _is_transactional(request)
+    refusal = _transaction_refusal(services, call, request, is_transactional=is_transactional)
     for topic in request.topic_data:
         answers = []
         known: Topic | None = None
@@ -176,11 +173,10 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     def append() -> Steps:
         receivers = gather(len(appended), call.reply(done).deliver if appended else done)
         for part, receive in zip(appended, receivers, strict=True):
-            producer = part.producer
-            if producer is not None and part.topic_partition.key not in expected[producer]:
+            if part.producer is not None and part.topic_partition.key not in expected[part.producer]:
                 receive(Rejected(ErrorCode.INVALID_TXN_STATE, NOT_IN_TRANSACTION))
             else:
-                is_v2 = has_v2 and producer is not None
+                is_v2 = has_v2 and part.producer is not None
                 services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
             yield
         for (producer_id, _), keys in expected.items():
@@ -189,7 +185,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     call.is_kept = True  # a client that wants no answer may close its connection at once
     appended = parts
     expected: dict[tuple[int, int], set[Key]] = {}
-    in_transactions = _by_producer(parts)
+    in_transactions = _by_producer(parts) if is_transactional else {}
     if not in_transactions:
         yield from append()
         return
@@ -306,9 +302,8 @@ def _by_producer(parts: list[_Part]) -> dict[tuple[int, int], list[_Part]]:
     """The batches that are in transactions, by id and epoch of their producer."""
     found: dict[tuple[int, int], list[_Part]] = {}
     for part in parts:
-        producer = part.producer
-        if producer is not None:
-            found.setdefault(producer, []).append(part)
+        if part.producer is not None:
+            found.setdefault(part.producer, []).append(part)
     return found
 
 
@@ -340,7 +335,11 @@ def _part(
         # The log would refuse it too, but the batch would take memory in the queue until then.
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {topic_partition.limits.max_message_bytes}."
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, text)
-    return _Part(topic_partition, data, answer)
+    producer = None
+    if in_transaction:
+        header = peek_header(data)
+        producer = header.producer_id, header.producer_epoch
+    return _Part(topic_partition, data, answer, producer)
 
 
 def _internal(topic: str) -> Rejected:
