@@ -255,6 +255,8 @@ class PoolWorld:
         elif what < 0.8:
             halves = self.random.choice([{"supervisor"}, {"keeper"}, {"supervisor", "keeper", "program"}])
             process.paused |= halves
+            if process.paused >= {"supervisor", "keeper"}:
+                process.paused.add("program")  # nothing kills one that works while both halves sleep
             wakes = self.now + self.random.choice([0.5, 3.0, 5.0, 6.5, 10.0, 25.0])
             self.later.append((wakes, lambda: self.wake(process)))
         elif what < 0.9:
