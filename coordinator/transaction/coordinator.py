@@ -146,10 +146,10 @@ class Coordinator:
         claim = None if event.producer_id == NO_PRODUCER_ID else event.epoch
         is_own = event.producer_id == known.producer_id
         was_last = event.producer_id == known.previous_producer_id and event.epoch >= EPOCH_MAX - 1
-        if claim is not None and not is_own and not was_last:
-            self._answer(effects, event, Granted(FENCED))
-        elif known.status.is_ending:
+        if known.status.is_ending:  # first: the claim may name the producer id that the end has granted
             self._answer(effects, event, Granted(CONCURRENT))
+        elif claim is not None and not is_own and not was_last:
+            self._answer(effects, event, Granted(FENCED))
         elif known.status is Status.ONGOING:
             self._abort(effects, known, Outcome.FENCED, now)
             self._answer(effects, event, Granted(CONCURRENT))
@@ -199,15 +199,17 @@ class Coordinator:
     def _add(self, effects: Effects, event: AddPartitions, now: Now) -> None:
         known = self.groups.get(event.transactional_id)
         error = NONE
-        if known is None or known.producer_id != event.producer_id:
+        if known is None:
             error = MAPPING
-        elif known.epoch != event.epoch:
-            error = FENCED
-        elif known.status.is_ending:
+        elif known.status.is_ending:  # before the producer, which may be the one that the end has granted
             if event.waits and len(known.waiting) < WAITING_MAX:
                 known.waiting.append(Waiting(event.request, event))
                 return
             error = CONCURRENT
+        elif known.producer_id != event.producer_id:
+            error = MAPPING
+        elif known.epoch != event.epoch:
+            error = FENCED
         if error or known is None:
             self._answer(effects, event, dict.fromkeys(event.partitions, error))
             return
@@ -252,7 +254,7 @@ class Coordinator:
         if status is Status.ONGOING:
             self._prepare(effects, known, PREPARED[event.is_commit], now)
             return NONE
-        if status is PREPARED[event.is_commit]:
+        if status.is_ending:
             return CONCURRENT
         return NONE if status is COMPLETE[PREPARED[event.is_commit]] else INVALID_STATE
 
@@ -263,12 +265,10 @@ class Coordinator:
             known.previous_producer_id == event.producer_id and event.epoch == EPOCH_MAX - 1 and known.epoch == 0
         )
         is_again = is_rotated or known.epoch == event.epoch + 1
+        if status.is_ending:
+            return CONCURRENT
         if known.producer_id != event.producer_id and not is_rotated:
             return MAPPING
-        if status.is_ending:
-            if not is_again:
-                return FENCED
-            return CONCURRENT if status is wanted else INVALID_STATE
         is_complete = status in {Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}
         if known.epoch != event.epoch and not (is_complete and is_again):
             return FENCED

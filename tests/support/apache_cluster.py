@@ -23,6 +23,7 @@ from tests.support.apache import (
     CLUSTER_ID,
     NODE_FLAGS,
     START_TIMEOUT_S,
+    VERSION,
     ApacheKafka,
     ApacheKafkaError,
     _coordinator_is_found,
@@ -48,8 +49,8 @@ SETTINGS = {
 class ApacheNode(ApacheKafka):
     """One node of the cluster."""
 
-    def __init__(self, number: int, settings: Mapping[str, str], jvm_flags: tuple[str, ...]) -> None:
-        super().__init__({**SETTINGS, **settings, "node.id": str(number)}, jvm_flags)
+    def __init__(self, number: int, settings: Mapping[str, str], jvm_flags: tuple[str, ...], version: str) -> None:
+        super().__init__({**SETTINGS, **settings, "node.id": str(number)}, jvm_flags, version)
         (self.log_dir / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={number}\n")
 
     def freeze(self) -> None:
@@ -72,8 +73,9 @@ class ApacheCluster(Started):
         nodes: int = 3,
         settings: Mapping[str, str] | None = None,
         jvm_flags: tuple[str, ...] = NODE_FLAGS,
+        version: str = VERSION,
     ) -> None:
-        self.nodes = [ApacheNode(number, settings or {}, jvm_flags) for number in range(1, nodes + 1)]
+        self.nodes = [ApacheNode(number, settings or {}, jvm_flags, version) for number in range(1, nodes + 1)]
         voters = ",".join(f"{node.settings['node.id']}@127.0.0.1:{node.ports['CONTROLLER']}" for node in self.nodes)
         for node in self.nodes:
             node.settings["controller.quorum.voters"] = voters
