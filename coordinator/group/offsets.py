@@ -199,7 +199,7 @@ def commit_repeated(
     groups: Mapping[str, AnyGroup], commits: Iterable[Repeat], now: Now, config: GroupConfig
 ) -> Stored[Repeat]:
     """Store repeated commits in one batch, but for those that need more than that."""
-    outcome: Stored[Repeat] = Stored([], [], [], set())
+    outcome: Stored[Repeat] = new(Stored, ([], [], [], set()))
     ms, wall_ms = now
     whole_size = 0
     for commit in commits:

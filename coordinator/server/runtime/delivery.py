@@ -90,11 +90,17 @@ class Delivery:
 
     def release(self, held: Sequence[Held]) -> None:
         """Deliver calls now; their notes go behind those of calls that wait for the end of this turn."""
+        if len(held) == 1:
+            partition, _, _, responses, commits = held[0]
+            if len(commits) == 1 and partition.is_sure:
+                commits[0].done()  # commits have no notes
+                return
+            if len(responses) == 1 and not commits:
+                self.write(held)
+                partition.answer(*responses[0])
+                return
         self.write(held)
-        if len(held) == 1 and len(held[0].responses) == 1 and not held[0].commits:
-            held[0].partition.answer(*held[0].responses[0])
-        else:
-            self._go_on(_answers(held))
+        self._go_on(_answers(held))
 
     def write(self, held: Sequence[Held] = ()) -> None:
         """Write the notes of calls that wait for the end of this turn, then those of `held`."""

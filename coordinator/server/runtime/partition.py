@@ -415,16 +415,17 @@ class Partition:
         """Make one batch of the waiting commits. Commits that need more than that become events."""
         commits, self.commits = self.commits, []
         others = commits
-        if commits and self.standing is ACTIVE and self.is_sure and not self.trouble.failures:
+        is_sure = self._host.lease is None or self.is_sure
+        if commits and self.standing is ACTIVE and is_sure and not self.trouble.failures:
             try:
-                window = self.coordinator.commit_repeated(commits, Now(self._ms(), self._wall_ms()))
+                window = self.coordinator.commit_repeated(commits, new(Now, (self._ms(), self._wall_ms())))
             except Exception:  # noqa: BLE001 - as in handle
                 self._broke(commits[0].event())
             else:
                 others = window.others
                 if window.commits:
                     number = self.gate.appended(*window.group_ids)
-                    self.gate.hold(number, Held(self, 0, (), (), window.commits))
+                    self.gate.hold(number, new(Held, (self, 0, (), (), window.commits)))
                     self.outbox.append(window.records)
         for commit in others:
             self.submit(commit.template.group_id, commit.event())
