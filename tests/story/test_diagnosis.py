@@ -339,6 +339,8 @@ def test_members_that_go_for_good_do_not_come_back() -> None:
     assert not found([*leaves, *back(RETURN_MS)])
     assert [each.kind for each in found([*leaves, *back(RETURN_MS - 3)])] == ["dynamic_members_come_back"]
     assert not found([started(1, "member_left", "i"), started(2, "member_joined", "i")] * 2)
+    assert not found([*leaves, *back(0), started(9, "member_joined", "i")]), "its client is static by now"
+    assert found([*leaves, *back(0), started(9, "member_left", "i")]), "but not by a static member that goes"
     for meaning in ("unsubscribed", "removed_by_admin"):
         assert not found([*(dynamic(number, "member_left", meaning=meaning) for number in (1, 2)), *back(0)])
 

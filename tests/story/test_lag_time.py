@@ -111,6 +111,16 @@ def test_what_has_nothing_to_read_has_no_lag() -> None:
     assert lag((0, 5, 100), (10, 100, 100), (20, 100, 110)).behind_ms == 10_000
 
 
+def test_a_partition_that_appears_behind_is_as_old_as_nobody_knows() -> None:
+    """The look before, which didn't show it, says nothing of when its records came."""
+    times, progress = LagTimes(), Progress()
+    bills = OffsetLine("bills", 0, 5, 5, MEMBER)
+    for at_s, lines in ((0, [bills]), (10, [bills, OffsetLine("orders", 0, 5, 100, MEMBER)])):
+        times.take("g", progress.look(PAIR, lines, {}, NOW_MS + at_s * 1000))
+    found = times.of("g").partitions[ORDERS]
+    assert (found.lag, found.behind_ms, found.is_least) == (95, 0, True)
+
+
 def test_an_offset_that_goes_back_begins_anew() -> None:
     """An admin moved it: the history of what was committed says nothing of its rate."""
     assert lag((0, 90, 100), (10, 50, 100)) == LagTime(50, 50, 0, is_least=True, rates=None, catch_up_s=None)

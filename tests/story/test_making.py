@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Party
+from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, json_fields, moves, record_of
 from coordinator.story.schema import Gap, TimedNote
@@ -113,6 +114,16 @@ def test_what_the_server_knows_is_beside_it() -> None:
     """One such field is the kind of a fencing."""
     note = notes.MemberFenced("g", 3, "m-1", "m-2", "i", "heartbeat")
     assert body_of(TimedNote(1, note, {"kind": "conflict"}))["kind"] == "conflict"
+
+
+def test_a_client_has_a_principal_once_it_has_authenticated() -> None:
+    """Without authentication each client would have the same one."""
+    named, nobody = Client("c", "/h", "User:ann"), Client("c", "/h", ANONYMOUS)
+    body = body_of(
+        TimedNote(1, notes.MemberFenced("g", 3, "m-1", "m-2", "i", "Heartbeat", named, nobody), {"kind": "self"})
+    )
+    assert body["client"] == {"client_id": "c", "client_host": "/h", "principal": "User:ann"}
+    assert body["current_client"] == {"client_id": "c", "client_host": "/h"}
 
 
 def test_a_gap_says_how_much_is_missing() -> None:

@@ -303,6 +303,8 @@ def test_a_probe_says_why_a_static_member_is_not_at_work() -> None:
     assert reasons(IDLE) == {"i": "", "j": "it has no topic partition"}
     away = replace(ONE, seat=ConsumerSeat(AWAY, {"t": [0]}, None, is_classic=False))
     assert reasons(replace(WORKS, group=group_of(away, OTHER)))["i"] == "it left for a while"
+    there = replace(ONE, seat=ConsumerSeat(3, {"t": [0]}, None, is_classic=False))
+    assert reasons(replace(WORKS, group=group_of(there, OTHER)))["i"] == ""
     assert reasons(REBALANCES)["i"] == "the group has rebalanced for long"
     assert reasons(replace(REBALANCES, steps=REBALANCES.steps[1:])) == {"i": "", "j": ""}
 

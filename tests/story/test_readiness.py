@@ -179,6 +179,7 @@ def test_a_member_that_expired_a_short_time_ago() -> None:
     assert judged(member("a"), events=[*gone, started(NOW_MS - 4_000, "member_removed", "b")]).reason.startswith("c ")
     assert judged(member("a"), events=[started(NOW_MS - RESTART_MAX_MS, "member_expired", "b")]).is_ready
     assert judged(member("a"), events=[*gone, deleted(NOW_MS)]).is_ready
+    assert judged(*map(member, "abc"), events=gone).is_ready, "they are back, and no event tells that yet"
 
 
 def test_what_a_server_does_not_tell() -> None:

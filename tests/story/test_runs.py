@@ -83,3 +83,7 @@ def test_a_run_says_how_many_from_when_until_when_and_by_whom() -> None:
     }  # fmt: skip
     assert text.startswith("4 restarts until 2027-01-15 08:00:03.000Z: static member i is back as ")
     assert text.endswith(" at last (x at h: 2; y at h: 2), 1 with a rebalance")
+    (run,) = found([replaced(NOW_MS + number, name) for number, name in enumerate("gabcdegh")])
+    text, *_finding = run_json(run)["text"]
+    most = "g at h: 2; a at h: 1; b at h: 1; c at h: 1; d at h: 1"
+    assert text.endswith(f" at last ({most}; and 2 further clients), none with a rebalance")
