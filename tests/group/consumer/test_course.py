@@ -79,14 +79,22 @@ def test_who_must_give_up_partitions_holds_the_others_up() -> None:
 
 
 def test_who_is_silent_holds_the_others_up() -> None:
-    """A member of which no heartbeat comes since the target is waited for, too."""
-    play = pair()
-    play.wait(2_000)
-    a = play.group.members["a"]
-    play.beat("a", a.epoch, {"t": sorted(play.group.targets["a"][next(iter(a.assigned))])})
-    play.beat("b", play.group.members["b"].epoch, {})
-    (ended,) = said(play, notes.RebalanceEnded)
-    assert ended.waited_for == Waited("a", Phase.ACKNOWLEDGING, 2_000)
+    """A member of which no heartbeat comes since the target is waited for, too.
+
+    With a heartbeat that has its target already it gives up the rest: from then on the others are waited for.
+    """
+    for late_ms, longest in (
+        (0, Waited("a", Phase.ACKNOWLEDGING, 2_000)),
+        (5_000, Waited("b", Phase.ACKNOWLEDGING, 5_000)),
+    ):
+        play = pair()
+        play.wait(2_000)
+        a = play.group.members["a"]
+        play.beat("a", a.epoch, {"t": sorted(play.group.targets["a"][next(iter(a.assigned))])})
+        play.wait(late_ms)
+        play.beat("b", play.group.members["b"].epoch, {})
+        (ended,) = said(play, notes.RebalanceEnded)
+        assert ended.waited_for == longest
 
 
 def test_who_comes_late_for_free_partitions_holds_the_others_up() -> None:
