@@ -410,7 +410,7 @@ def only(answers: Iterable[Answer]) -> Answer:
     raise ProtocolError("the server's answer lacks a part")
 
 
-def absent_line(absent: Iterable[int], topic: str = EVENTS_TOPIC, nodes: Sequence[int] = ()) -> str:
+def absent_line(absent: Iterable[int], topic: str, nodes: Sequence[int] = ()) -> str:
     """A line about partitions whose nodes aren't there."""
     names = ", ".join(map(str, absent))
     if nodes:

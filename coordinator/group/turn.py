@@ -247,7 +247,7 @@ class Turn:
 
     # Answers to requests that wait.
 
-    def refuse_join(self, waiting: Waiting, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+    def refuse_join(self, waiting: Waiting, error: ErrorCode, member_id: str) -> None:
         """Answer a JoinGroup with an error."""
         self.answer(waiting.request, join_error(waiting.version, error, member_id))
 

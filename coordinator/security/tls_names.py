@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SEQUENCE, SET, OBJECT_ID = 0x30, 0x31, 0x06
 VERSION = 0xA0  # context-specific and constructed, number 0
 
 KEYWORDS = {

@@ -223,11 +223,11 @@ class Scene:
         """Append a committed offset."""
         return self.append((offset_key(group_id, topic, partition), offset_value(offset, self.now_ms)))
 
-    def transacted(self, offset: int, producer_id: int, epoch: int = 0) -> Scene:
+    def transacted(self, offset: int, producer_id: int) -> Scene:
         """Append a committed offset as part of a producer's transaction."""
         record = Record(offset_key(GROUP), offset_value(offset, self.now_ms), self.now_ms)
         batch = encode_batch([record], self.next_offset, self.epoch)
-        return self.raw(with_attributes(batch, TRANSACTIONAL, producer_id, producer_epoch=epoch))
+        return self.raw(with_attributes(batch, TRANSACTIONAL, producer_id))
 
     def end_transaction(self, producer_id: int, epoch: int = 0, *, committed: bool) -> Scene:
         """Append the marker that ends a producer's transaction."""
@@ -258,22 +258,21 @@ class ConsumerScene:
     play: the core. scene: the log so far.
     """
 
-    def __init__(self, group_id: str = GROUP, **topics: int) -> None:
+    def __init__(self, **topics: int) -> None:
         self.play = Play(topics or {"t": 4})
         self.scene = Scene()
-        self._group_id = group_id
         self._written = 0
 
     def join(self, member_id: str, **others: Any) -> ConsumerScene:
         """Let a member join; its rebalance timeout is ten seconds."""
-        self.play.join(member_id, group=self._group_id, **others)
+        self.play.join(member_id, group=GROUP, **others)
         return self.end()
 
     def beat(
         self, member_id: str, epoch: int, owned: dict[str, list[int]] | None = None, **others: Any
     ) -> ConsumerScene:
         """Send a heartbeat."""
-        self.play.beat(member_id, epoch, owned, group=self._group_id, **others)
+        self.play.beat(member_id, epoch, owned, group=GROUP, **others)
         return self.end()
 
     def end(self) -> ConsumerScene:

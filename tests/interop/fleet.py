@@ -235,12 +235,11 @@ class Fleet:
         assert found, f"ended without {name}: {consumer.describe()}"
         return found[0]
 
-    def wait_until_shared(self, members: Sequence[ConsumerProcess], within_s: float = WITHIN_S) -> int:
+    def wait_until_shared(self, members: Sequence[ConsumerProcess]) -> int:
         """Wait until all are in one generation, own each partition once, and each owns one; returns the generation."""
         self.wait(
             f"{len(members)} members share {self.topic}",
             lambda: self.shared(members) or not all(member.running for member in members),
-            within_s,
         )
         for member in members:
             assert member.running, f"ended by itself: {member.describe()}"

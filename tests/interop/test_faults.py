@@ -221,14 +221,14 @@ class Scene:
         """The committed offset of partition 0."""
         return self.broker.call(self.broker.committed)
 
-    async def assert_stands(self, *causes: str, replacements: int = 0, generation: int | None = None) -> None:
+    async def assert_stands(self, *causes: str, replacements: int = 0) -> None:
         """The member has all partitions after rebalances with these causes, in the generation that they led to."""
         await self.poll_while_it_answers()
         self.broker.settle()
         assert self.broker.causes() == list(causes)
         assert self.broker.replacements() == replacements
         assert self.member.partitions == ALL_PARTITIONS
-        assert self.generation == (len(causes) if generation is None else generation)
+        assert self.generation == len(causes)
 
 
 @pytest.fixture(params=[pytest.param("confluent-kafka", marks=pytest.mark.long), "aiokafka"])

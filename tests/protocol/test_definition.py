@@ -7,9 +7,9 @@ import pytest
 from protocol.definition import DefinitionError, Field, Struct, Versions, define, structs
 
 
-def only_field(line: str, versions: tuple[int, int] = (0, 9), flexible: int | None = 6) -> Field:
+def only_field(line: str, flexible: int | None = 6) -> Field:
     """Return the field that a table of one line defines."""
-    (field,) = define("Example", line, versions, flexible).struct.fields
+    (field,) = define("Example", line, (0, 9), flexible).struct.fields
     return field
 
 

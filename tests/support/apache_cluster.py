@@ -32,6 +32,7 @@ from tests.support.apache import (
 )
 from tests.support.started import Started
 
+NODES = 3
 PARTITIONS = 50
 SETTINGS = {
     "offsets.topic.num.partitions": str(PARTITIONS),
@@ -70,12 +71,11 @@ class ApacheCluster(Started):
 
     def __init__(
         self,
-        nodes: int = 3,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str],
         jvm_flags: tuple[str, ...] = NODE_FLAGS,
         version: str = VERSION,
     ) -> None:
-        self.nodes = [ApacheNode(number, settings or {}, jvm_flags, version) for number in range(1, nodes + 1)]
+        self.nodes = [ApacheNode(number, settings, jvm_flags, version) for number in range(1, NODES + 1)]
         voters = ",".join(f"{node.settings['node.id']}@127.0.0.1:{node.ports['CONTROLLER']}" for node in self.nodes)
         for node in self.nodes:
             node.settings["controller.quorum.voters"] = voters

@@ -276,11 +276,10 @@ class Probe(Started):
         self,
         bootstraps: Sequence[str],
         *,
-        groups: int = 10,
+        groups: int,
         members: int = 1,
         pause_s: float = 0.05,
         session_timeout_ms: int = 10_000,
-        name: str = "probe",
         restarts: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -291,7 +290,7 @@ class Probe(Started):
         self.random = Random(seed)
         self.history: list[Asked] = []
         self.members = {
-            f"{name}-{group}": [Member(self, f"{name}-{group}", number) for number in range(members)]
+            f"probe-{group}": [Member(self, f"probe-{group}", number) for number in range(members)]
             for group in range(groups)
         }
         self._failed_at = dict.fromkeys(range(len(self.ports)), 0.0)
@@ -330,7 +329,7 @@ class Probe(Started):
         self._loop.run(cancel())
         self._loop.end()
 
-    def wait_for_commits(self, since: float, within_s: float = WITHIN_S) -> float:
+    def wait_for_commits(self, since: float) -> float:
         """Wait until each group has an acknowledged commit that was sent after `since`; returns the last one's time."""
         first: dict[str, float] = {}
         place = 0
@@ -345,7 +344,7 @@ class Probe(Started):
             return len(first) == len(self.members)
 
         try:
-            wait_until(all_have, "a commit of each group", within_s)
+            wait_until(all_have, "a commit of each group", WITHIN_S)
         except TimeoutError:
             missing = sorted(set(self.members) - set(first))
             last = [[each for each in self.history if each.group == group][-3:] for group in missing[:3]]

@@ -107,20 +107,20 @@ async def running(*settings: str) -> AsyncIterator[Kit]:
         await server.stop()
 
 
-async def three_seats(kit: Kit, group: str = "g") -> list[tuple[Peer, Any, str]]:
+async def three_seats(kit: Kit) -> list[tuple[Peer, Any, str]]:
     """Three static members of a Stable group: connection, JoinGroup's answer, instance id."""
     instances = ["i-0", "i-1", "i-2"]
     peers = [await kit.serving.peer() for _ in instances]
     joined: list[Any] = []
-    await peers[0].send(join_request(group, instance=instances[0]), 5)
+    await peers[0].send(join_request("g", instance=instances[0]), 5)
     joined.append(await peers[0].receive())
     for peer, instance in zip(peers[1:], instances[1:], strict=True):
-        await peer.send(join_request(group, instance=instance), 5)
+        await peer.send(join_request("g", instance=instance), 5)
     await kit.serving.barrier()
-    await peers[0].send(join_request(group, joined[0].member_id, instance=instances[0]), 5)
+    await peers[0].send(join_request("g", joined[0].member_id, instance=instances[0]), 5)
     joined = [await peer.receive() for peer in peers]
     for peer, answer, instance in zip(peers, joined, instances, strict=True):
-        await peer.send(sync_request(group, answer, instance), 3)
+        await peer.send(sync_request("g", answer, instance), 3)
     for peer in peers:
         assert (await peer.receive()).error_code == ErrorCode.NONE
     return list(zip(peers, joined, instances, strict=True))
@@ -150,12 +150,12 @@ async def test_live_members_survive_an_hour() -> None:
         assert kit.events("member_expired") == []
 
 
-async def two_heartbeats(kit: Kit, group: str = "c") -> list[tuple[Peer, str]]:
+async def two_heartbeats(kit: Kit) -> list[tuple[Peer, str]]:
     """Two static members of a group of the consumer protocol, i-0 and i-1: connection and member id."""
     peers = [(await kit.serving.peer(), f"m-{number}") for number in range(2)]
     for number, (peer, member_id) in enumerate(peers):
         joining = ConsumerGroupHeartbeatRequest(
-            group_id=group,
+            group_id="c",
             member_id=member_id,
             instance_id=f"i-{number}",
             rebalance_timeout_ms=60_000,
@@ -166,11 +166,11 @@ async def two_heartbeats(kit: Kit, group: str = "c") -> list[tuple[Peer, str]]:
     return peers
 
 
-async def beat_on(kit: Kit, peers: list[tuple[Peer, str]], group: str = "c") -> list[int]:
+async def beat_on(kit: Kit, peers: list[tuple[Peer, str]]) -> list[int]:
     """As `beat`, for members of the consumer protocol."""
     kit.real.now_ms += INTERVAL_MS
-    members = kit.serving.server.runtime.partition_of(group).coordinator.groups[group].members
-    request = partial(ConsumerGroupHeartbeatRequest, group_id=group)
+    members = kit.serving.server.runtime.partition_of("c").coordinator.groups["c"].members
+    request = partial(ConsumerGroupHeartbeatRequest, group_id="c")
     return [
         (await peer.ask(request(member_id=member_id, member_epoch=members[member_id].epoch), 1)).error_code
         for peer, member_id in peers

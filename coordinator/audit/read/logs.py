@@ -250,7 +250,7 @@ def plan_partition(made: Plan, log: Log, segments: Sequence[OpenSegment], range_
 def ranges_of(
     partition: int,
     segment: OpenSegment,
-    range_size: int = RANGE_SIZE,
+    range_size: int,
     on_control: OnControlBatch | None = None,
     searched: Callable[[int], None] = lambda _size: None,
 ) -> Iterator[Range]:

@@ -173,9 +173,9 @@ def export_from_store(access: Access, cluster: str, target: Path) -> Moved:
         return export_log(folder, target)
 
 
-def write_folder(stored: Stored, data_dir: Path, disk: Disk | None = None) -> None:
+def write_folder(stored: Stored, data_dir: Path) -> None:
     """Make a data folder, complete or not at all."""
-    disk = disk or Disk()
+    disk = Disk()
     staged = data_dir.with_name(f".{data_dir.name}.export")
     if staged.exists():
         shutil.rmtree(staged)  # from an export that was interrupted

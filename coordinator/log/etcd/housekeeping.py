@@ -42,7 +42,7 @@ class Housekeeping:
         key: bytes,
         is_keeper: Callable[[], bool],
         log: Callable[[str, dict[str, object]], None],
-        quota: int = QUOTA,
+        quota: int,
     ) -> None:
         self.quota = quota
         self.used = 0

@@ -44,7 +44,7 @@ class LogReader:
     """Reads the log in `folder` once, by `pages`; after that the attributes describe its end.
 
     next_offset: of the record to be appended next. epoch: of the last batch, -1 without one.
-    segment: the newest, None without any. size: its bytes. size_read: the bytes of all segments.
+    segment: the newest, None without any. size: its bytes.
     transactions: those that are still open; the reader hasn't handed on their records.
     progress: the part of the log that is read, from 0 to 1, if all segments were of one size.
     """
@@ -54,7 +54,6 @@ class LogReader:
         self.epoch = -1
         self.segment: Segment | None = None
         self.size = 0
-        self.size_read = 0
         self.progress = 0.0
         self.transactions = Transactions()
         self._last: Values = {}
@@ -89,7 +88,6 @@ class LogReader:
                 yield from self._read(segment, descriptor, is_newest=segment is segments[-1])
             finally:
                 self._disk.close(descriptor)
-            self.size_read += self.size
             self._segments_read += 1
 
     def _read(self, segment: Segment, descriptor: int, *, is_newest: bool) -> Iterator[list[Record]]:

@@ -52,9 +52,7 @@ class ClusterTopics:
     that can't be read. topics: the list.
     """
 
-    def __init__(
-        self, shared: SharedEntries, hop: Hop, on_unreadable: Callable[[str], object] = lambda _entry: None
-    ) -> None:
+    def __init__(self, shared: SharedEntries, hop: Hop, on_unreadable: Callable[[str], object]) -> None:
         self._shared = shared
         self._hop = hop
         self._on_unreadable = on_unreadable

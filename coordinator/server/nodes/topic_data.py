@@ -165,10 +165,6 @@ class TopicData:
         """The absolute path of the folder; None if there is none yet."""
         return None if self.folder is None else str(self.folder.absolute())
 
-    def is_working(self) -> bool:
-        """Whether the logs are made."""
-        return self._made is not None
-
     def leads(self, topic: Topic, partition: int) -> bool:
         """Whether this node leads a topic partition."""
         return self._discovery.leader(topic, partition) == self._config.node_id

@@ -188,9 +188,7 @@ def config_problem(name: str, value: str | None) -> str | None:
     return value_problem(name, value, setting.kind, setting.low, setting.choices)
 
 
-def value_problem(
-    name: str, value: str, kind: int, low: int | None = None, choices: frozenset[str] = frozenset()
-) -> str | None:
+def value_problem(name: str, value: str, kind: int, low: int | None, choices: frozenset[str]) -> str | None:
     """The reason that a setting can't have this value; None if it can. kind, low, choices: as of TopicSetting."""
     if len(value.encode()) > STRING_SIZE_MAX:
         return f"Invalid value for configuration {name}: It has more than {STRING_SIZE_MAX} bytes"

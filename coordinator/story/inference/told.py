@@ -42,11 +42,11 @@ def cause_of(
     )
 
 
-def unknown(possible: Sequence[str], member: Member | None = None, member_ids: Sequence[str] = ()) -> Cause:
+def unknown(possible: Sequence[str], member: Member | None = None) -> Cause:
     """A cause of one of the possible kinds; of that kind if it is only one."""
     if len(possible) == 1:
-        return cause_of(possible[0], member_ids, member)
-    return cause_of(UNKNOWN, member_ids, member, possible)
+        return cause_of(possible[0], member=member)
+    return cause_of(UNKNOWN, member=member, possible=possible)
 
 
 def client_cause(

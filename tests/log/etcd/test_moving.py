@@ -39,9 +39,9 @@ def _mover(etcd: Etcd, cluster: str) -> Mover:
     return Mover(Access(etcd.endpoints), cluster, lambda: uuid4().hex)
 
 
-def _stored(size: int = 40) -> Stored:
+def _stored() -> Stored:
     records: list[dict[bytes, bytes]] = [
-        {b"\0\1key/%d\0\xff" % number: b"\0%d" % number * size for number in range(3 * partition)}
+        {b"\0\1key/%d\0\xff" % number: b"\0%d" % number * 40 for number in range(3 * partition)}
         for partition in range(PARTITIONS)
     ]
     records[1][b"\0\2large"] = b"\0" + bytes(range(256)) * 3_000

@@ -119,7 +119,6 @@ class TestWhole:
         assert log.records == records(0, 11)
         assert (reader.next_offset, reader.epoch) == (11, EPOCH + 1)
         assert (reader.segment, reader.size) == (segment_at(log.folder, 6), len(b"".join(second)))
-        assert reader.size_read == len(b"".join(first + second))
 
     def test_gaps(self, log: Log) -> None:
         """Offsets may be missing, as after compaction: before the first batch, between batches, at a segment's end."""

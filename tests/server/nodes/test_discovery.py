@@ -47,9 +47,9 @@ def cluster_of(*settings: str) -> list[Discovery]:
     return [Discovery(each, "cluster", topics, nodes, owners) for each in configs]
 
 
-def call_through(listener: str, local_host: str = "10.0.0.9") -> Call:
+def call_through(listener: str) -> Call:
     """A request that came through a listener."""
-    return Call(3, 0, 1, "c", Sender(listener, local_host), lambda *_: None, endless_calls())
+    return Call(3, 0, 1, "c", Sender(listener, "10.0.0.9"), lambda *_: None, endless_calls())
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() ->
         peer = await server.peer()
         await peer.ask(list_request(("absent", 0, -1)), 5)
         assert server.server.data is not None
-        assert not server.server.data.is_working()
+        assert server.server.data._made is None
         await peer.ask(list_request(("orders", 0, -1)), 5)
-        assert server.server.data.is_working()
+        assert server.server.data._made is not None
 
 
 async def test_records_of_a_server_without_a_folder_go_with_it() -> None:

@@ -44,6 +44,6 @@ def told(scene: Scene, observed: Observed | None = None) -> list[tuple[str, int,
     ]
 
 
-def last_kinds(scene: Scene, observed: Observed | None = None) -> list[str]:
+def last_kinds(scene: Scene) -> list[str]:
     """The kinds of the causes of the last rebalance."""
-    return told(scene, observed)[-1][2]
+    return told(scene)[-1][2]
