@@ -63,7 +63,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
         return
     if (reason := available()) is not None:
         pytest.skip(reason)
-    with ApacheCluster(2, COPIES, version=VERSION_44) as kafka:
+    with ApacheCluster(COPIES, version=VERSION_44, nodes=2) as kafka:
         first, second = kafka.nodes
         yield Nodes(first.port, second.port, second.pid)
 

@@ -1,6 +1,6 @@
 """Three nodes of Apache Kafka, each broker and controller, for comparisons of clusters.
 
-    with ApacheCluster() as kafka:
+    with ApacheCluster({}) as kafka:
         kafka.nodes[0].kill()
 
 `__consumer_offsets` has 50 partitions with three replicas and min.insync.replicas=2; a broker session lasts 3 s. A node
@@ -74,8 +74,9 @@ class ApacheCluster(Started):
         settings: Mapping[str, str],
         jvm_flags: tuple[str, ...] = NODE_FLAGS,
         version: str = VERSION,
+        nodes: int = NODES,
     ) -> None:
-        self.nodes = [ApacheNode(number, settings, jvm_flags, version) for number in range(1, NODES + 1)]
+        self.nodes = [ApacheNode(number, settings, jvm_flags, version) for number in range(1, nodes + 1)]
         voters = ",".join(f"{node.settings['node.id']}@127.0.0.1:{node.ports['CONTROLLER']}" for node in self.nodes)
         for node in self.nodes:
             node.settings["controller.quorum.voters"] = voters
