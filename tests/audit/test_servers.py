@@ -23,9 +23,10 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from protocol.records.walk import decode_batches
 from tests.audit.conftest import ID_COUNT, PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
-from tests.audit.scenes import group_on
+from tests.audit.scenes import HOUR_MS, group_on
 from tests.support.apache import VERSION, ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.prepared import prepare
 from tests.support.tenure import wait_until
 
 
@@ -149,6 +150,16 @@ def test_lost_id_is_found(script: Script, tmp_path: Path) -> None:
     assert found.check == "marker_without_transaction"
 
 
+def test_prepared_transaction_is_found_once_it_is_late(script: Script, tmp_path: Path) -> None:
+    """A transaction whose end was answered may wait for its markers, but not for an hour."""
+    prepare_left_open(script, tmp_path / "young")
+    prepare_left_open(script, tmp_path / "old", HOUR_MS)
+    assert audit(tmp_path / "young", None, Options(), lambda _done: None).findings == []
+    (found,) = audit(tmp_path / "old", None, Options(), lambda _done: None).findings
+    assert (found.check, found.group) == ("pending_without_end", script.left_open)
+    assert json.loads(found.detail)["why"] == "the transaction is in PrepareCommit, and its marker is missing"
+
+
 def lose_marker(script: Script, copy: Path) -> None:
     """Copy a log without the last marker of the exact group, and without what follows it in its partition."""
     shutil.copytree(script.folder, copy)
@@ -162,6 +173,12 @@ def lose_id(script: Script, copy: Path) -> None:
     """Copy a log without the transactional id of the exact group."""
     shutil.copytree(script.folder, copy)
     os.truncate(newest(partition_folder(copy, partition_for(script.exact, ID_COUNT), TRANSACTIONS_TOPIC)), 0)
+
+
+def prepare_left_open(script: Script, copy: Path, later_ms: int = 0) -> None:
+    """Copy a log; its open transaction is to be committed, and has no markers. later_ms: when that was written."""
+    shutil.copytree(script.folder, copy)
+    prepare(copy, script.left_open, ID_COUNT, raises_epoch=False, later_ms=later_ms)
 
 
 def newest(folder: Path) -> Path:

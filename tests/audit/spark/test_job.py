@@ -23,7 +23,7 @@ from tests.audit.random_logs import sample
 from tests.audit.read.test_events import at, dropped, ended, fenced, returned, write
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, Scene, clean, compressed, group_on, member, offset_key, versioned
 from tests.audit.spark.conftest import LEFT_OPEN
-from tests.audit.test_servers import lose_id, lose_marker
+from tests.audit.test_servers import lose_id, lose_marker, prepare_left_open
 
 pytestmark = [pytest.mark.spark, LEFT_OPEN]
 
@@ -78,13 +78,20 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
 
 
 def test_logs_of_servers_give_the_same(session: SparkSession, script: Script, tmp_path: Path) -> None:
-    """So do transactions that real clients made, whole, without a marker, and without a transactional id."""
+    """So do transactions that real clients made: complete, aborted, open, prepared, and with a part that is lost."""
     lose_marker(script, tmp_path / "marker")
     lose_id(script, tmp_path / "id")
-    for folder in (script.folder, tmp_path / "marker", tmp_path / "id"):
+    prepare_left_open(script, tmp_path / "prepared")
+    prepare_left_open(script, tmp_path / "late", HOUR_MS)
+    found: dict[Path, list[str]] = {script.folder: [], tmp_path / "prepared": []} | {
+        tmp_path / "marker": ["pending_without_end"],
+        tmp_path / "late": ["pending_without_end"],
+        tmp_path / "id": ["marker_without_transaction"],
+    }
+    for folder, checks in found.items():
         alone = audit(folder, None, Options(), lambda _done: None)
         assert audit_folder(session, folder, None, Options()) == alone
-        assert len(alone.findings) == (folder != script.folder)
+        assert [finding.check for finding in alone.findings] == checks
 
 
 def test_damage_of_segments_is_found_by_both(session: SparkSession, tmp_path: Path) -> None:

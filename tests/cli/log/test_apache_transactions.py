@@ -1,8 +1,4 @@
-"""Transactions move between Apache Kafka and Tenure, with their offsets: open ones, prepared ones, complete ones.
-
-A prepared transaction is one whose end was answered and whose markers are not written. A server is rarely stopped at
-that moment, so the test writes that record at the end of the stopped server's log, as the server would have.
-"""
+"""Transactions move between Apache Kafka and Tenure, with their offsets: open ones, prepared ones, complete ones."""
 
 from __future__ import annotations
 
@@ -14,25 +10,15 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from coordinator.cli.log.command import app
-from coordinator.group.partition import partition_for
-from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import (
-    TRANSACTIONS_TOPIC,
-    list_segments,
-    partition_folder,
-    read_frames,
-)
-from coordinator.transaction.records import decode_id, record_of, transactional_id_of
-from coordinator.transaction.state import V2, Status
+from coordinator.transaction.state import V2
 from protocol.messages import Message
-from protocol.records.batch import encode_batch
-from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.cli.log.test_apache import COUNT, SETTINGS, TOPIC, create_orders
 from tests.oracle.producer import COMMIT, END, TRANSACTION
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.prepared import prepare
 from tests.support.raw import Connection
 from tests.support.requests import request
 from tests.support.tenure import Tenure, wait_until
@@ -127,29 +113,9 @@ def begin_three(port: int, base: int, version: int) -> dict[str, Granted]:
     return producers
 
 
-def prepare(folder: Path, version: int) -> None:
+def prepare_one(folder: Path, version: int) -> None:
     """Write into the log of a stopped server that the open transaction of PREPARED is to be committed."""
-    disk = Disk()
-    partition = partition_folder(folder, partition_for(PREPARED, IDS_COUNT), TRANSACTIONS_TOPIC)
-    path = list_segments(disk, partition)[-1].path
-    with path.open("r+b") as file:
-        frames = list(read_frames(disk, file.fileno(), path.stat().st_size))
-        records = [each for frame in frames for each in decode_records(frame.data, frame.at, frame.header).records]
-        value = next(each.value for each in reversed(records) if transactional_id_of(each.key) == PREPARED)
-        assert value is not None
-        known = decode_id(PREPARED, value)
-        assert known.status is Status.ONGOING
-        known.status = Status.PREPARE_COMMIT
-        known.epoch += version == V2
-        header = frames[-1].header
-        data = encode_batch(
-            [record_of(known, records[-1].timestamp_ms, int.from_bytes(value[:2]))],
-            header.next_offset,
-            header.partition_leader_epoch,
-        )
-        file.seek(frames[-1].position + header.size)
-        file.write(data)
-        file.truncate()
+    prepare(folder, PREPARED, IDS_COUNT, raises_epoch=version == V2)
 
 
 def assert_moved(port: int, base: int, producers: dict[str, Granted], version: int) -> None:
@@ -174,7 +140,7 @@ def test_transactions_go_to_tenure_and_back(tmp_path: Path, release: str, versio
         second.stop()
         producers = begin_three(first.port, 10, version)
         first.stop()
-        prepare(first.log_dir, version)
+        prepare_one(first.log_dir, version)
         assert_clean(first.log_dir)
         with closing(Tenure(COUNTS, directory=tmp_path)) as tenure:
             moves = ["--data-dir", str(tenure.data_dir)]
@@ -187,7 +153,7 @@ def test_transactions_go_to_tenure_and_back(tmp_path: Path, release: str, versio
             assert_moved(tenure.port, 10, producers, version)
             producers = begin_three(tenure.port, 20, version)
             assert tenure.stop() == 0
-            prepare(tenure.data_dir, version)
+            prepare_one(tenure.data_dir, version)
             assert_clean(tenure.data_dir)
             ran = run_app(app, "export", *moves, str(second.log_dir))
             assert (ran.code, "start the server of this log and stop it once more" in ran.err) == (2, True)
