@@ -24,6 +24,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.config import load_incluster_config, load_kube_config
+from kubernetes_asyncio.config.kube_config import ENV_KUBECONFIG_PATH_SEPARATOR, KUBE_CONFIG_DEFAULT_LOCATION
 
 from coordinator.seats.pods import Object, StatefulSet
 
@@ -144,8 +145,12 @@ def _reason(body: bytes) -> str:
 async def connect(kubeconfig: Path | None) -> AsyncIterator[Api]:
     """The API server of a kubeconfig; without one that of the pod that this runs in. Raises ApiError."""
     configuration = Configuration()
+    is_pod = kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ
+    if kubeconfig is None and not is_pod and not _has_kubeconfig():
+        where = KUBE_CONFIG_DEFAULT_LOCATION
+        raise ApiError(0, f"this is no pod, and there is no file {where}: --kubeconfig says how to reach Kubernetes")
     try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if is_pod:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             await load_kube_config(config_file=kubeconfig and str(kubeconfig), client_configuration=configuration)
@@ -153,6 +158,11 @@ async def connect(kubeconfig: Path | None) -> AsyncIterator[Api]:
         raise ApiError(0, f"the way to Kubernetes is unknown: {error}") from None
     async with ApiClient(configuration) as client:
         yield Api(client)
+
+
+def _has_kubeconfig() -> bool:
+    places = KUBE_CONFIG_DEFAULT_LOCATION.split(ENV_KUBECONFIG_PATH_SEPARATOR)
+    return any(Path(each).expanduser().exists() for each in places if each)
 
 
 async def follow(

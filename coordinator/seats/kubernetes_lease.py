@@ -36,21 +36,11 @@ class KubernetesLease:
 
     async def keep(self, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
         """Get a name and keep it, until it is lost."""
-        async with connect(self._kubeconfig) as api:
-            leases = {
-                name: Lease(api, self._namespace, name, self._holder, clock, owner=self._identity)
-                for name in self._pool
-            }
-            name = await self._get(api, leases, report, clock)
-            if not name:
-                return
-            held = self._held = leases[name]
-            while held.is_held:
-                report(Leased(name, held.token, held.until))
-                await asyncio.sleep(self._session_s / BEATS)
-                with suppress(ApiError):
-                    await held.renew(self._session_s)
-            report(Lost("another program has its Lease" if held.is_lost else "its lease was not renewed in time"))
+        try:
+            async with connect(self._kubeconfig) as api:
+                await self._keep(api, report, clock)
+        except ApiError as error:  # of a kubeconfig that can't be read, or a refusal
+            report(Lost(str(error)))
 
     async def release(self) -> None:
         """Give the name back."""
@@ -59,10 +49,23 @@ class KubernetesLease:
                 with suppress(ApiError):
                     await self._held.through(api).release()
 
+    async def _keep(self, api: Api, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
+        leases = {
+            name: Lease(api, self._namespace, name, self._holder, clock, owner=self._identity) for name in self._pool
+        }
+        name = await self._get(api, leases, report, clock)
+        held = self._held = leases[name]
+        while held.is_held:
+            report(Leased(name, held.token, held.until))
+            await asyncio.sleep(self._session_s / BEATS)
+            with suppress(ApiError):
+                await held.renew(self._session_s)
+        report(Lost("another program has its Lease" if held.is_lost else "its lease was not renewed in time"))
+
     async def _get(
         self, api: Api, leases: dict[str, Lease], report: Callable[[Report], None], clock: Callable[[], float]
     ) -> str:
-        """Wait for a name that is free, first for that of an earlier run; "" if there can be none."""
+        """Wait for a name that is free, first for that of an earlier run. Raises ApiError if there can be none."""
         patient_until = clock() + 2 * self._session_s
         while True:
             try:
@@ -80,7 +83,6 @@ class KubernetesLease:
                     report(Waits(NONE_FREE))
             except ApiError as error:
                 if error.status in FINAL:
-                    report(Lost(str(error)))
-                    return ""
+                    raise
                 report(Waits(str(error)))
             await asyncio.sleep(max(PAUSE_S, self._session_s / BEATS))

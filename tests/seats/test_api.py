@@ -177,6 +177,15 @@ async def test_a_kubeconfig_that_says_nothing_is_an_error(tmp_path: Path) -> Non
             pass
 
 
+async def test_without_a_kubeconfig_the_error_names_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the file that is missing."""
+    missing = tmp_path / "config"
+    monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(missing))
+    with pytest.raises(ApiError, match=f"there is no file {missing}: --kubeconfig"):
+        async with connect(None):
+            pass
+
+
 class Clock:
     """Seconds that a test moves."""
 

@@ -110,3 +110,12 @@ async def test_a_refusal_ends_the_wait(server: ApiServer, tmp_path: Path, status
     server.refuses = status
     program = Keeping(server, tmp_path, "A", ("w",))
     assert await program.wait_for(Lost) == Lost(f"refused: {status}")
+
+
+async def test_a_kubeconfig_that_says_nothing_ends_the_wait(server: ApiServer, tmp_path: Path) -> None:
+    """The reason is one line."""
+    program = Keeping(server, tmp_path, "A", ("w",))
+    (tmp_path / "kubeconfig").write_text("")
+    lost = await program.wait_for(Lost)
+    assert isinstance(lost, Lost)
+    assert lost.why.startswith("the way to Kubernetes is unknown: ")
