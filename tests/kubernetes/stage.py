@@ -154,16 +154,13 @@ class Stage(Started):
         (container,) = pod["spec"]["containers"]
         arguments = [each.replace("$(NAMESPACE)", self.namespace) for each in container["args"]]
         arguments = [each.replace("0.0.0.0:8080", "127.0.0.1:0") for each in arguments]
-        token = self.token(pod["spec"]["serviceAccountName"])
-        kubeconfig = str(self.plane.kubeconfig_of(self.namespace, token))
+        kubeconfig = str(self.kubeconfig_of(pod["spec"]["serviceAccountName"]))
         self.controllers.append(Controller(self._log(), *arguments[1:], "--kubeconfig", kubeconfig))
         return self.controllers[-1]
 
-    def token(self, account: str) -> str:
-        """A token of a service account."""
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        return str(self.plane.api.post(path, asked)["status"]["token"])
+    def kubeconfig_of(self, account: str) -> Path:
+        """The kubeconfig of a service account."""
+        return account_kubeconfig(self.plane, self.namespace, account)
 
     def _log(self) -> Path:
         return self.plane.folder / f"{self.namespace}-{time.monotonic_ns()}.log"
@@ -288,6 +285,13 @@ class Stage(Started):
             started.send_signal(signal.SIGTERM)
             code = started.join()
         assert code == 0, started.log.read_text()
+
+
+def account_kubeconfig(plane: ControlPlane, namespace: str, account: str) -> Path:
+    """The kubeconfig of a service account."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return plane.kubeconfig_of(f"{namespace}-{account}", plane.api.post(path, asked)["status"]["token"])
 
 
 def names(name: str, *ordinals: int) -> list[str]:

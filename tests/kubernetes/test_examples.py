@@ -127,7 +127,7 @@ def test_the_rights_are_enough(stage: Stage, source: str) -> None:
             post(stage, document)
     stage.create("w", 2)
     stage.wait_until_owned(*names("w", 0, 1))
-    kubeconfig = stage.plane.kubeconfig_of(stage.namespace, stage.token(name))
+    kubeconfig = stage.kubeconfig_of(name)
     everywhere = ("--namespace", "", "--lease", f"{stage.namespace}/{name}") if name != RELEASE else ()
     with stage.controller("--free", "--kubeconfig", str(kubeconfig), *everywhere) as controller:
         controller.wait_for("has the lease")

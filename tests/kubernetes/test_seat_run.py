@@ -12,10 +12,11 @@ import yaml
 
 from tests.interop.brokers import TenureBroker
 from tests.kubernetes.control_plane import ControlPlane, Object
+from tests.kubernetes.stage import account_kubeconfig
 from tests.kubernetes.test_examples import COLLECTIONS
 from tests.seats.leased import NAMES, SETTINGS, Round
 from tests.support.patience import WITHIN_S
-from tests.support.preloaded import popen
+from tests.support.preloaded import popen, run
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 pytestmark = pytest.mark.kubernetes
@@ -34,9 +35,7 @@ def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: 
     plane.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
     for document in documents():
         plane.api.post(f"{COLLECTIONS[document['kind']].format(namespace)}?fieldValidation=Strict", document)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    path = f"{COLLECTIONS['ServiceAccount'].format(namespace)}/orders/token"
-    kubeconfig = plane.kubeconfig_of("seat-run", plane.api.post(path, asked)["status"]["token"])
+    kubeconfig = account_kubeconfig(plane, namespace, "orders")
     (container,) = documents()[-1]["spec"]["template"]["spec"]["containers"]
     program, *words = container["command"]
     assert program == "tenure"
@@ -61,6 +60,21 @@ def test_the_example_has_the_form_and_the_rights(plane: ControlPlane, tmp_path: 
     assert len(set(began())) == len(started)
     leases = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")["items"]
     assert [lease["spec"].get("holderIdentity", "") for lease in leases] == [""] * 2
+
+
+@pytest.mark.parametrize("text", ["Unauthorized", 'cannot list resource "leases"'])
+def test_a_refusal_ends_the_command(plane: ControlPlane, text: str) -> None:
+    """With a wrong token, or without a right, a line says why, and the last one where the names are."""
+    if text == "Unauthorized":
+        kubeconfig = plane.kubeconfig_of("wrong", "a-wrong-token")
+    else:
+        kubeconfig = account_kubeconfig(plane, "default", "default")
+    options = ["--kubernetes", "--kubeconfig", str(kubeconfig), "--namespace", "default"]
+    ran = run([*tenure_command(), "seat", "run", "--pool", "w", *options, "--", "echo", "began"])
+    assert (ran.returncode, ran.stdout) == (4, "")
+    why, last = ran.stderr.splitlines()
+    assert text in why
+    assert last == "tenure: no name of w can be had from namespace default"
 
 
 def test_programs_that_are_killed_and_paused(plane: ControlPlane, tmp_path: Path) -> None:
