@@ -24,7 +24,7 @@ from tests.kubernetes.stage import SESSION_MS, Controller
 from tests.seats.api_server import ApiServer, a_pod, a_set
 from tests.seats.leased import SETTINGS
 from tests.seats.runs import Runs
-from tests.support.apache import AUTHORIZER, ApacheKafka, available
+from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import run
@@ -52,8 +52,6 @@ listener.name.clients.plain.sasl.jaas.config={MODULE} required user_alice="secre
 authorizer.class.name={AUTHORIZER}
 super.users=User:ANONYMOUS
 """
-    if request.param == "apache" and (reason := available()) is not None:
-        pytest.skip(reason)
     made = (ApacheKafka if request.param == "apache" else Tenure)(SETTINGS, listeners=LISTENERS, properties=properties)
     with made as started:
         kind, literal = ResourceType.GROUP, ResourcePatternType.LITERAL
