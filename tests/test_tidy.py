@@ -55,6 +55,7 @@ PURE = ("coordinator/group", "coordinator/story", "protocol", "schemas")
 THIS = Path(__file__).relative_to(ROOT).as_posix()
 
 WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
+    "coordinator/cli/kubernetes.py": "tests/cli/test_seats.py and tests/cli/test_seat.py try it",
     "coordinator/group/any_group.py": "plain values",
     "coordinator/group/classic/rules.py": "a table",
     "coordinator/group/client.py": "plain values",

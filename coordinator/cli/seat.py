@@ -17,8 +17,8 @@ import typer
 
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, named_cluster
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.kubernetes import Kubeconfig, check_kubeconfig, fail_without_extra, own_namespace, say
 from coordinator.cli.options import Command, Commands, seconds
-from coordinator.cli.seats import INSTALL_KUBERNETES, Kubeconfig, check_kubeconfig, own_namespace, say
 
 if TYPE_CHECKING:
     from coordinator.seats.run import Lease
@@ -129,6 +129,6 @@ def _kubernetes(
     try:
         from coordinator.seats.kubernetes_lease import KubernetesLease
     except ImportError as error:
-        fail(ExitCode.USAGE, f"{error.name} is missing: {INSTALL_KUBERNETES}")
+        fail_without_extra(error)
     check_kubeconfig(kubeconfig)
     return partial(KubernetesLease, kubeconfig, namespace, names, identity, session)

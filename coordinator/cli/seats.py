@@ -3,15 +3,12 @@
 Without `--free` it says what it would free, and frees nothing. When it has read all sets and pods, it prints one line
 on standard output: `ready observes=HOST:PORT[,...] frees=false`. Decisions go to standard error, one line each.
 
-House rule: this module knows nothing of groups, and of Kubernetes only where its API server is.
+House rule: this module only reads options; coordinator.seats has the work.
 """
 
 from __future__ import annotations
 
 import socket
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 from uuid import uuid4
 
@@ -26,19 +23,10 @@ from coordinator.cli.cluster import (
     refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.kubernetes import Kubeconfig, check_kubeconfig, fail_without_extra, own_namespace, say
 from coordinator.client.client import TIMEOUT
 from coordinator.client.errors import Unauthenticated
 from coordinator.config import ConfigError, load
-from coordinator.text import printable
-
-OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-"""A pod's own namespace, as Kubernetes writes it."""
-INSTALL_KUBERNETES = "`pip install 'tenure[kubernetes]'` installs it, and so does `make install-kubernetes` in a clone"
-
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."),
-]
 
 
 def command(
@@ -78,7 +66,7 @@ def command(
         from coordinator.seats.api import ApiError
         from coordinator.seats.controller import Options, run
     except ImportError as error:
-        fail(ExitCode.USAGE, f"{error.name} is missing: {INSTALL_KUBERNETES}")
+        fail_without_extra(error)
     lease_namespace, _, lease_name = lease.rpartition("/")
     options = Options(
         namespace=namespace,
@@ -101,17 +89,6 @@ def command(
         fail(ExitCode.REFUSED, refusal(error))
 
 
-def own_namespace() -> str:
-    """The namespace of the pod that this runs in; elsewhere Kubernetes's default."""
-    return OWN_NAMESPACE.read_text() if OWN_NAMESPACE.exists() else "default"
-
-
-def check_kubeconfig(kubeconfig: Path | None) -> None:
-    """End the command if there is no such file."""
-    if kubeconfig is not None and not kubeconfig.is_file():
-        fail(ExitCode.USAGE, f"--kubeconfig: there is no file {kubeconfig}")
-
-
 def _listening(http: str) -> socket.socket | None:
     """A socket for HTTP; a wrong address ends the command."""
     try:
@@ -127,8 +104,3 @@ def _listening(http: str) -> socket.socket | None:
         return socket.create_server(address, family=family)
     except OSError as error:
         fail(ExitCode.USAGE, f"--http: {config.http[0].address}: {error.strerror or error}")
-
-
-def say(text: str) -> None:
-    """Print a line with its time."""
-    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z  {printable(text)}", file=sys.stderr, flush=True)
