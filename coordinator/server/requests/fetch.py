@@ -21,8 +21,8 @@ from coordinator.server.requests.records import (
     PLAIN_MAX,
     READ_COMMITTED,
     Look,
+    begun,
     code_of,
-    is_large,
     leader_error,
     note_log_of_groups,
     topic_of,
@@ -70,11 +70,7 @@ class _Wanted:
 
 def fetch(services: Services, call: Call, request: FetchRequest) -> Steps | None:
     """Fetch: records from given offsets on. Waits for min_bytes of them, at most max_wait_ms."""
-    steps = _fetch(services, call, request)
-    if is_large(topic.partitions for topic in request.topics):
-        return steps
-    at_once(steps)
-    return None
+    return begun(_fetch(services, call, request), (topic.partitions for topic in request.topics))
 
 
 def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:

@@ -23,7 +23,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.security.rights import WRITE
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
-from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, code_of, is_large, topic_of
+from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of
 from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.wire.call import at_once, gather
 from coordinator.text import cut_text
@@ -123,11 +123,7 @@ def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | 
     Batches of a transaction are appended once its coordinator knows their partitions, unless a marker comes in between:
     behind it they would begin a transaction that nobody ends.
     """
-    steps = _produce(services, call, request)
-    if is_large(topic.partition_data for topic in request.topic_data):
-        return steps
-    at_once(steps)
-    return None
+    return begun(_produce(services, call, request), (topic.partition_data for topic in request.topic_data))
 
 
 def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:

@@ -21,7 +21,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import OneByOne, parts
+from coordinator.server.wire.call import OneByOne, at_once, parts
 from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
@@ -52,10 +52,13 @@ PLAIN_MAX = 500
 """Topics and partitions in a Produce or Fetch. One with more is handled in steps; 500 take 2 to 4 ms."""
 
 
-def is_large(partitions: Iterable[Sized]) -> bool:
-    """Whether a Produce or Fetch is handled in steps. partitions: of each topic."""
+def begun(steps: Steps, partitions: Iterable[Sized]) -> Steps | None:
+    """Do a Produce or Fetch at once, or return its steps if it is large. partitions: of each topic."""
     sizes = list(map(len, islice(partitions, PLAIN_MAX + 1)))
-    return len(sizes) + sum(sizes) > PLAIN_MAX
+    if len(sizes) + sum(sizes) > PLAIN_MAX:
+        return steps
+    at_once(steps)
+    return None
 
 
 Look = Callable[["LogPartition"], "View"]
