@@ -25,7 +25,7 @@ House rule: memory has a limit that doesn't depend on the size of the log: the l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -292,17 +292,12 @@ class History:
             return
         if self._last is None:
             story.group_type = CONSUMER
-        kinds: dict[str, str] = {}
-        for name, member_id in moved.back.items():
-            recorded = self._recorded.returns.get(member_id)
-            kinds[name] = UNSAID if recorded is None else recorded.kind
-            story.returns[name] += recorded is None
-        story.returns = +story.returns
+        kinds = self._returned(story, moved.back)
         kind, why = "rewritten", moved.cause
         if moved.grew:
             kind = "generation"
         elif kinds:
-            kind, why = "return", ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in kinds.values()))
+            kind, why = "return", _nouns(kinds)
         if not moved.seats:
             kind = "empty"
         story.steps.append(Step(ts, kind, moved.epoch, len(moved.seats), why))
@@ -311,9 +306,7 @@ class History:
             if not self._recorded.rebalance_count:
                 story.causes[why] += 1
                 self._storms.add(self._now_ms, ts, 1, why, self._offset, moved.epoch)
-        marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in kinds.items()}
-        if not draw(story.lanes, dict.fromkeys(moved.seats), marks, ts):
-            story.seats_left_out = True
+        _draw_returns(story, dict.fromkeys(moved.seats), kinds, ts)
 
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
@@ -339,10 +332,9 @@ class History:
             kind, why = "generation", self._first_generation(story, seen, recorded)
         else:
             self._checks.check_pair(before, seen)
-            came_back = self._returned(story, before, seen)
+            came_back = self._returned(story, returned(before, seen))
             if value.generation == before.value.generation:
-                words = ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in came_back.values()))
-                kind, why = ("return", words) if came_back else ("rewritten", _why_written(before, seen))
+                kind, why = ("return", _nouns(came_back)) if came_back else ("rewritten", _why_written(before, seen))
             else:
                 kind, why = self._next_generation(story, before, seen, recorded)
         if not value.members and before is not None:
@@ -352,18 +344,16 @@ class History:
         seats = before.seats if before else {}
         self._instances.follow(seats, seen, {name: LOOPED[each] for name, each in came_back.items() if each in LOOPED})
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))
-        marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in came_back.items()}
-        if not draw(story.lanes, _names(seen.seats), marks, ts):
-            story.seats_left_out = True
+        _draw_returns(story, _names(seen.seats), came_back, ts)
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC
         self._last = seen
         self._classic.take(seen)
 
-    def _returned(self, story: Story, before: Seen, seen: Seen) -> dict[str, str]:
-        """By instance id, the kinds of the returns from one record to the next; count those that no event tells of."""
+    def _returned(self, story: Story, back: Mapping[str, str]) -> dict[str, str]:
+        """By instance id, the kinds of returns; count those that no event tells of. back: instance id -> member id."""
         kinds: dict[str, str] = {}
-        for name, member_id in returned(before, seen).items():
+        for name, member_id in back.items():
             recorded = self._recorded.returns.get(member_id)
             kinds[name] = UNSAID if recorded is None else recorded.kind
             story.returns[name] += recorded is None
@@ -441,6 +431,18 @@ def _why_written(before: Seen, seen: Seen) -> str:
     """Why a generation is written once more, if no static member returned."""
     names = taken(before, seen)
     return "written again" if names is None else f"standby {names[0].name} took the seat of {names[1].name}"
+
+
+def _nouns(kinds: Mapping[str, str]) -> str:
+    """Each kind of returns once, in words."""
+    return ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in kinds.values()))
+
+
+def _draw_returns(story: Story, seats: Collection[str], kinds: Mapping[str, str], ts: int) -> None:
+    """Draw the seats that are taken from `ts` on, and the returns, by instance id."""
+    marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in kinds.items()}
+    if not draw(story.lanes, seats, marks, ts):
+        story.seats_left_out = True
 
 
 def _names(seats: Iterable[Seat]) -> dict[str, None]:
