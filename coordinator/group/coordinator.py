@@ -129,7 +129,7 @@ class Coordinator:
         """
         group = self.groups.get(group_id)
         if group is None or not group_id:
-            return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
+            return _absent(group_id)
         return RULES[group.kind].heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def steady(self, group_id: str, member_id: str, now: Now) -> Steady | None:
@@ -237,7 +237,7 @@ class Coordinator:
         group_id = event.body.group_id
         group = self.groups.get(group_id)
         if group is None or not group_id:
-            self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID)
+            self._refuse(turn, event, _absent(group_id))
         else:
             RULES[group.kind].sync(turn, group, event)
 
@@ -245,7 +245,7 @@ class Coordinator:
         body = event.body
         group = self.groups.get(body.group_id)
         if group is None or not body.group_id:
-            error: int = ErrorCode.UNKNOWN_MEMBER_ID if body.group_id else ErrorCode.INVALID_GROUP_ID
+            error: int = _absent(body.group_id)
         else:
             error = RULES[group.kind].beat(turn, group, event)
         turn.effects.responses.append(Response(event.request, HeartbeatResponse(error_code=error)))
@@ -407,7 +407,7 @@ class Coordinator:
         group_id = event.body.group_id
         group = self.groups.get(group_id)
         if group is None or not group_id:
-            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID)
+            self._refuse(turn, event, _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
             return
         offsets.delete(turn, group, event)
         if event.body.topics:
@@ -537,6 +537,11 @@ class Coordinator:
         Resume: _resume,
         Unload: _unload,
     }
+
+
+def _absent(group_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> ErrorCode:
+    """The error of a request about a group that doesn't exist, or whose id is empty."""
+    return error if group_id else ErrorCode.INVALID_GROUP_ID
 
 
 def _ends(group: AnyGroup, *, if_expired: bool) -> bool:
