@@ -1,4 +1,4 @@
-"""Which protocol name a group uses, and which server-side assignor: the members vote.
+"""The vote of the members: it decides a group's protocol name, or its server-side assignor.
 
 A member of the classic protocol votes for the first name in its list that all members list. The name with most votes
 wins. On a tie Kafka takes the first name in the order of a hash map, and its releases have different hash maps. Which

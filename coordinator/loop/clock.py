@@ -34,7 +34,7 @@ CATCH_UP_MAX_MS = 5_000
 
 
 RING_MAX_MS = 5
-"""How long timers ring in one turn of the loop. The sessions of a whole group may end in the same moment."""
+"""Timers ring for so long in one turn of the loop. The sessions of a whole group may end in the same moment."""
 
 
 class Handle(Protocol):
@@ -78,7 +78,7 @@ def now(clock: Clock) -> Now:
 
 
 def busy_ns() -> int:
-    """How long the processor has worked for the calling thread, in ns."""
+    """The time that the processor has worked for the calling thread, in ns."""
     return time.thread_time_ns()
 
 

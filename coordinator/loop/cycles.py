@@ -33,7 +33,7 @@ NEVER = 2**31 - 1
 """So many looks at young objects come before Python looks at old ones by itself."""
 
 CHECK_MS = 1_000
-"""How often a server asks whether a look at the old objects is due. It is if objects became old since the last one."""
+"""The time until a server asks again whether a look at the old objects is due: it is if objects became old."""
 
 REST_MS, REST_FACTOR = 60_000, 10_000
 """The time between two looks at the old objects: a minute, or so many times as long as the last one took."""
@@ -94,5 +94,5 @@ def _look() -> float:
 
 
 def _looks_at_young() -> int:
-    """How often the collector has looked at young objects so far."""
+    """The number of looks at young objects so far."""
     return int(gc.get_stats()[1]["collections"])

@@ -33,7 +33,7 @@ _ESCAPES = _Escapes({code: f"\\x{code:02x}" for code in _CONTROLS})
 
 
 class Level(HashedById):
-    """How much a line matters."""
+    """The weight of a line."""
 
     INFO = "info"
     WARN = "warn"

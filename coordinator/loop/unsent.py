@@ -44,7 +44,7 @@ class Unsent(Generic[SourceT]):
         self._slow: Alarm[SourceT] = Alarm(clock, self._is_slow)
         self._answers: dict[SourceT, list[bytes]] = {}
         self._writers: Counter[int] = Counter()
-        """How many connections write an answer, by the id of its list."""
+        """The number of connections that write an answer, by the id of its list."""
         self.counted_bytes = 0
 
     def add(self, source: SourceT, parts: list[bytes]) -> None:

@@ -227,7 +227,7 @@ class TestOwnership:
         own = owned(store.engine, 1)
         assert store.changes == [(0, None, -1), (1, None, -1), (2, None, -1), (1, NODE_ID, own.epoch)]
         release(store.engine, own)
-        wait_until(lambda: len(store.changes) > 4, "the release is told", WITHIN_S)  # no promise that it comes first
+        wait_until(lambda: len(store.changes) > 4, "the engine reports the release", WITHIN_S)  # perhaps later
         assert store.changes[4:] == [(1, None, own.epoch)]
 
     @pytest.mark.parametrize("kind", [EmbeddedEngine, MemoryEngine])

@@ -1,4 +1,4 @@
-"""How the rules keep the course of a rebalance (`group.course`).
+"""The rules keep the course of a rebalance (`group.course`).
 
     opened    before anything changes, so that a member that leaves is among the members before
     begun     the group goes to PreparingRebalance

@@ -1,4 +1,4 @@
-"""How the rules keep the course of a rebalance in the consumer protocol (`group.course`): who held it up, what moved.
+"""The rules of the consumer protocol keep the course of a rebalance (`group.course`): who held it up, what moved.
 
 A rebalance begins when the group epoch grows while every member is at its target; further epochs belong to it. It ends
 when all members are at the target of the newest epoch, or when none is left.

@@ -1,4 +1,4 @@
-"""Which partitions this node should own, by what it follows of nodes/ and own/.
+"""The partitions that this node should own, by what it follows of nodes/ and own/.
 
 Every node finds the same best node for a partition (keys.best_node). A node claims the partitions whose best node it is
 and that nobody owns. The first node of a cluster waits SETTLE_MS after its registration, so that a cluster that starts

@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 class LogUpkeep(ABC):
-    """How a compaction uses one log, of groups or of a topic; the log's thread calls the methods."""
+    """The steps of a compaction in one log, of groups or of a topic; the log's thread calls them."""
 
     def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
         self.folder = folder

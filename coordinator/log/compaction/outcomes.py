@@ -1,4 +1,4 @@
-"""How the transactions in closed segments ended, by the headers of their batches and by their markers.
+"""The ends of the transactions in closed segments, by the headers of their batches and by their markers.
 
 A marker ends the transaction of its producer. A transaction without a marker is open, even if its marker lies behind
 these segments: a compaction leaves all from the first batch of the oldest open one on as it is (Kafka: up to the last
@@ -63,7 +63,7 @@ NO_OUTCOMES = Outcomes(Disk(), ())
 
 
 def marker_in(segment: Segment, frame: Frame) -> int | None:
-    """How the marker in a control batch ends a transaction; None if the batch has none."""
+    """The way in which the marker in a control batch ends a transaction; None if the batch has none."""
     try:
         return next((marker_type(record.key or b"") for record in records_of(segment, frame)), None)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""How long the answers of etcd took in the last minute.
+"""The times that the answers of etcd took in the last minute.
 
 Histograms count from the start of a node, so they don't say whether etcd is slow now. Here calls are counted in slots
 of SLOT_S, and slots older than KEPT_S don't count.

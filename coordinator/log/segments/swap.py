@@ -1,4 +1,4 @@
-"""How a compacted file replaces segments, so that a crash at any moment leaves the old segments or the new one.
+"""A compacted file replaces segments, so that a crash at any moment leaves the old segments or the new one.
 
     <base>.cleaned              being written, or written but not yet swapped in: doesn't count, removed at a load
     <base>-<next>.swap          counts. The segments from <base> to below <next> don't count, even if they exist

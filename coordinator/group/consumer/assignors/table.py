@@ -1,4 +1,4 @@
-"""How many partitions of each topic each member has, and how many in all, while targets are made.
+"""A table of how many partitions of each topic each member has, and of all topics, while targets are made.
 
 House rule: members are numbers, and a count says nothing about which partitions a member has. `targets` decides that.
 """
