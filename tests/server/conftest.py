@@ -17,8 +17,14 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """A server in the tests' own process freezes what it has: let the process collect all objects again."""
+    """Let the process look at all objects again where a server in it has frozen what it has.
+
+    What was frozen before stays so: a look at the objects of all tests takes longer than most of them.
+    """
     thresholds = gc.get_threshold()
     yield
-    gc.set_threshold(*thresholds)
-    gc.unfreeze()
+    if gc.get_threshold() != thresholds:  # of coordinator.loop.cycles.settle
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
