@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.causes import CauseKind
+from coordinator.group.effects import SESSION
 from coordinator.group.events import DescribeGroup, ListGroups, Resume
 from coordinator.group.notes import ClientRefused, GroupConverted, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
@@ -474,7 +475,10 @@ def test_wrong_syncs_and_heartbeats_are_refused() -> None:
 
 
 def test_waiting_classic_member_hears_none_until_its_partitions_are_free() -> None:
-    """Its heartbeat is NONE while others hold its partitions, then REBALANCE_IN_PROGRESS until it rejoined."""
+    """Its heartbeat is NONE while others hold its partitions, then REBALANCE_IN_PROGRESS until it rejoined.
+
+    Then only sessions have timers: it need not rejoin or sync any more.
+    """
     play = Play()
     play.join("a")
     assert play.classic_join("m").generation_id == 3
@@ -489,6 +493,7 @@ def test_waiting_classic_member_hears_none_until_its_partitions_are_free() -> No
     assert len(read(play.classic_sync("m", 3).assignment)["t"]) == 2
     assert play.classic_beat("m", 3) == NONE
     assert play.state() == "Stable"
+    assert {key.kind for key in play.timers} == {SESSION}
 
 
 def test_classic_member_that_does_not_rejoin_is_removed() -> None:

@@ -109,6 +109,16 @@ def test_going_away_in_the_middle_of_a_revocation_frees_partitions() -> None:
     assert len((given(play.beat("b", 3)) or {})["t"]) == 2
 
 
+def test_a_seat_stays_with_its_new_holder() -> None:
+    """The former holder goes later, as in a log in which its tombstone comes last."""
+    play = Play()
+    play.join("a", instance_id="i")
+    group = play.group
+    group.put(group.members["a"]._replace(member_id="b", assigned={}))
+    group.remove("a")
+    assert group.static_members == {"i": "b"}
+
+
 def test_dynamic_member_becomes_static_by_rejoining() -> None:
     """Joining again with an instance id takes a seat without a bump; a mere heartbeat with one is unknown."""
     play = Play()
