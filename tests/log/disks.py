@@ -14,7 +14,8 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -33,6 +34,33 @@ PAGE_SIZE = 4096
 def fail_one(name: str, number: int, error: int = errno.EIO) -> Callable[[str, int], OSError | None]:
     """Return a `fails` for one call of one method."""
     return lambda called, at: OSError(error, os.strerror(error)) if (called, at) == (name, number) else None
+
+
+class OneFails:
+    """A `fails` for `lasting` calls of a method from the `number`-th on. is_reached: whether such a call came."""
+
+    def __init__(self, name: str, number: int, lasting: int) -> None:
+        self.number = number
+        self.is_reached = False
+        self._name = name
+        self._end = number + lasting
+
+    def __call__(self, called: str, at: int) -> OSError | None:
+        """See FailingDisk."""
+        if called != self._name or not self.number <= at < self._end:
+            return None
+        self.is_reached = True
+        return OSError(errno.EIO, "the test wants it")
+
+
+def each_call(name: str, lasting: int = 1, step: int = 1) -> Iterator[OneFails]:
+    """For n = 1, 2, 3, ..., or in larger steps, the n-th call of a method fails, until a run comes to no such call."""
+    for number in count(1, step):
+        fails = OneFails(name, number, lasting)
+        yield fails
+        if not fails.is_reached:
+            assert number > 1
+            return
 
 
 class Killed(BaseException):

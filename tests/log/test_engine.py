@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -34,6 +35,7 @@ TTL_MS = 5_000
 RESOURCE_EXHAUSTED = 8
 """gRPC's code when etcd has no space."""
 NODE_ID = 7
+ALL_THE_TIME = Cleaning(min_cleanable_ratio=0.0, backoff_ms=1, roll_ms=0)
 
 
 class Store(ABC):
@@ -65,7 +67,9 @@ class Store(ABC):
 
 
 class EmbeddedStore(Store):
-    """Files in a folder."""
+    """Files in a folder. settings: of the engine."""
+
+    settings: ClassVar[dict[str, Any]] = {"segment_size": 1_000}
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -73,7 +77,7 @@ class EmbeddedStore(Store):
         self._disk = FailingDisk()
 
     def start(self) -> None:
-        self.engine = EmbeddedEngine(self._folder, PARTITION_COUNT, NODE_ID, segment_size=1_000, disk=self._disk)
+        self.engine = EmbeddedEngine(self._folder, PARTITION_COUNT, NODE_ID, disk=self._disk, **self.settings)
         self.engine.start(self.tell)
 
     def fail_next_append(self) -> None:
@@ -83,43 +87,19 @@ class EmbeddedStore(Store):
 class CompactingStore(EmbeddedStore):
     """Files in a folder, which the engine compacts all the time."""
 
-    def start(self) -> None:
-        self.engine = EmbeddedEngine(
-            self._folder,
-            PARTITION_COUNT,
-            NODE_ID,
-            segment_size=100,
-            cleaning=Cleaning(min_cleanable_ratio=0.0, backoff_ms=1, roll_ms=0),
-            disk=self._disk,
-        )
-        self.engine.start(self.tell)
+    settings: ClassVar = {"segment_size": 100, "cleaning": ALL_THE_TIME}
 
 
 class JournalStore(EmbeddedStore):
     """Files in a folder, behind a small journal."""
 
-    def start(self) -> None:
-        self.engine = EmbeddedEngine(
-            self._folder, PARTITION_COUNT, NODE_ID, journal=True, journal_size=65_536, disk=self._disk
-        )
-        self.engine.start(self.tell)
+    settings: ClassVar = {"journal": True, "journal_size": 65_536}
 
 
 class CompactingJournalStore(EmbeddedStore):
     """Files in a folder behind a journal, which the engine compacts all the time."""
 
-    def start(self) -> None:
-        self.engine = EmbeddedEngine(
-            self._folder,
-            PARTITION_COUNT,
-            NODE_ID,
-            segment_size=400,
-            cleaning=Cleaning(min_cleanable_ratio=0.0, backoff_ms=1, roll_ms=0),
-            journal=True,
-            journal_size=65_536,
-            disk=self._disk,
-        )
-        self.engine.start(self.tell)
+    settings: ClassVar = {**JournalStore.settings, "segment_size": 400, "cleaning": ALL_THE_TIME}
 
 
 class MemoryStore(Store):

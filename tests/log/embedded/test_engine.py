@@ -37,7 +37,7 @@ from tests.log.calls import (
     owned,
     record,
 )
-from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk, fail_one
+from tests.log.disks import CrashingDisk, FailingDisk, Killed, OneFails, SharedDisk, each_call, fail_one
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 
@@ -391,23 +391,16 @@ class TestPool:
     @pytest.mark.parametrize("name", ["open", "write", "fdatasync", "truncate", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:
         """Whichever call of the disk fails, each partition has the records that it acknowledged and no more."""
-        number = 0
-        failed = True
-        while failed:
-            number += 1
-            failed = False
+        for one in each_call(name):
 
-            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
-                nonlocal failed
-                if (called, at) == (name, chosen):
-                    failed = True
-                    return OSError(errno.EIO, "the test wants it")
-                return OSError(errno.EIO, "always") if (called, at) in {("write", 9), ("write", 14)} else None
+            def fails(called: str, at: int, one: OneFails = one) -> OSError | None:
+                always = OSError(errno.EIO, "always") if (called, at) in {("write", 9), ("write", 14)} else None
+                return one(called, at) or always
 
-            durable = Windows(FailingDisk(), tmp_path / f"{number}", fails).durable
-            with running(tmp_path / f"{number}") as engine:
+            folder = tmp_path / f"{one.number}"
+            durable = Windows(FailingDisk(), folder, fails).durable
+            with running(folder) as engine:
                 assert [numbers_of(opened(engine, partition)[1]) for partition in range(4)] == durable
-        assert number > 1
 
     @pytest.mark.rounds
     def test_power_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,20 +431,12 @@ class TestFailingDisk:
     @pytest.mark.parametrize("name", ["open", "lock", "read", "write", "truncate", "fdatasync", "sync_folder", "close"])
     def test_nth_call(self, tmp_path: Path, name: str) -> None:
         """Whichever call fails, for n = 1, 2, 3, ..., the engine keeps everything acknowledged, and serves again."""
-        number = 0
-        failed = True
-        while failed:
-            number += 1
-            failed = False
+        for one in each_call(name):
 
-            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
-                nonlocal failed
-                if (called, at) == (name, chosen):
-                    failed = True
-                    return OSError(errno.EIO, "the test wants it")
-                return OSError(errno.EIO, "always") if (called, at) == ("write", 9) else None
+            def fails(called: str, at: int, one: OneFails = one) -> OSError | None:
+                return one(called, at) or fail_one("write", 9)(called, at)
 
-            folder = tmp_path / f"{number}"
+            folder = tmp_path / f"{one.number}"
             folder.mkdir()
             engine = EmbeddedEngine(folder, 50, 1, disk=FailingDisk(fails), segment_size=300)
             try:
@@ -465,4 +450,3 @@ class TestFailingDisk:
             engine.close()
             with running(folder) as engine:
                 assert opened(engine)[1] == [record(durable) for durable in range(10)]
-        assert number > 1

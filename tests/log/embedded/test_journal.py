@@ -34,7 +34,7 @@ from coordinator.log.segments.journal import (
 )
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, partition_folder, segment_at
 from tests.log.calls import Events, acquire, append, append_batch, load, numbers_of, opened, record, release
-from tests.log.disks import CrashingDisk, FailingDisk, Killed, fail_one
+from tests.log.disks import CrashingDisk, FailingDisk, Killed, each_call, fail_one
 from tests.log.embedded.journaling import JOURNAL_SIZE, Partition, Run, join_checkpoints, journaling, kill, play_history
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
@@ -500,33 +500,19 @@ class TestFailure:
     @pytest.mark.parametrize("lasts", [False, True])
     def test_nth_call(self, tmp_path: Path, at_once: None, name: str, lasts: bool) -> None:
         """Whichever call fails, once or from then on for a while, what is acknowledged is there, and nothing else."""
-        number = 0
-        reached = True
-        while reached:
-            number += 1
-            reached = False
-
-            def fails(called: str, at: int, chosen: int = number) -> OSError | None:
-                nonlocal reached
-                if called == name and (chosen <= at < chosen + 12 if lasts else at == chosen):
-                    reached = True
-                    return OSError(errno.EIO, "the test wants it")
-                return None
-
-            folder = tmp_path / f"{name}-{number}"
+        for one in each_call(name, 12, 5) if lasts else each_call(name):
+            folder = tmp_path / f"{name}-{one.number}"
             partitions = [Partition() for _ in range(4)]
             disk = FailingDisk()
             run = Run(folder, disk, partitions)
             disk.calls.clear()
-            disk.fails = fails
-            run.play(Random(number), 14, 0)
+            disk.fails = one
+            run.play(Random(one.number), 14, 0)
             run.close()
             last = Run(folder, FailingDisk(), partitions)
             for partition in range(4):
                 assert last.open(partition)
             last.close()
-            number += 4 * lasts
-        assert number > 1
 
     def test_damaged_journal(self, tmp_path: Path) -> None:
         """An engine doesn't start on a journal with a damaged head; it names file and position, and changes nothing."""

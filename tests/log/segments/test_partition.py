@@ -20,7 +20,7 @@ from coordinator.log.segments.segment import list_segments
 from protocol.records.batch import Record, encode_batch
 from protocol.records.walk import decode_batches
 from tests.log.calls import record
-from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, fail_one
+from tests.log.disks import CALLS, CrashingDisk, FailingDisk, Killed, OneFails, each_call, fail_one
 from tests.support.length import rounds
 
 SEGMENT_SIZE = 600
@@ -184,29 +184,19 @@ class TestNthCallFails:
 
         The fourth write always fails, so that the log always has bytes to cut.
         """
-        number = 0
-        failed = True
-        while failed:
-            number += 1
-            failed = False
+        for one in each_call(name, lasting):
 
-            def fails(called: str, at: int, first: int = number) -> OSError | None:
-                nonlocal failed
-                chosen = called == name and first <= at < first + lasting
-                failed = failed or chosen
-                if chosen or (called, at) == ("write", 4):
+            def fails(called: str, at: int, one: OneFails = one) -> OSError | None:
+                if one(called, at) or (called, at) == ("write", 4):
                     return OSError(ERRORS[at % 2], "the test wants it")
                 return None
 
-            disk = FailingDisk(fails)
+            disk, folder = FailingDisk(fails), tmp_path / f"{one.number}"
             disk.tears = tears
-            trial = Trial(disk, tmp_path / f"{number}")
+            trial = Trial(disk, folder)
             trial.run()
-            assert (
-                read(open_log(Disk(), tmp_path / f"{number}")) == flat(trial.durable) == flat(numbers(0, 16, size=50))
-            )
+            assert read(open_log(Disk(), folder)) == flat(trial.durable) == flat(numbers(0, 16, size=50))
             assert disk.descriptors == set()
-        assert number > 1
 
 
 class Machine:
