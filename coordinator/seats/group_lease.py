@@ -82,7 +82,7 @@ class GroupLease:
                 sending.add(task)
                 task.add_done_callback(sending.discard)
             if self._member.name:
-                report(Leased(self._member.name, self._member.token, self._member.until))
+                report(Leased(self._member.name, self._member.token, self._member.until, self._problem))
             elif self._problem or (self._member.has_asked and not self._member.is_near):
                 report(Waits(self._problem or NONE_FREE))
             with suppress(TimeoutError):
@@ -108,7 +108,8 @@ class GroupLease:
             answer = kinds[type(request)](error.error_code)
             self._problem = str(error)
         except Unauthenticated as error:
-            self._member.refuse(str(error))
+            self._problem = str(error)
+            self._member.refuse(self._problem)
         except (ClientError, ProtocolError) as error:
             self._problem = str(error)
         else:

@@ -54,12 +54,16 @@ class KubernetesLease:
             name: Lease(api, self._namespace, name, self._holder, clock, owner=self._identity) for name in self._pool
         }
         name = await self._get(api, leases, report, clock)
-        held = self._held = leases[name]
+        held, trouble = leases[name], ""
+        self._held = held
         while held.is_held:
-            report(Leased(name, held.token, held.until))
+            report(Leased(name, held.token, held.until, trouble))
             await asyncio.sleep(self._session_s / BEATS)
-            with suppress(ApiError):
+            try:
                 await held.renew(self._session_s)
+                trouble = ""
+            except ApiError as error:
+                trouble = str(error)
         report(Lost("another program has its Lease" if held.is_lost else "its lease was not renewed in time"))
 
     async def _get(

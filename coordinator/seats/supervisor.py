@@ -23,11 +23,12 @@ SIGNAL_EXIT = 128
 
 
 class Leased(NamedTuple):
-    """The name is held until then, on the supervisor's clock."""
+    """The name is held until then, on the supervisor's clock. trouble: why the last renewal failed, or ""."""
 
     name: str
     token: int
     until: float
+    trouble: str = ""
 
 
 class Waits(NamedTuple):
@@ -119,7 +120,7 @@ class Supervisor:
         self._margin_s, self._grace_s = session_s * MARGIN_SHARE, grace_s
         self._waits = waits
         self._until = 0.0
-        self._runs = self._is_over = False
+        self._runs = self._is_over = self._has_trouble = False
         self._said = ""
         self._why = ""
         """Why the program must end, but for its own reasons."""
@@ -146,6 +147,9 @@ class Supervisor:
             self._runs, self._is_over = False, True
             found.append(Exit(Why.LOST if self._why else Why.PROGRAM, event.code))
         elif isinstance(event, Leased):
+            if event.trouble and not self._has_trouble:
+                found.append(Say(f"the lease can't be renewed: {event.trouble}"))
+            self._has_trouble = bool(event.trouble)
             if not (self._runs or self._why) and now < self.term_at:
                 self._runs = True
                 found.append(Start(event.name, event.token))

@@ -32,11 +32,15 @@ class Keeping:
     def __init__(self, server: ApiServer, folder: Path, identity: str, pool: tuple[str, ...]) -> None:
         self.lease = KubernetesLease(server.kubeconfig(folder), "shop", pool, identity, SESSION_S)
         self.last: Report | None = None
+        self.troubles: set[str] = set()
+        """Those of all reports of a name."""
         self._more = asyncio.Event()
         self._task = asyncio.create_task(self.lease.keep(self._report, clock))
 
     def _report(self, event: Report) -> None:
         self.last = event
+        if isinstance(event, Leased):
+            self.troubles.add(event.trouble)
         self._more.set()
 
     async def wait_for(self, kind: type[Report]) -> Report:
@@ -102,6 +106,7 @@ async def test_a_lease_that_cannot_be_renewed_is_lost_in_time(server: ApiServer,
     await program.wait_for_lease()
     server.refuses = 500
     assert await program.wait_for(Lost) == Lost("its lease was not renewed in time")
+    assert program.troubles == {"", "refused: 500"}
 
 
 @pytest.mark.parametrize("status", [403, 422])

@@ -97,6 +97,7 @@ def test_without_a_server_the_program_ends_before_its_name_can_go(runs: Runs, te
     assert clock() - ended < 6
     assert process.wait(WITHIN_S) == 5
     said = runs.said("one")
+    assert len(re.findall("the lease can't be renewed: ", said)) == 1
     assert re.search(r"SIGTERM, and SIGKILL [01]\.\d s later", said)
     assert "SIGKILL\n" in said
 

@@ -72,6 +72,14 @@ def test_a_renewal_after_sigterm_moves_sigkill(play: Play) -> None:
     assert play.at(16) == [Kill()]
 
 
+def test_trouble_with_the_lease_is_said_once_each_time(play: Play) -> None:
+    """It is why a program may end soon."""
+    texts = ["closed", "refused", "", "refused", ""]
+    said = [play.core.handle(Leased("w-0", 7, 20, text), 1) for text in texts]
+    closed, refused = (Say(f"the lease can't be renewed: {text}") for text in ("closed", "refused"))
+    assert said == [[closed], [], [], [refused], []]
+
+
 def test_a_supervisor_that_wakes_kills_first(play: Play) -> None:
     """SIGKILL comes first with any event, although no SIGTERM came."""
     assert play.at(30, Signalled(SIGINT)) == [Kill(), Send(SIGINT)]
