@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 LEASE_S, RENEW_S = 15, 5
 """A lease lasts so long without a renewal, and is renewed so often. A holder that is lost delays others by LEASE_S."""
 END_WITHIN_S = 5.0
-"""How long a stop waits for requests under way, and for Events about them."""
+"""A stop waits so long for requests under way, and for Events about them."""
 
 REASONS = {Kind.FREE: "SeatIsFree", Kind.FREED: "SeatFreed", Kind.DOUBT: "SeatKept"}
 """The verdicts that a set gets an Event about."""
 
 
 class Options(NamedTuple):
-    """How the controller works.
+    """The options of a controller.
 
     namespace: the one that it follows; "" for all. frees, any_host: as of Seats. timeout: seconds that Kafka has for an
     answer. identity: its name, one for each process. lease: the namespace and the name of its lease.

@@ -254,7 +254,7 @@ class Seats:
 
     @property
     def pods(self) -> int:
-        """How many pods with seats exist."""
+        """The number of pods with seats that exist."""
         return len(self._pods)
 
     @property

@@ -47,7 +47,7 @@ ORDINALS = 4
 STEPS = 120
 NODES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 QUICKNESS = 0.2
-"""How often a program that has to join or to end does so at once."""
+"""The share of programs that join or end at once when they have to."""
 
 
 @dataclass(eq=False)

@@ -34,7 +34,7 @@ async def api(server: ApiServer, tmp_path: Path) -> AsyncIterator[Api]:
 
 
 class Followed:
-    """What `follow` tells."""
+    """The lists and changes that `follow` hands on."""
 
     def __init__(self, api: Api, path: str = PODS) -> None:
         self.told: list[Any] = []

@@ -320,7 +320,7 @@ def test_a_set_that_grew_meanwhile_keeps_the_seat() -> None:
 
 @pytest.mark.parametrize("event", [SetSeen(SET), PodSeen(pod(uid="u-2")), SetGone("s"), Leads(does=False)], ids=str)
 def test_news_between_two_steps_stop_the_removal(event: object) -> None:
-    """Whatever the watches say before the last step counts."""
+    """All that the watches say before the last step counts."""
     for steps in (1, 2):
         play = Play()
         play.take(DOWN)

@@ -133,7 +133,7 @@ def test_wishes_and_assignments_survive_the_wire() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"not JSON", b"[]", b'["A","w-0","",0,true,"1"]'])
 def test_a_wish_of_another_program_is_refused(data: bytes) -> None:
-    """What another program sends as a member of the group is no wish; the leader says so."""
+    """A member of another kind has sent no wish; the leader says so."""
     with pytest.raises(ProtocolError, match="isn't of tenure seat run"):
         Wish.decode(data)
 

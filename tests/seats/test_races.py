@@ -59,7 +59,7 @@ class IgnoresStart(World):
 
 
 class ForgetsTheMemberId(World):
-    """Removes whoever has the seat."""
+    """Removes any member that has the seat."""
 
     def leave(self, seat: Seat, member_id: str) -> int:
         """See World."""
