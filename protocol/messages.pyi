@@ -4603,6 +4603,95 @@ class ConsumerGroupRegularExpressionValue(Message):
         unknown_tagged_fields: dict[int, bytes] = ...,
     ) -> None: ...
 
+class ShareGroupMetadataValue(Message):
+    epoch: int
+    metadata_hash: int
+    def __init__(
+        self,
+        *,
+        epoch: int = ...,
+        metadata_hash: int = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ShareGroupMemberMetadataValue(Message):
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    def __init__(
+        self,
+        *,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        subscribed_topic_names: list[str] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ShareGroupCurrentMemberAssignmentValue(Message):
+    class TopicPartitions(Message):
+        topic_id: UUID
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions]
+    def __init__(
+        self,
+        *,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
+class ShareGroupStatePartitionMetadataValue(Message):
+    class TopicPartitionsInfo(Message):
+        topic_id: UUID
+        topic_name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            topic_name: str = ...,
+            partitions: list[int] = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    class TopicInfo(Message):
+        topic_id: UUID
+        topic_name: str
+        def __init__(
+            self,
+            *,
+            topic_id: UUID = ...,
+            topic_name: str = ...,
+            unknown_tagged_fields: dict[int, bytes] = ...,
+        ) -> None: ...
+
+    initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
+    def __init__(
+        self,
+        *,
+        initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
+        initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
+        deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo] = ...,
+        unknown_tagged_fields: dict[int, bytes] = ...,
+    ) -> None: ...
+
 class StreamsGroupMetadataValue(Message):
     class LastAssignmentConfig(Message):
         key: str

@@ -26,6 +26,7 @@ from protocol.messages import (
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMetadataValue,
     encode,
 )
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
@@ -118,6 +119,11 @@ def consumer_member(group_id: str, member_id: str = "m", **fields: Any) -> tuple
 def newer_value(epoch: int = 1) -> bytes:
     """Return the value of such a group: its epoch (ConsumerGroupMetadataValue v0, without tags)."""
     return struct.pack(">hiB", 0, epoch, 0)
+
+
+def share_value(epoch: int = 1) -> bytes:
+    """Return the value of a share group, whose key has version 11."""
+    return versioned(0, encode(ShareGroupMetadataValue(epoch=epoch), 0))
 
 
 def group_value(

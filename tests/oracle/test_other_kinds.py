@@ -12,7 +12,8 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
@@ -25,9 +26,11 @@ import pytest
 from kio.serial import entity_writer
 
 from coordinator.cli.exit_codes import ExitCode
-from coordinator.cli.log.decoded import STREAMS_STATES
+from coordinator.cli.log.decoded import MEMBER_STATES, STREAMS_STATES
 from coordinator.cli.main import make_app
-from coordinator.story.records.consumer import READ_VERSIONS, STREAMS_VERSIONS
+from coordinator.story.records.consumer import READ_VERSIONS, SHARE_VERSIONS, STREAMS_VERSIONS
+from coordinator.story.records.values import UNKNOWN_KIND, UNREADABLE_KIND
+from tests.audit.spark.conftest import LEFT_OPEN
 from tests.cli.conftest import Ran, at, run_app
 from tests.interop.java.process import WAIT_S
 from tests.interop.java.tools import Tools
@@ -208,29 +211,61 @@ def test_a_streams_group_is_described_and_explained(kafka: ApacheKafka, tmp_path
         wait_until(is_on_page, "the page has it", WAIT_S)
 
 
-def has_all(ours: Any, theirs: Any) -> bool:
+def has_all(ours: Any, theirs: Any, states: Mapping[int, str]) -> bool:
     """Whether our fields have all values of Kafka's, which leaves out tagged fields that have their defaults."""
     if isinstance(theirs, dict):
-        return all(has_all(ours[re.sub("[A-Z]", r"_\g<0>", name).lower()], value) for name, value in theirs.items())
+        said = {re.sub("[A-Z]", r"_\g<0>", name).lower(): value for name, value in theirs.items()}
+        if "state" in said:
+            said["state"] = states[said["state"]]
+        return all(has_all(ours[name], value, states) for name, value in said.items())
     if isinstance(theirs, list):
-        return len(ours) == len(theirs) and all(map(has_all, ours, theirs))
-    return ours in {theirs, STREAMS_STATES.get(theirs, theirs)}
+        return len(ours) == len(theirs) and all(has_all(*pair, states) for pair in zip(ours, theirs, strict=True))
+    return bool(ours == theirs)
 
 
-def test_our_dump_of_a_streams_group_is_kafkas(kafka: ApacheKafka) -> None:
-    """Each record of a streams group has the fields that kafka-dump-log shows."""
-    with Connection(kafka.port) as connection:
-        wait_until(partial(is_member, connection, joined("streams")), "a member", WITHIN_S)
-    theirs = [record for record in dump(kafka.log_dir, VERSION_44) if int(record.key["type"]) in READ_VERSIONS.values()]
+def our_dump(kafka: ApacheKafka) -> list[dict[str, Any]]:
+    """The records of groups of newer protocols in Kafka's log, as our command shows them."""
     ran = run_app(make_app("log"), "log", "dump", str(kafka.log_dir), "--output", "json")
-    ours = [line for line in map(json.loads, ran.out.splitlines()) if line["kind"] in READ_VERSIONS]
-    seen = set()
+    return [line for line in map(json.loads, ran.out.splitlines()) if line["kind"] in READ_VERSIONS]
+
+
+@pytest.fixture(scope="module")
+def used(kafka: ApacheKafka) -> ApacheKafka:
+    """The node, with all records of a streams group and of a share group in its log."""
+    with ExitStack() as stack:
+        for kind in KINDS:
+            connection = stack.enter_context(Connection(kafka.port))
+            wait_until(partial(is_member, connection, joined(kind)), "a member", WITHIN_S)
+        kinds = SHARE_VERSIONS.keys() | STREAMS_VERSIONS.keys()
+        wait_until(lambda: {line["kind"] for line in our_dump(kafka)} >= kinds, "each record", WAIT_S)
+    return kafka
+
+
+def test_our_dump_of_share_and_streams_groups_is_kafkas(used: ApacheKafka) -> None:
+    """Each record of a share or streams group has the fields that kafka-dump-log shows."""
+    theirs = [record for record in dump(used.log_dir, VERSION_44) if int(record.key["type"]) in READ_VERSIONS.values()]
+    ours = our_dump(used)
+    assert {line["kind"] for line in ours} >= SHARE_VERSIONS.keys() | STREAMS_VERSIONS.keys()
     for record, line in zip(theirs, ours, strict=True):
-        seen.add(line["kind"])
-        assert has_all(line["key"], record.key["data"])
+        states = STREAMS_STATES if line["kind"] in STREAMS_VERSIONS else MEMBER_STATES
+        assert has_all(line["key"], record.key["data"], states)
         assert (line["value"] is None) == (record.payload is None)
-        assert record.payload is None or has_all(line["value"], record.payload["data"]), (line, record)
-    assert seen >= STREAMS_VERSIONS.keys()
+        assert record.payload is None or has_all(line["value"], record.payload["data"], states), (line, record)
+
+
+@pytest.mark.parametrize(
+    "engine", [(), pytest.param(("--spark", "--master", "local[1]"), marks=[pytest.mark.spark, LEFT_OPEN])]
+)
+def test_the_audit_reads_share_and_streams_groups(used: ApacheKafka, engine: tuple[str, ...], tmp_path: Path) -> None:
+    """Each record has its kind, and none is unknown or unreadable; the groups have their types."""
+    ran = run_app(make_app("audit"), "audit", str(used.log_dir), "--out", str(tmp_path), *engine)
+    assert ran.code in {ExitCode.DONE, ExitCode.FINDINGS}, ran.err
+    told = json.loads((tmp_path / "summary.json").read_text())
+    counted = {kind: count for kind, count in told["records_by_type"].items() if kind in READ_VERSIONS}
+    assert counted == Counter(line["kind"] for line in our_dump(used))
+    assert counted.keys() >= SHARE_VERSIONS.keys() | STREAMS_VERSIONS.keys()
+    assert not told["records_by_type"].keys() & {UNKNOWN_KIND, UNREADABLE_KIND}
+    assert {name: told["groups"][name]["type"] for name in KINDS} == {name: name for name in KINDS}
 
 
 def test_a_share_group_is_described_with_its_lag(kafka: ApacheKafka) -> None:

@@ -20,6 +20,10 @@ from protocol.messages import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
     StreamsGroupMetadataValue,
@@ -236,3 +240,53 @@ STREAMS: list[tuple[str, int, tuple[Any, bytes]]] = [
     ),
 ]
 """The values of a streams group's records; the keys have the bytes of those above."""
+
+SHARE: list[tuple[str, int, tuple[Any, bytes]]] = [
+    (
+        "ShareGroupMetadataValue",
+        0,
+        (ShareGroupMetadataValue(epoch=3, metadata_hash=7), b"\0\0\0\3" + b"\0\0\0\0\0\0\0\7" + b"\0"),
+    ),
+    (
+        "ShareGroupMemberMetadataValue",
+        0,
+        (
+            ShareGroupMemberMetadataValue(rack_id=None, client_id="c", client_host="/h", subscribed_topic_names=["t"]),
+            b"\0\2c\3/h\2\2t" + b"\0",
+        ),
+    ),
+    (
+        "ShareGroupCurrentMemberAssignmentValue",
+        0,
+        (
+            ShareGroupCurrentMemberAssignmentValue(
+                member_epoch=3,
+                previous_member_epoch=2,
+                state=0,
+                assigned_partitions=[
+                    ShareGroupCurrentMemberAssignmentValue.TopicPartitions(topic_id=TOPIC_ID, partitions=[4, 5])
+                ],
+            ),
+            b"\0\0\0\3\0\0\0\2\0\2" + PARTITIONS + b"\0" + b"\0",
+        ),
+    ),
+    (
+        "ShareGroupStatePartitionMetadataValue",
+        0,
+        (
+            ShareGroupStatePartitionMetadataValue(
+                initialized_topics=[
+                    ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo(
+                        topic_id=TOPIC_ID, topic_name="t", partitions=[4, 5]
+                    )
+                ],
+                deleting_topics=[ShareGroupStatePartitionMetadataValue.TopicInfo(topic_id=TOPIC_ID, topic_name="u")],
+            ),
+            b"\1"
+            + (b"\2" + bytes(range(16)) + b"\2t" + b"\3\0\0\0\4\0\0\0\5" + b"\0")
+            + (b"\2" + bytes(range(16)) + b"\2u" + b"\0")
+            + b"\0",
+        ),
+    ),
+]
+"""Those of a share group's records, likewise."""

@@ -37,7 +37,7 @@ from protocol.messages import (
     definition,
     encode,
 )
-from tests.protocol.consumer_group_records import RECORDS, STREAMS, TOPIC_ID
+from tests.protocol.consumer_group_records import RECORDS, SHARE, STREAMS, TOPIC_ID
 from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
 
@@ -289,6 +289,7 @@ def transaction(version: int) -> tuple[TransactionLogValue, bytes]:
 
 BY_HAND = [
     *RECORDS,
+    *SHARE,
     *STREAMS,
     ("TransactionLogKey", 0, (TransactionLogKey(transactional_id="t"), text("t"))),
     *(("TransactionLogValue", version, transaction(version)) for version in range(2)),

@@ -6,7 +6,7 @@ the classic protocol, and of committed offsets.
 
 All else is a row of `other`: bytes that are no batch, batches with a wrong CRC, unreadable records, and records of
 other kinds. Records of groups of the consumer protocol are in `records` and in `other`, and so is the record of a share
-or streams group, as it shows whether a group of that name is deleted.
+or streams group, as it shows whether a group of that name is deleted. A damaged record of such groups is unreadable.
 
 House rule: no bytes raise, and nothing is believed before its CRC was checked.
 """
@@ -32,7 +32,7 @@ from coordinator.audit.read.logs import (
     Piece,
     Range,
 )
-from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, READ_VERSIONS, read_consumer_value
 from coordinator.story.records.values import (
     NEWER_GROUPS,
     OFFSET_KIND,
@@ -150,15 +150,13 @@ def _add(rows: Rows, range_: Range, position: int | None, offset: int, record: R
         else:
             _add_record(rows, range_, position, offset, record, producer_id, key)
             return
-    elif key.kind in CONSUMER_VERSIONS and record.value is not None:
+    elif key.kind in READ_VERSIONS and record.value is not None:
         try:
-            read_consumer_value(record.value, CONSUMER_VERSIONS[key.kind])
+            read_consumer_value(record.value, READ_VERSIONS[key.kind])
         except ProtocolError as error:
             key = key._replace(kind=UNREADABLE_KIND)
             reason = str(error)
-        else:
-            _add_record(rows, range_, position, offset, record, producer_id, key)
-    elif key.kind in CONSUMER_VERSIONS or (key.kind in NEWER_GROUPS and key.group_id is not None):
+    if key.kind in CONSUMER_VERSIONS or key.kind in NEWER_GROUPS:
         _add_record(rows, range_, position, offset, record, producer_id, key)
     size = len(record.key) + len(record.value or b"")
     rows["other"].append((

@@ -2,8 +2,9 @@
 
 coordinator.story.records reads a record, within its limits. This module gives the fields their names: Kafka's, in
 snake_case. It decodes committed offsets and groups: those of the classic protocol, also the subscriptions and
-assignments of their members (v0-3), those of the consumer protocol (KIP-848), and streams groups (KIP-1071). Of a
-record of a share group (KIP-932), only its kind and its group are known. Any other record is unknown (KIP-915).
+assignments of their members (v0-3), those of the consumer protocol (KIP-848), share groups (KIP-932) and streams groups
+(KIP-1071). Of share groups' record 9, which ended with Kafka 4.0, only its kind and its group are known. Any other
+record is unknown (KIP-915).
 
 Bytes that can't be decoded are shown as {"hex": ..., "reason": ...}, at most ODD_SIZE_MAX of them.
 
@@ -23,6 +24,7 @@ from coordinator.audit.read.batches import MARKER_KIND, read_marker
 from coordinator.story.records.consumer import (
     CURRENT,
     READ_VERSIONS,
+    SHARE_CURRENT,
     STREAMS_CURRENT,
     name_field,
     read_consumer_value,
@@ -53,7 +55,7 @@ MARKERS = {0: "abort", 1: "commit"}
 """The types in the key of a transaction's marker (Kafka: ControlRecordType)."""
 
 MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS", 127: "UNKNOWN"}
-"""The states of a member of a group of the consumer protocol (Kafka: MemberState)."""
+"""The states of a member of a group of the consumer protocol, or of a share group (Kafka: MemberState)."""
 STREAMS_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS", 127: "UNKNOWN"}
 """Those of a member of a streams group."""
 
@@ -194,7 +196,7 @@ def _offset_value(data: bytes) -> Fields:
 
 def _consumer_value(data: bytes, version: int) -> Fields:
     fields: Fields = _plain(read_consumer_value(data, version)[1])
-    states = {CURRENT: MEMBER_STATES, STREAMS_CURRENT: STREAMS_STATES}.get(version)
+    states = {CURRENT: MEMBER_STATES, SHARE_CURRENT: MEMBER_STATES, STREAMS_CURRENT: STREAMS_STATES}.get(version)
     if states is not None:
         fields["state"] = states.get(fields["state"], fields["state"])
     return fields

@@ -28,6 +28,7 @@ from coordinator.story.inference.told import cause_of, ended, event, superseded,
 from coordinator.story.records.consumer import (
     EPOCH,
     READ_VERSIONS,
+    SHARE_VERSIONS,
     STREAMS_VERSIONS,
     read_consumer_value,
 )
@@ -178,6 +179,9 @@ class Observed:
         if read.kind == GROUP_KIND:
             assert read.group_id is not None
             return self._classic(offset, at_ms, read.group_id, value, batch)
+        if read.kind in SHARE_VERSIONS:  # several members may have a partition, so nothing moves from one to another
+            self.unreadable += value is not None and not _is_readable(read.kind, value)
+            return []
         if read.kind in READ_VERSIONS:
             return self._consumer(offset, at_ms, read, value)
         self.unreadable += read.kind == UNREADABLE_KIND
@@ -399,3 +403,11 @@ def _about(cause: Cause, others: list[Cause]) -> bool:
 
 def _is_same(cause: Cause, other: Cause) -> bool:
     return cause.member_ids == other.member_ids
+
+
+def _is_readable(kind: str, value: bytes) -> bool:
+    try:
+        read_consumer_value(value, READ_VERSIONS[kind])
+    except ProtocolError:
+        return False
+    return True

@@ -1,7 +1,8 @@
-"""Reads keys and values of the records of groups of the newer protocols (KIP-848, KIP-1071), within limits.
+"""Reads keys and values of the records of groups of the newer protocols (KIP-848, 932, 1071), within limits.
 
-The decoders are those of the coordinator: protocol.messages, in the versions that `schemas/records/consumer_group.py`
-and `streams_group.py` list. A key names its group, and in most kinds something of it: a member, or an expression.
+The decoders are those of the coordinator: protocol.messages, in the versions that `consumer_group.py`, `share_group.py`
+and `streams_group.py` of `schemas/records` list. A key names its group, and in most kinds something of it: a member, or
+an expression.
 
 House rule: bytes raise ProtocolError, and nothing else.
 """
@@ -29,6 +30,10 @@ from protocol.messages import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
     StreamsGroupMetadataValue,
@@ -38,6 +43,7 @@ from protocol.messages import (
 )
 
 EPOCH, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+SHARE_MEMBER, SHARE_EPOCH, SHARE_TARGET_EPOCH, SHARE_TARGET, SHARE_CURRENT, SHARE_STATE = range(10, 16)
 STREAMS_EPOCH, STREAMS_MEMBER, STREAMS_TARGET_EPOCH, STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY = (
     17, 19, 20, 21, 22, 23,
 )  # fmt: skip
@@ -73,7 +79,19 @@ _FORMS = {
 CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS}
 """Kind of a record of a group of the consumer protocol -> the version of its key."""
 
-_FORMS |= {
+_SHARE_FORMS = {
+    SHARE_MEMBER: _FORMS[MEMBER]._replace(value=ShareGroupMemberMetadataValue),
+    SHARE_EPOCH: _FORMS[EPOCH]._replace(value=ShareGroupMetadataValue),
+    SHARE_TARGET_EPOCH: _FORMS[TARGET_EPOCH],
+    SHARE_TARGET: _FORMS[TARGET],
+    SHARE_CURRENT: _FORMS[CURRENT]._replace(value=ShareGroupCurrentMemberAssignmentValue),
+    SHARE_STATE: _FORMS[EPOCH]._replace(value=ShareGroupStatePartitionMetadataValue),
+}
+
+SHARE_VERSIONS = {NEWER_KINDS[version]: version for version in _SHARE_FORMS}
+"""Kind of a record of a share group -> the version of its key."""
+
+_STREAMS_FORMS = {
     STREAMS_EPOCH: _FORMS[EPOCH]._replace(value=StreamsGroupMetadataValue),
     STREAMS_MEMBER: _FORMS[MEMBER]._replace(value=StreamsGroupMemberMetadataValue),
     STREAMS_TARGET_EPOCH: _FORMS[TARGET_EPOCH],
@@ -82,10 +100,11 @@ _FORMS |= {
     STREAMS_TOPOLOGY: _FORMS[EPOCH]._replace(value=StreamsGroupTopologyValue),
 }
 
-STREAMS_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS if version not in CONSUMER_VERSIONS.values()}
+STREAMS_VERSIONS = {NEWER_KINDS[version]: version for version in _STREAMS_FORMS}
 """Kind of a record of a streams group -> the version of its key."""
 
-READ_VERSIONS = CONSUMER_VERSIONS | STREAMS_VERSIONS
+_FORMS |= _SHARE_FORMS | _STREAMS_FORMS
+READ_VERSIONS = CONSUMER_VERSIONS | SHARE_VERSIONS | STREAMS_VERSIONS
 
 
 def name_field(version: int) -> str | None:

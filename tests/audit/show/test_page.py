@@ -28,7 +28,7 @@ from tests.audit.scenes import (
     group_key,
     group_on,
     newer_key,
-    newer_value,
+    share_value,
     static,
     static_members,
     two_consumers,
@@ -293,7 +293,7 @@ def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
 def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
     """A group that went to a protocol that isn't read is drawn up to that record, and isn't shown as deleted."""
     scene = Scene().group(static_members(a=1), 1)
-    scene.append((group_key(GROUP), None), (newer_key(GROUP, 11), newer_value()))
+    scene.append((group_key(GROUP), None), (newer_key(GROUP, 11), share_value()))
     tags = drawn(page(result_of(scene, tmp_path)))
     assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
     assert "A group of the share protocol, whose members aren't read." in tags.text

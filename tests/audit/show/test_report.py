@@ -21,7 +21,7 @@ from tests.audit.scenes import (
     group_on,
     member,
     newer_key,
-    newer_value,
+    share_value,
     static_members,
 )
 
@@ -133,7 +133,7 @@ def test_growth_of_a_big_group_is_said(tmp_path: Path) -> None:
 def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
     """The report mentions old clients and other records, but not as findings."""
     scene = Scene().group([member("x", PARTS["a"], instance_id="x", client_id="aiokafka-0.12.0")], 1)
-    scene.append((b"\x03\xe7", b"")).append((b"\0\x0b\0\1g", b""))
+    scene.append((b"\x03\xe7", b"")).append((newer_key("g", 11), share_value()))
     text = printed(scene, tmp_path)
     assert "aiokafka-0.12.0: aiokafka's heartbeats" in text
     assert "1 record of unknown" in text
@@ -142,6 +142,6 @@ def test_clients_and_other_records_are_noted(tmp_path: Path) -> None:
 
 def test_members_that_are_not_read_are_not_counted(tmp_path: Path) -> None:
     """The report shows no number of members for a share group."""
-    scene = Scene().append((newer_key(GROUP, 11), newer_value()))
+    scene = Scene().append((newer_key(GROUP, 11), share_value()))
     assert "    share protocol, at least 0 rebalances, " in printed(scene, tmp_path, 80)
-    assert printed(scene, tmp_path).splitlines()[1].split()[-7:] == ["least", "0", "at", "least", "0", "18", "B"]
+    assert printed(scene, tmp_path).splitlines()[1].split()[-7:] == ["least", "0", "at", "least", "0", "26", "B"]

@@ -35,7 +35,7 @@ from tests.cli.log.conftest import (
     subscription,
     tombstone_of,
 )
-from tests.protocol.consumer_group_records import RECORDS, STREAMS
+from tests.protocol.consumer_group_records import RECORDS, SHARE, STREAMS
 
 TOPIC = "AAECAwQFBgcICQoLDA0ODw"
 """The topic id in RECORDS, as Kafka's tools write it."""
@@ -150,7 +150,7 @@ def test_tombstone_has_a_key_and_no_value() -> None:
 
 @pytest.mark.parametrize(("version", "kind"), [item for item in NEWER_KINDS.items() if item[1] not in READ_VERSIONS])
 def test_newer_group_protocols_are_named(version: int, kind: str) -> None:
-    """A record of a share group has its name and its group, and is no problem."""
+    """A record that only older share groups have has its name and its group, and is no problem."""
     key = struct.pack(">h", version) + group_key("g")[2:] + b"\0\1m"
     record = Record(key, b"\0\0more", WALL_MS)
     decoded = decode_record(record)
@@ -204,6 +204,21 @@ def test_streams_groups_are_decoded() -> None:
     assert decoded.value is not None
     assert decoded.value["state"] == "UNREVOKED_TASKS"
     assert decoded.value["active_tasks"] == [{"subtopology_id": "0", "partitions": [4, 5], "assignment_epochs": [2, 3]}]
+    assert problem_of(record) is None
+
+
+def test_share_groups_are_decoded() -> None:
+    """Keys name the group and the member; values have Kafka's fields, and topic ids in Kafka's form."""
+    value = next(data for name, _, (_, data) in SHARE if name == "ShareGroupCurrentMemberAssignmentValue")
+    record = Record(struct.pack(">h", 14) + group_key("g")[2:] + b"\0\1m", b"\0\0" + value, WALL_MS)
+    decoded = decode_record(record)
+    assert (decoded.kind, decoded.key) == (NEWER_KINDS[14], {"group_id": "g", "member_id": "m"})
+    assert decoded.value == {
+        "member_epoch": 3,
+        "previous_member_epoch": 2,
+        "state": "STABLE",
+        "assigned_partitions": [{"topic_id": TOPIC, "partitions": [4, 5]}],
+    }
     assert problem_of(record) is None
 
 

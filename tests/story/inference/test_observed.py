@@ -10,7 +10,7 @@ from coordinator.story.events import Move
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Observed
 from coordinator.story.words import timed_lines
-from tests.audit.scenes import GROUP, START_MS, Scene, member, static
+from tests.audit.scenes import GROUP, START_MS, Scene, member, newer_key, newer_value, share_value, static
 from tests.story.inference.observing import events_of, follow, told
 
 A, B, C = {"orders": [0]}, {"orders": [1]}, {"orders": [2]}
@@ -176,6 +176,16 @@ def test_unreadable_records_are_counted() -> None:
     scene.append((scene_key(), b"\0\x63odd"))
     observed = Observed()
     assert len(events_of(scene.group([member("a", A), member("b", B)], 2), observed)) == 2
+    assert observed.unreadable == 1
+
+
+def test_records_of_share_groups_are_read() -> None:
+    """They tell no event: several members may have a partition. A damaged one is counted."""
+    scene = Scene().append((newer_key(GROUP, 11), share_value()), (newer_key(GROUP, 11), None))
+    observed = Observed()
+    assert events_of(scene, observed) == []
+    assert (observed.unreadable, observed.groups) == (0, [])
+    assert events_of(Scene().append((newer_key(GROUP, 11), newer_value())), observed) == []
     assert observed.unreadable == 1
 
 
