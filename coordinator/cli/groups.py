@@ -285,9 +285,10 @@ def _lag_time_row(known: LagTime | None) -> tuple[str | None, ...]:
     if known is None:
         return (None,) * len(LAG_TIME_COLUMNS)
     rates = (None, None) if known.rates is None else tuple(f"{each:.1f}" for each in known.rates)
-    is_known = known.rates is not None or not known.lag
-    wait = "never" if known.catch_up_s is None else f"{known.catch_up_s:.1f}s"
-    return f"{'>' if known.is_least else ''}{known.behind_ms / 1000:.1f}s", *rates, wait if is_known else None
+    wait = None
+    if known.is_wait_known:
+        wait = "never" if known.catch_up_s is None else f"{known.catch_up_s:.1f}s"
+    return f"{'>' if known.is_least else ''}{known.behind_ms / 1000:.1f}s", *rates, wait
 
 
 def _print_members(groups: Sequence[Group]) -> None:

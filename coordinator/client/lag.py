@@ -175,9 +175,7 @@ def time_json(known: LagTime | None) -> dict[str, Any]:
     """A lag in time as JSON; None for what is not known."""
     if known is None:
         return dict.fromkeys(TIME_FIELDS)
-    rates = known.rates
-    is_known = rates is not None or not known.lag
-    wait_s = known.catch_up_s
+    rates, wait_s, is_known = known.rates, known.catch_up_s, known.is_wait_known
     values = (
         known.behind_ms,
         known.is_least,

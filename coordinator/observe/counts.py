@@ -186,7 +186,7 @@ def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
         stable.add_metric([group], whole.stable_lag)
         most.add_metric([group], max((each.lag for each in found.values()), default=0))
         oldest.add_metric([group], whole.behind_ms / 1000)
-        if whole.rates is not None or not found:
+        if whole.is_wait_known:
             catch_up.add_metric([group], inf if whole.catch_up_s is None else whole.catch_up_s)
         for topic, each in islice(sorted((topic, each) for topic, each in told.items() if topic), TOPICS_MAX):
             own = [group, topic]

@@ -89,6 +89,11 @@ class LagTime(NamedTuple):
     rates: Rates | None = None
     catch_up_s: float | None = 0.0
 
+    @property
+    def is_wait_known(self) -> bool:
+        """Whether looks tell when all is read, or that it never will be."""
+        return self.rates is not None or not self.lag
+
 
 class Moment(NamedTuple):
     """A look at several topic partitions: how many, and the sums of the ends of their logs and of their offsets."""
