@@ -55,6 +55,16 @@ def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iter
         yield Piece(piece, goes_on)
 
 
+def filled_pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Generator[None, None, list[Piece]]:
+    """As `pieces`, without empty ones; if there is no other, one that is empty."""
+    found: list[Piece] = []
+    for piece in pieces(topics, size):
+        if piece.topics:
+            found.append(piece)
+        yield
+    return found or [Piece([], goes_on=False)]
+
+
 def each_once(names: Iterable[str]) -> Generator[None, None, tuple[dict[str, int], list[int]]]:
     """The names, each once with its number, and for each name of a request that number. Yields behind each."""
     numbers: dict[str, int] = {}

@@ -25,7 +25,7 @@ from coordinator.group.events import (
 from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
-from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, pieces, still_true
+from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, filled_pieces, still_true
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import OneByOne, gather
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
@@ -285,13 +285,7 @@ def _fetch_group(
         partition.submit(group_id, all_of_it)
         return
 
-    some: list[Piece] = []
-    for piece in pieces(topics):
-        if piece.topics:
-            some.append(piece)
-        yield
-    if not some:
-        some.append(Piece([], goes_on=False))
+    some = yield from filled_pieces(topics)
 
     def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
         call.work(_receive_pieces(some, receive, bodies))
@@ -475,13 +469,7 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
         yield
 
-    some: list[Piece] = []
-    for piece in pieces(known, DELETED_AT_ONCE):
-        if piece.topics:
-            some.append(piece)
-        yield
-    if not some:
-        some.append(Piece([], goes_on=False))
+    some = yield from filled_pieces(known, DELETED_AT_ONCE)
 
     def ask(piece: Piece, reply: Reply) -> None:
         topics = [
