@@ -141,6 +141,16 @@ class Client:
 
         return lambda: self._run(self._links[0], script())
 
+    def metadata(self) -> Work:
+        """Ask for a topic of a hundred partitions, as another client did before."""
+        question = frames.metadata([frames.TOPIC]).fill(0)
+
+        def script() -> Script:
+            answer = yield question
+            assert frames.string(frames.TOPIC) in answer, answer
+
+        return lambda: self._run(self._links[0], script())
+
     def commit(self) -> Work:
         """Send an OffsetCommit that repeats the one before, with another offset."""
         return self._commits("commit", 1)
@@ -229,6 +239,7 @@ class Client:
 
 WORKS: dict[str, Callable[[Client], Work]] = {
     "heartbeat": Client.heartbeat,
+    "Metadata": Client.metadata,
     "commit": Client.commit,
     f"commits of {MANY} groups": Client.commits,
     "new group of 1": Client.new_group,

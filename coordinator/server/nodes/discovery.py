@@ -85,7 +85,7 @@ class Discovery:
     partitions go to in turn; None for all. The last three may change at any time.
     cluster: the store's; then `nodes` is this node alone, and neither `owners` nor the last three count.
     owners_of_ids: of the partitions of `__transaction_state`; None if there are none. shows_ids: whether there is
-    such a topic.
+    such a topic. is_fixed: whether nodes and leaders stay the same while the server runs.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Discovery:
     ) -> None:
         self.cluster_id = cluster_id
         self.topics = topics
+        self.is_fixed = cluster is None and present is None and leading is None
         self._owners = owners
         self._owners_of_ids = owners_of_ids
         self._silent_nodes = silent_nodes

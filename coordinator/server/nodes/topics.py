@@ -81,6 +81,7 @@ class Topics:
     when this node uses nothing of it. on_entry: called with one of ENTRIES after it has changed; its steps put that
     into effect. on_changed: called with the names of topics that were created, altered or deleted, and whether some
     were created. work: does steps, now or later.
+    changes: how often anything in the list, or one of ENTRIES, has changed.
     """
 
     def __init__(self, topics: Mapping[str, Topic], write: WriteChange, *, is_shared: bool = False) -> None:
@@ -100,6 +101,7 @@ class Topics:
         self.on_entry: Callable[[Topic], Iterable[None]] = lambda _: ()
         self.on_changed: Callable[[frozenset[str], bool], None] = lambda _names, _created: None
         self.work: Callable[[Iterator[None]], None] = _at_once
+        self.changes = 0
         self._on_idle: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
@@ -220,11 +222,13 @@ class Topics:
 
     def _apply(self, change: Change, done: Callable[[], None] = lambda: None) -> Iterator[None]:
         for topic in change.created:
+            self.changes += 1
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
             self._plain_names[plain(topic.name)] = topic.name
             yield
         for altered in change.altered:
+            self.changes += 1
             known = self._by_id.get(altered.topic_id)
             entry = self._entries.get(altered.topic_id)
             if entry is not None:
@@ -235,6 +239,7 @@ class Topics:
             yield
         deleted = []
         for topic_id in change.deleted:
+            self.changes += 1
             known = self._by_id.pop(topic_id, None)
             if known is not None:
                 del self._by_name[known.name]

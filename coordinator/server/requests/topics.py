@@ -128,6 +128,7 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         body.cluster_authorized_operations = _cluster_operations(services, call)
+    call.may_repeat = discovery.is_fixed and not any(topic.error_code for topic in topics)
     call.answer(body)
 
 

@@ -3,14 +3,15 @@
 A request comes in through `Api.dispatch`, or through `Api.handle` where the server asks itself. So here, and nowhere
 else, a request can be delayed, dropped or refused before a handler sees it.
 
-Four short cuts save work:
+Five short cuts save work:
 
     a heartbeat                       makes neither event nor `Call`
     a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal and host
     the same of the consumer protocol is answered by its bytes (`repeated_beats`), kept per connection
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
+    a question that repeats another   is answered by its bytes (`repeated_questions`): Metadata, ApiVersions
 
-A connection takes the last three by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
+A connection takes the middle three by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
 Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through, and while the
 time of the client's requests counts against a quota (`throttle`). Faults that a test plans (`faults`) come behind the
 short cuts; they turn the switch off while a fault could concern such requests.
@@ -41,6 +42,7 @@ from coordinator.server.wire.repeated_heartbeats import (
     pack_size,
     template,
 )
+from coordinator.server.wire.repeated_questions import API_VERSIONS, QUESTIONS, SOFTWARE_SINCE, Questions
 from coordinator.transaction.state import V2
 from protocol.header import decode_request_header
 from protocol.messages import (
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     from protocol.header import RequestHeader
     from protocol.messages import OffsetCommitRequest
 
-API_VERSIONS = API_KEYS["ApiVersions"]
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
@@ -84,7 +85,7 @@ def api_versions(services: Services, call: Call, request: ApiVersionsRequest) ->
 
     A client that means another node, or a node of another cluster, gets REBOOTSTRAP_REQUIRED (KIP-1242).
     """
-    if call.api_version >= 3:
+    if call.api_version >= SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
         names_cluster, names_node = request.cluster_id is not None, request.node_id != NO_NODE_ID
         if (
@@ -108,6 +109,7 @@ def api_versions(services: Services, call: Call, request: ApiVersionsRequest) ->
             answer.finalized_features = [
                 ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             ]
+    call.may_repeat = True
     call.answer(answer)
 
 
@@ -233,6 +235,7 @@ class Api:
         self._answered = services.measures.answered
         self._long = LongCalls(services.pace, services.start_config)
         self._heartbeats: dict[str, Heartbeats] = {}
+        self._questions = Questions(services)
         self._handlers: dict[int, tuple[Handler, type[Message]]] = {}
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
@@ -272,6 +275,11 @@ class Api:
             answer = self._heartbeat(connection, frame, version, client_id, offset)
             if answer is not None:
                 return answer
+        is_question = api_key in QUESTIONS and meter is None
+        if is_question:
+            answer = self._questions.answer(connection, api_key, client_id, owner, frame, offset)
+            if answer is not None:
+                return answer
         call = Call(api_key, version, correlation_id, client_id, connection, self._answered, self._long)
         request = None
         if meter is None:
@@ -288,6 +296,8 @@ class Api:
             connection.wait_for(call)
         elif api_key == CONSUMER_HEARTBEAT:
             connection.beat = None if request is None else beat_of(self._services, frame, version, request, outcome)
+        elif is_question and call.may_repeat and isinstance(outcome, bytes):
+            self._questions.keep(connection, call, owner, frame, offset, outcome)
         return outcome
 
     def _meter(self, connection: Connection, api_key: int, client_id: str | None, size: int) -> Meter | None:

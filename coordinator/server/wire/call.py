@@ -138,6 +138,7 @@ class Call(Reply):
     in_steps: whether the answer is encoded in steps, because the request or its answer may be large.
     is_kept: whether its steps go on if the connection closes, because the request changes something.
     worked_ms: how long its steps took in turns that they filled. was_under_way: as a long call, see `long_calls`.
+    may_repeat: whether the same request gets the same answer until the list of topics changes (`repeated_questions`).
     meter: measures the request, because its client has a quota; else None.
     """
 
@@ -155,6 +156,7 @@ class Call(Reply):
         "is_kept",
         "listener",
         "local_host",
+        "may_repeat",
         "meter",
         "on_closed",
         "on_sent",
@@ -188,6 +190,7 @@ class Call(Reply):
         self.is_closed = False
         self.in_steps = False
         self.is_kept = False
+        self.may_repeat = False
         self.meter: Meter | None = None
         self.worked_ms = 0
         self.was_under_way = False
