@@ -20,6 +20,7 @@ from protocol.messages import (
     ConsumerProtocolSubscription,
     CreateAclsRequest,
     CreateTopicsRequest,
+    FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     MetadataRequest,
@@ -48,6 +49,7 @@ HEARTBEAT = 3
 COMMIT = 7
 CREATE_TOPICS = 2
 METADATA = 8
+FIND_COORDINATOR = 2
 CREATE_ACLS = 1
 API_VERSIONS = 2
 SASL_HANDSHAKE = 1
@@ -203,6 +205,11 @@ def metadata(names: Sequence[str]) -> Template:
     """Return Metadata of topics, as a consumer asks for them; nothing is filled in."""
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     return Template(MetadataRequest(topics=topics, allow_auto_topic_creation=True), METADATA)
+
+
+def find_coordinator(group_id: str) -> Template:
+    """Return FindCoordinator of a group; nothing is filled in."""
+    return Template(FindCoordinatorRequest(key=group_id), FIND_COORDINATOR)
 
 
 class Acl(NamedTuple):

@@ -37,7 +37,7 @@ import typer
 from benchmarks import drawing, frames, report, servers
 from benchmarks.consumers import ConsumerGroup
 from benchmarks.driver import Driver, Link, Script, Stuck, clock
-from benchmarks.members import Group, Member, UnexpectedAnswer
+from benchmarks.members import Group, Member, UnexpectedAnswer, accept
 from benchmarks.meter import cpu_s
 from benchmarks.stage import FAILURES, cpus, progress
 from benchmarks.works import CONNECTIONS, bare_sync_s, check, create_topic, heartbeats
@@ -226,6 +226,25 @@ class Side:
             yield from group.restart(member)
             self._done += 1
 
+    def programs(self, until: float) -> None:
+        """Restarts of programs: each connects, asks what clients ask first, and takes its seat in a large group."""
+        group, _ = self.formed("large", LARGE)
+        metadata = frames.metadata([frames.TOPIC]).fill(0)
+        find_coordinator = frames.find_coordinator(group.group_id).fill(0)
+
+        def begin(member: Member) -> Script:
+            yield frames.api_versions()
+            yield metadata
+            accept(frames.error_of((yield find_coordinator)), "FindCoordinator")
+            yield from group.restart(member)
+
+        while clock() < until:
+            (link,) = self._driver.connect(1)
+            self._driver.start(link, begin(group.members[next(self._numbers) % LARGE]))
+            self._driver.run()
+            self._driver.leave(link)
+            self._done += 1
+
     def growth(self, until: float, total: int, *, commits: bool) -> None:
         """Restarts or commits of that many groups of one."""
         members = [(group, group.members[0]) for group, _ in list(self._groups.values())[:total]]
@@ -329,6 +348,9 @@ WORKS: dict[str, Work] = {
     ),
     "restart-10": _restart("restart in a group of 10", "ten", 10, record=1_800),
     "restart-500": _restart(f"restart in a group of {LARGE}", "large", LARGE, record=79_000),
+    "program": Work(
+        f"restart of a program in a group of {LARGE}", Side.programs, lambda side: side.formed("large", LARGE)
+    ),
     "restarts-16": _restart(f"restarts in a group of {LARGE}, {AT_ONCE} at once", "large", LARGE, AT_ONCE),
     "new-group": Work("new group of one", Side.new_groups),
     "crowd": Work(f"group of {LARGE} forms, each member", lambda side, until: side.crowd(until, LARGE, static=True)),
