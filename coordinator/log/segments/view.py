@@ -336,6 +336,7 @@ class OutsideView(View):
         descriptor = self._disk.open_to_read(part.segment.path)
         try:
             size = self._disk.size(descriptor)
+            # Only the newest segment grows: in place of another one, a file of another size is another file.
             newest = next(reversed(known), None)
             is_closed = newest is not None and newest.base_offset > part.segment.base_offset
             is_replaced = size != part.size if is_closed else size < part.size
