@@ -152,7 +152,7 @@ dist: .venv/.dev ## build the wheel and the sdist into dist/, try them in new en
 	$(BIN)/pytest -m dist tests/requirements $(ARGS)
 
 .PHONY: bench
-bench: .venv/.dev ## requests, restarts and growth in turns with kfake, Apache Kafka, an echo and a bare write: 14 minutes; draws docs/images/bench.svg
+bench: .venv/.dev ## requests, restarts and growth in turns with kfake, Apache Kafka, an echo and a bare write: 15 minutes; draws docs/images/bench.svg
 	$(BIN)/python -m benchmarks.turns $(or $(ARGS),--page benchmarks/results/turns.md --image docs/images/bench.svg)
 
 .PHONY: bench-requests
