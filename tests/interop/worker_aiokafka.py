@@ -22,9 +22,9 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
+from tests.interop.python_client import client_error, consumed, high_watermarks, login_arguments, numbers
 from tests.interop.worker import (
     POLL_MS,
-    ClientError,
     Consumed,
     Login,
     Membership,
@@ -55,13 +55,7 @@ def _login(login: Login | None) -> dict[str, Any]:
     """The arguments with which the client logs in."""
     if login is None:
         return {}
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_context": ssl.create_default_context(cafile=login.ca),
-        "sasl_mechanism": login.mechanism,
-        "sasl_plain_username": login.user,
-        "sasl_plain_password": login.password,
-    }
+    return {**login_arguments(login), "ssl_context": ssl.create_default_context(cafile=login.ca)}
 
 
 class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -91,31 +85,24 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self._consumer.start()
         except KafkaError as error:
-            raise _client_error(error) from None
+            raise client_error(error) from None
 
     async def poll(self) -> Sequence[Consumed]:
         """One poll."""
         try:
             found = await self._consumer.getmany(timeout_ms=POLL_MS)
         except KafkaError as error:
-            raise _client_error(error) from None
-        return [
-            Consumed(each.partition, each.offset, Record(each.key, each.value, tuple(each.headers)))
-            for messages in found.values()
-            for each in messages
-        ]
+            raise client_error(error) from None
+        return consumed(found)
 
     def membership(self) -> Membership:
         """From the group coordinator behind the consumer."""
         coordinator = self._consumer._coordinator
-        return Membership(coordinator.generation, coordinator.member_id, _numbers(self._consumer.assignment()))
+        return Membership(coordinator.generation, coordinator.member_id, numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
         """Return the watermarks of the last Fetch."""
-        return {
-            topic_partition.partition: self._consumer.highwater(topic_partition)
-            for topic_partition in self._consumer.assignment()
-        }
+        return high_watermarks(self._consumer)
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit and wait."""
@@ -126,7 +113,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self._consumer.commit(wanted)
         except KafkaError as error:
-            raise _client_error(error) from None
+            raise client_error(error) from None
 
     async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
         """One request for all of them."""
@@ -153,7 +140,7 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
                 ]:
                     await sent
             except KafkaError as error:
-                raise _client_error(error) from None
+                raise client_error(error) from None
 
     async def close(self) -> None:
         """Stop."""
@@ -161,19 +148,11 @@ class AiokafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Report it."""
-        self._reporter.emit("revoked", partitions=_numbers(revoked))
+        self._reporter.emit("revoked", partitions=numbers(revoked))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Report it."""
-        self._reporter.emit("assigned", partitions=_numbers(assigned))
-
-
-def _client_error(error: KafkaError) -> ClientError:
-    return ClientError(getattr(error, "message", None) or type(error).__name__, str(error))
-
-
-def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
-    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
+        self._reporter.emit("assigned", partitions=numbers(assigned))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
 
+from tests.interop.python_client import client_error, consumed, high_watermarks, login_arguments, numbers
 from tests.interop.worker import (
-    ClientError,
     Consumed,
     Login,
     Membership,
@@ -49,15 +49,7 @@ ASSIGNORS = {
 
 def _login(login: Login | None) -> dict[str, str]:
     """The arguments with which the client logs in."""
-    if login is None:
-        return {}
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": login.ca,
-        "sasl_mechanism": login.mechanism,
-        "sasl_plain_username": login.user,
-        "sasl_plain_password": login.password,
-    }
+    return {} if login is None else {**login_arguments(login), "ssl_cafile": login.ca}
 
 
 class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -90,26 +82,19 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             found = self._consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
             if not error.retriable:
-                raise _client_error(error) from None
+                raise client_error(error) from None
             self._reporter.emit("notice", text=f"poll raised {error!r}", logger="kafka")
             return []
-        return [
-            Consumed(each.partition, each.offset, Record(each.key, each.value, tuple(each.headers)))
-            for messages in found.values()
-            for each in messages
-        ]
+        return consumed(found)
 
     def membership(self) -> Membership:
         """From the group metadata."""
         metadata = self._consumer.group_metadata()
-        return Membership(metadata.generation_id, metadata.member_id, _numbers(self._consumer.assignment()))
+        return Membership(metadata.generation_id, metadata.member_id, numbers(self._consumer.assignment()))
 
     def high_watermarks(self) -> Mapping[int, int | None]:
         """Return the watermarks of the last Fetch."""
-        return {
-            topic_partition.partition: self._consumer.highwater(topic_partition)
-            for topic_partition in self._consumer.assignment()
-        }
+        return high_watermarks(self._consumer)
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
         """Commit synchronously."""
@@ -120,7 +105,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             self._consumer.commit(wanted)
         except KafkaError as error:
-            raise _client_error(error) from None
+            raise client_error(error) from None
 
     async def read_committed(self, partitions: Iterable[int]) -> Mapping[int, tuple[int, str] | None]:
         """A request for each."""
@@ -142,7 +127,7 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             ]:
                 sent.get(WITHIN_S)
         except KafkaError as error:
-            raise _client_error(error) from None
+            raise client_error(error) from None
         finally:
             producer.close()
 
@@ -152,23 +137,15 @@ class KafkaPythonConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Report it."""
-        self._reporter.emit("revoked", partitions=_numbers(revoked))
+        self._reporter.emit("revoked", partitions=numbers(revoked))
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Report it."""
-        self._reporter.emit("assigned", partitions=_numbers(assigned))
+        self._reporter.emit("assigned", partitions=numbers(assigned))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         """Report it."""
-        self._reporter.emit("lost", partitions=_numbers(lost))
-
-
-def _client_error(error: KafkaError) -> ClientError:
-    return ClientError(getattr(error, "message", None) or type(error).__name__, str(error))
-
-
-def _numbers(partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
-    return tuple(sorted(topic_partition.partition for topic_partition in partitions))
+        self._reporter.emit("lost", partitions=numbers(lost))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import queue
 import sys
-import threading
 import time
 from typing import Any
 
@@ -31,22 +29,10 @@ from confluent_kafka import Consumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+from tests.interop.worker import read_commands
 from tests.observe.settings import Settings
 
 POLL_S = 0.05
-
-
-def _commands() -> queue.Queue[dict[str, Any]]:
-    """Commands as they come. The process ends with its standard input, so that none outlives its script."""
-    commands: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    def read() -> None:
-        for line in sys.stdin:
-            commands.put(json.loads(line))
-        os._exit(1)
-
-    threading.Thread(target=read, daemon=True).start()
-    return commands
 
 
 def _obey(consumer: Any, command: dict[str, Any]) -> bool:
@@ -74,7 +60,7 @@ class _Holder:
         time.sleep(seconds)
 
 
-def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
+def _run_confluent(settings: Settings, commands: queue.SimpleQueue[dict[str, Any]]) -> None:
     config: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap,
         "client.id": settings.name,
@@ -111,7 +97,7 @@ def _run_confluent(settings: Settings, commands: queue.Queue[dict[str, Any]]) ->
                 return
 
 
-def _run_kafka_python(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
+def _run_kafka_python(settings: Settings, commands: queue.SimpleQueue[dict[str, Any]]) -> None:
     assignors = {each.name: each for each in (RangePartitionAssignor, CooperativeStickyAssignor)}
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=settings.bootstrap,
@@ -138,7 +124,7 @@ def _run_kafka_python(settings: Settings, commands: queue.Queue[dict[str, Any]])
                 return
 
 
-async def _run_aiokafka(settings: Settings, commands: queue.Queue[dict[str, Any]]) -> None:
+async def _run_aiokafka(settings: Settings, commands: queue.SimpleQueue[dict[str, Any]]) -> None:
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap,
         client_id=settings.name,
@@ -175,7 +161,7 @@ def main() -> None:
     """Run the consumer to its end."""
     fields = json.loads(sys.argv[1])
     settings = Settings(**fields | {"topics": tuple(fields["topics"])})
-    commands = _commands()
+    commands = read_commands()
     if settings.client == "confluent":
         _run_confluent(settings, commands)
     elif settings.client == "kafka-python":
