@@ -26,7 +26,7 @@ House rule: pure. The caller sends, measures time, and tells.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
@@ -193,16 +193,7 @@ class Writer:
             for part in parts:
                 self._durable(part)
             return None
-        left = []
-        for part, found in zip(parts, result.gets, strict=True):
-            head = NO_HEAD if found is None else any_head(found.value)
-            if head == part.head:
-                self._durable(part)
-            elif head != part.own.head:
-                self.fence(part.own, f"{head.owner or 'nobody'} owns partition {part.own.partition} now")
-            elif not part.own.is_over:
-                left.append(part)
-        self._parts = left
+        self._parts = left = [part for part in self._undone(parts, result) if not part.own.is_over]
         return self._txn() if left else None
 
     def heads(self) -> Txn:
@@ -215,15 +206,20 @@ class Writer:
         was_lost: an earlier try had no answer, so it may still come.
         """
         parts, self._parts = self._parts, []
+        for part in self._undone(parts, heads):
+            part.own.unknown = was_lost
+            self.refuse(part.own, error)
+
+    def _undone(self, parts: Sequence[_Part], heads: TxnResult) -> Iterator[_Part]:
+        """Yield those whose partition has its former head. Others are durable, or fenced."""
         for part, found in zip(parts, heads.gets, strict=True):
             head = NO_HEAD if found is None else any_head(found.value)
             if head == part.head:
                 self._durable(part)
-            elif head != part.own.head:
-                self.fence(part.own, f"{head.owner or 'nobody'} owns partition {part.own.partition} now")
+            elif head == part.own.head:
+                yield part
             else:
-                part.own.unknown = was_lost
-                self.refuse(part.own, error)
+                self.fence(part.own, f"{head.owner or 'nobody'} owns partition {part.own.partition} now")
 
     def give_up(self, error: Unavailable) -> None:
         """Wait no longer for the answer, and refuse all appends of the partitions in it."""
