@@ -177,17 +177,22 @@ def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
         tenure = stack.enter_context(Tenure(settings, listeners=LISTENERS, properties=PROPERTIES))
         found = {"Kafka": Server(kafka.ports["SASL"], stack), "Tenure": Server(tenure.ports[0], stack)}
         for server in found.values():
-            topics = [
-                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-                for name in (TOPIC, HIDDEN)
-            ]
-            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
-            server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
+            make_both_topics(server)
             wait_until(partial(_gives_ids, server), "ids for producers", WITHIN_S)
         yield found
 
 
-def led(server: Server) -> UUID | None:
+def make_both_topics(server: Server) -> None:
+    """Make TOPIC and HIDDEN, and wait for a leader of TOPIC."""
+    topics = [
+        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in (TOPIC, HIDDEN)
+    ]
+    server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
+    server.topic_id = wait_until(partial(_led, server), "the topic", WITHIN_S)
+
+
+def _led(server: Server) -> UUID | None:
     """The id of the topic once it has a leader."""
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
     (topic,) = cast("MetadataResponse", server.admin.ask(asked, 12)).topics

@@ -18,11 +18,10 @@ from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
-    CreateTopicsRequest,
     MetadataRequest,
 )
-from tests.oracle.acl_table import CONSUMERS, GROUP, HIDDEN, NEWER, TOPIC
-from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, led
+from tests.oracle.acl_table import CONSUMERS, GROUP, NEWER, TOPIC
+from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, make_both_topics
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
@@ -62,12 +61,7 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
         tenure = stack.enter_context(Tenure({"node.id": "1"}, listeners=LISTENERS, properties=properties))
         found = Server(kafka.ports["SASL"], stack), Server(tenure.ports[0], stack)
         for server in found:
-            topics = [
-                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-                for name in (TOPIC, HIDDEN)
-            ]
-            server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
-            server.topic_id = wait_until(partial(led, server), "the topic", WITHIN_S)
+            make_both_topics(server)
             wait_until(partial(_has_a_partition, server), "the member has a partition", WITHIN_S)
         yield found
 
