@@ -85,6 +85,39 @@ class Gated(FailingDisk):
         super().fdatasync(descriptor)
 
 
+class BrokenFiles(FailingDisk):
+    """While it `is_broken`, files with one of `words` in their paths can't be written."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self.is_broken = False
+        self._words = words
+
+    def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
+        """Write, or fail."""
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if self.is_broken and any(word in path for word in self._words):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        return super().write(descriptor, parts, position)
+
+
+class FullForJournals(FailingDisk):
+    """While it `is_full`, no file of a journal can be opened. tries: how often one was to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+        self.tries = 0
+
+    def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
+        """Open a file, or fail."""
+        if path.name.startswith(".journal"):
+            self.tries += 1
+            if self.is_full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, create=create, anew=anew)
+
+
 def fill(engine: EmbeddedEngine, owns: list[Ownership], number: int, until: Callable[[], bool]) -> int:
     """Append records to all partitions, from that number on, until something holds; the number of the next."""
     while not until():
@@ -396,17 +429,7 @@ class TestFailure:
 
     def test_one_of_50_partitions(self, tmp_path: Path, at_once: None) -> None:
         """If one partition's segment fails after the journal's success, it alone is refused, and nothing is lost."""
-        events = Events()
-
-        class Broken(FailingDisk):
-            is_broken = False
-
-            def write(self, descriptor: int, parts: object, position: int) -> int:
-                if self.is_broken and "consumer_offsets-7/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
-                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-                return super().write(descriptor, parts, position)  # type: ignore[arg-type]
-
-        disk = Broken()
+        events, disk = Events(), BrokenFiles("consumer_offsets-7/")
         engine = journaling(tmp_path, disk, report=events)
         owns = begun(engine, 49)
         disk.is_broken = True
@@ -434,16 +457,7 @@ class TestFailure:
     @pytest.mark.parametrize("at", [9, WINDOWS_AT + 9, WINDOWS_AT + 100], ids=["first page", "head", "batches"])
     def test_damaged_left_file(self, tmp_path: Path, at_once: None, at: int) -> None:
         """A damaged file of what is left for a partition refuses this one by that file's name; the others serve."""
-
-        class Broken(FailingDisk):
-            is_broken = False
-
-            def write(self, descriptor: int, parts: object, position: int) -> int:
-                if self.is_broken and "consumer_offsets-1/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
-                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-                return super().write(descriptor, parts, position)  # type: ignore[arg-type]
-
-        disk = Broken()
+        disk = BrokenFiles("consumer_offsets-1/")
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 3)
         disk.is_broken = True
@@ -535,19 +549,7 @@ class TestFailure:
     @pytest.mark.parametrize("fails_from", [0, 1], ids=["first file", "second file"])
     def test_no_room_for_the_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_from: int) -> None:
         """If a file of the journal can't be made, appends go to their segments until it can; nothing is lost."""
-
-        class Full(FailingDisk):
-            is_full = False
-            tries = 0
-
-            def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
-                if path.name.startswith(".journal"):
-                    self.tries += 1
-                    if self.is_full:
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return super().open(path, create=create, anew=anew)
-
-        disk, events = Full(), Events()
+        disk, events = FullForJournals(), Events()
         engine = journaling(tmp_path, disk, report=events)
         owns = begun(engine, 3)
         if fails_from:
@@ -588,16 +590,7 @@ class TestFailure:
 
     def test_a_failed_making_is_tried_again(self, tmp_path: Path) -> None:
         """The second file, which couldn't be made in time, is made when it is needed, if there is room by then."""
-
-        class Full(FailingDisk):
-            is_full = False
-
-            def open(self, path: Path, *, create: bool = False, anew: bool = False) -> int:
-                if self.is_full and path.name.startswith(".journal"):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return super().open(path, create=create, anew=anew)
-
-        disk, events = Full(), Events()
+        disk, events = FullForJournals(), Events()
         engine = journaling(tmp_path, disk, report=events)
         owns = begun(engine, 2)
         assert append_to_all(engine, owns, 1) == [None] * 2
@@ -671,17 +664,7 @@ class TestFailure:
         self, tmp_path: Path, at_once: None
     ) -> None:
         """Only the journal has them, so it is not written anew before a file of their own can be."""
-
-        class Broken(FailingDisk):
-            is_broken = False
-
-            def write(self, descriptor: int, parts: Sequence[bytes | memoryview], position: int) -> int:
-                path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-                if self.is_broken and ("consumer_offsets-1/" in path or ".journal-left" in path):
-                    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-                return super().write(descriptor, parts, position)
-
-        disk = Broken()
+        disk = BrokenFiles("consumer_offsets-1/", ".journal-left")
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 2)
         disk.is_broken = True
