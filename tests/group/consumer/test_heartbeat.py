@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.step import NAMES_MAX
-from coordinator.group.notes import RebalanceCause, RebalanceStarted
+from coordinator.group.notes import MembersDropped, RebalanceCause, RebalanceStarted
 from schemas.errors import ErrorCode
-from tests.group.consumer.play import Play, given
+from tests.group.consumer.play import GROUP, Play, given
 
 
 def test_first_member_gets_everything_at_epoch_2() -> None:
@@ -328,6 +328,7 @@ def test_member_that_never_gives_up_is_dropped_in_its_own_time() -> None:
     assert play.beat("a", 2, {"t": [0, 1, 2, 3]}).error_code == ErrorCode.NONE
     play.wait(6_000)
     assert list(play.group.members) == ["b"]
+    assert MembersDropped(GROUP, 3, ("a",), "did not give up its partitions in time") in play.notes
     assert given(play.beat("b", 3)) == {"t": [0, 1, 2, 3]}
 
 

@@ -10,7 +10,7 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.group.effects import SESSION
 from coordinator.group.events import DescribeGroup, ListGroups, Resume
-from coordinator.group.notes import ClientRefused, GroupConverted, RebalanceCause, RebalanceStarted
+from coordinator.group.notes import ClientRefused, GroupConverted, MembersDropped, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import CLIENT, GROUP, Play, assigned, given, named, read, subscribed
@@ -509,6 +509,7 @@ def test_classic_member_that_does_not_rejoin_is_removed() -> None:
     play.wait(4_000)
     assert list(play.group.members) == ["a"]
     assert play.group.generation == 3
+    assert MembersDropped(GROUP, 2, (c,), "did not rejoin in time") in play.notes
     assert play.classic_beat(c, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert given(play.beat("a", 2)) == ALL
 
@@ -523,6 +524,7 @@ def test_classic_member_that_does_not_sync_is_removed() -> None:
     assert play.classic_sync("n", 4).error_code == NONE
     play.wait(1)
     assert list(play.group.members) == ["a", "n"]
+    assert MembersDropped(GROUP, 4, ("m",), "did not sync in time") in play.notes
     play.wait(20_000)
     assert list(play.group.members) == ["a", "n"]
 
