@@ -17,7 +17,7 @@ import pytest
 from coordinator.transaction.state import V2
 from schemas.errors import ErrorCode
 from tests.oracle.producer import COMMIT, END, TRANSACTION
-from tests.support.apache import VERSION_44, available
+from tests.support.apache import VERSION_44
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
@@ -61,8 +61,6 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
         with Tenure(settings, directory=tmp_path, arguments=["--workers", "2"]) as tenure:
             yield Nodes(tenure.ports[0], tenure.ports[1], tenure.worker_pid(1))
         return
-    if (reason := available()) is not None:
-        pytest.skip(reason)
     with ApacheCluster(COPIES, version=VERSION_44, nodes=2) as kafka:
         first, second = kafka.nodes
         yield Nodes(first.port, second.port, second.pid)
