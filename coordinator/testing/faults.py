@@ -14,7 +14,7 @@ House rule: the plan changes on the server's thread while the server runs.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from coordinator.server.faults.plan import (
     Action,
@@ -64,8 +64,6 @@ FAULTS_MAX = 1_000
 
 SEEDS = 2**32
 """A seed that nobody named is below this."""
-
-Result = TypeVar("Result")
 
 
 class PlannedFaults:

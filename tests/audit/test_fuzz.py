@@ -72,7 +72,7 @@ INT32S = (b"\x00" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 4, b"
 VARINTS = (b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\xff" * 10, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01")
 
 NAMES = {table: SCHEMAS[table].names for table in ("batches", "other")}
-LENGTH, CRC_OK = (NAMES["batches"].index(name) for name in ("length", "crc_ok"))
+LENGTH = NAMES["batches"].index("length")
 POSITION, KIND, SIZE, REASON = (NAMES["other"].index(name) for name in ("position", "kind", "size", "reason"))
 FINDING_KINDS = NOT_RECORDS | {"unreadable"}
 NO_BATCHES = {NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND}

@@ -68,7 +68,6 @@ from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Message)
 N = TypeVar("N", bound=Note)
 
 GROUP = "g"

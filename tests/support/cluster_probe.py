@@ -50,7 +50,7 @@ from tests.support.tenure import wait_until
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 1, 5, 3, 3, 7, 5
 """Versions with plain headers, which Kafka 3.9 and Tenure have."""
 
-LOAD_IN_PROGRESS, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
+NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID = 22, 25, 27, 82
 
 TOPIC = "orders"
