@@ -24,6 +24,8 @@ def test_older_epoch_commits_what_was_held_then() -> None:
     assert given(play.beat("a", 2)) == {"t": [0], "u": [0]}
     assert play.commit("a", 2) == ErrorCode.NONE
     assert play.commit("a", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
+    assert play.commit("a", 2, topic="absent") == ErrorCode.STALE_MEMBER_EPOCH
+    assert play.commit("a", 3, topic="absent") == ErrorCode.NONE
     assert play.commit("a", 1) == ErrorCode.STALE_MEMBER_EPOCH
     assert play.commit("a", 9) == ErrorCode.STALE_MEMBER_EPOCH
 
@@ -59,6 +61,7 @@ def test_fetch_wants_the_very_epoch() -> None:
     play = Play()
     play.join("a")
     assert play.fetch(None, -1).error_code == ErrorCode.NONE
+    assert play.fetch(None, 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert play.fetch("a", 2).error_code == ErrorCode.NONE
     assert play.fetch("a", 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
     assert play.fetch("", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
