@@ -10,7 +10,8 @@ Nothing else is tuned but the initial rebalance delay, which lets a fleet's firs
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.interop.fleet import Fleet
 from tests.support.apache import ApacheKafka, available
 from tests.support.tenure import Tenure
 
+BOTH = [pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
 PARTITION_COUNT = 6
 SETTINGS = {"group.initial.rebalance.delay.ms": "500", "group.min.session.timeout.ms": "2000"}
 
@@ -45,9 +47,21 @@ def tenure_server() -> Iterator[TenureBroker]:
         yield TenureBroker(tenure)
 
 
-@pytest.fixture(
-    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
-)
+@contextmanager
+def secured_broker(
+    request: pytest.FixtureRequest, listeners: Mapping[str, str], properties: str
+) -> Iterator[tuple[Broker, Tenure | ApacheKafka]]:
+    """Start one of BOTH with these listeners and properties."""
+    if request.param == "apache":
+        request.getfixturevalue("java")
+        with ApacheKafka(SETTINGS, listeners=listeners, properties=properties) as kafka:
+            yield ApacheBroker(kafka), kafka
+    else:
+        with Tenure(SETTINGS, listeners=listeners, properties=properties) as tenure:
+            yield TenureBroker(tenure), tenure
+
+
+@pytest.fixture(params=BOTH)
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Yield the server under test."""
     if request.param == "apache":

@@ -17,10 +17,10 @@ import pytest
 from coordinator.security.acls import Kind, Operation, Pattern, Permission
 from coordinator.security.sasl.scram import salted
 from protocol.messages import AlterUserScramCredentialsRequest, CreateAclsRequest
-from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
+from tests.interop.brokers import Broker, create_topic
 from tests.interop.client import Ability
 from tests.interop.clients import CLIENTS, clients_that
-from tests.interop.conftest import PARTITION_COUNT, SETTINGS
+from tests.interop.conftest import BOTH, PARTITION_COUNT, secured_broker
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.interop.worker import Login
 from tests.support.apache import AUTHORIZER, ApacheKafka
@@ -47,10 +47,7 @@ class Secured:
         self.clients = server.bootstrap_of("CLIENTS")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)],
-)
+@pytest.fixture(scope="module", params=BOTH)
 def secured(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Secured]:
     """Yield one server with these listeners, a user, and the rules that let it consume."""
     properties = f"""
@@ -63,17 +60,10 @@ listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.sec
 authorizer.class.name={AUTHORIZER}
 super.users=User:ANONYMOUS
 """
-    if request.param == "apache":
-        request.getfixturevalue("java")
-        with ApacheKafka(SETTINGS, listeners=LISTENERS, properties=properties) as kafka:
-            found = Secured(ApacheBroker(kafka), kafka)
-            add_user(found)
-            yield found
-    else:
-        with Tenure(SETTINGS, listeners=LISTENERS, properties=properties) as tenure:
-            found = Secured(TenureBroker(tenure), tenure)
-            add_user(found)
-            yield found
+    with secured_broker(request, LISTENERS, properties) as made:
+        found = Secured(*made)
+        add_user(found)
+        yield found
 
 
 def add_user(server: Secured) -> None:

@@ -21,8 +21,8 @@ from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
-from tests.interop.conftest import SETTINGS
+from tests.interop.brokers import Broker, create_topic
+from tests.interop.conftest import BOTH, secured_broker
 from tests.support.apache import ApacheKafka, run_tool
 from tests.support.certificates import Certificates, client_context
 from tests.support.patience import WITHIN_S
@@ -39,10 +39,7 @@ class Secured:
         self.of: Callable[[str], str] = server.bootstrap_of
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)],
-)
+@pytest.fixture(scope="module", params=BOTH)
 def secured(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Secured]:
     """Yield one server with these listeners for all tests."""
     properties = f"""
@@ -53,13 +50,8 @@ ssl.truststore.location={certificates.ca}
 listener.name.mutual.ssl.client.auth=required
 listener.name.expired.ssl.keystore.location={certificates.expired}
 """
-    if request.param == "apache":
-        request.getfixturevalue("java")
-        with ApacheKafka(SETTINGS, listeners=LISTENERS, properties=properties) as kafka:
-            yield Secured(ApacheBroker(kafka), kafka)
-    else:
-        with Tenure(SETTINGS, listeners=LISTENERS, properties=properties) as tenure:
-            yield Secured(TenureBroker(tenure), tenure)
+    with secured_broker(request, LISTENERS, properties) as made:
+        yield Secured(*made)
 
 
 @pytest.fixture
