@@ -26,6 +26,7 @@ from coordinator.server.faults.faults import Asked
 from coordinator.server.wire.connection import Connection
 from schemas.errors import ErrorCode
 from tests.interop.brokers import create_topic
+from tests.interop.conftest import BOTH
 from tests.interop.faulty import (
     PARTITION_COUNT,
     TOPIC,
@@ -245,9 +246,7 @@ def kafka(java: None) -> Iterator[tuple[ApacheKafka, FaultProxy]]:
         yield kafka, proxy
 
 
-@pytest.fixture(
-    params=[pytest.param("tenure", marks=pytest.mark.interop), pytest.param("apache", marks=pytest.mark.oracle)]
-)
+@pytest.fixture(params=BOTH)
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faulty]:
     """Yield a broker without a plan."""
     if request.param == "apache":
