@@ -647,13 +647,14 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
     with Tenure(settings, directory=tmp_path, arguments=["--workers", "2"]) as tenure:
         joined = seat(tenure.ports[1], ON_1)
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[ON_1, ON_0])
-        os.kill(tenure.worker_pid(1), signal.SIGSTOP)
-        tenure.wait_for_event("worker_silent")
 
         def codes() -> list[int]:
             answer = ask(tenure.ports[0], find, 4)
             return [each.error_code for each in answer.coordinators]  # type: ignore[attr-defined]
 
+        assert [codes() for _ in range(5)] == [[ErrorCode.NONE] * 2] * 5  # no answer is kept for later
+        os.kill(tenure.worker_pid(1), signal.SIGSTOP)
+        tenure.wait_for_event("worker_silent")
         wait_until(lambda: codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE], "silent", WITHIN_S)
         (hung,) = tenure.wait_for_event("worker_hung")
         assert hung["node"] == 1

@@ -86,6 +86,7 @@ class Discovery:
     cluster: the store's; then `nodes` is this node alone, and neither `owners` nor the last three count.
     owners_of_ids: of the partitions of `__transaction_state`; None if there are none. shows_ids: whether there is
     such a topic. is_fixed: whether nodes and leaders stay the same while the server runs.
+    is_never_silent: whether all nodes always answer, as the only one does.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Discovery:
         self.cluster_id = cluster_id
         self.topics = topics
         self.is_fixed = cluster is None and present is None and leading is None
+        self.is_never_silent = silent_nodes == ()
         self._owners = owners
         self._owners_of_ids = owners_of_ids
         self._silent_nodes = silent_nodes

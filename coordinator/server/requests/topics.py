@@ -322,6 +322,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
         return node, ErrorCode.NONE, ""
 
+    stays = key_type == GROUP and services.discovery.is_fixed and services.discovery.is_never_silent
     if call.api_version >= 4:
         coordinators = []
         for key in request.coordinator_keys:
@@ -337,9 +338,11 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
                 )
             )
             yield
+        call.may_repeat = stays and not any(each.error_code for each in coordinators)
         call.answer(FindCoordinatorResponse(coordinators=coordinators))
     else:
         node, error_code, error_message = node_for(request.key)
+        call.may_repeat = stays and not error_code
         call.answer(
             FindCoordinatorResponse(
                 error_code=error_code,

@@ -9,7 +9,7 @@ Five short cuts save work:
     a heartbeat that repeats another  is answered by its bytes (`repeated_heartbeats`), kept per principal and host
     the same of the consumer protocol is answered by its bytes (`repeated_beats`), kept per connection
     a commit that repeats another     is taken by its bytes (`repeated_commits`), kept per connection
-    a question that repeats another   is answered by its bytes (`repeated_questions`): Metadata, ApiVersions
+    a question that repeats another   is answered by its bytes (`repeated_questions`): those of a program that starts
 
 A connection takes the middle three by itself, before dispatch sees the request, while its switch `may_short_cut` is on.
 Only dispatch sets the switch: it is off until dispatch has let a first request of the connection through, and while the

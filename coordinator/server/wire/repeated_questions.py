@@ -1,8 +1,8 @@
-"""Metadata and ApiVersions that repeat another: the same bytes, but for the correlation id and the client id.
+"""ApiVersions, Metadata and FindCoordinator that repeat another: the same bytes, but for correlation id and client id.
 
-Each program asks both when it starts, and the handler of Metadata makes ten times as many calls of Python for a topic
-of a hundred partitions as a static member's restart. So this module keeps answers by the bytes of their requests, by
-the client's rights, and by the way it reached this server. A handler says which answers may be kept
+Each program asks all three when it starts, and the handler of Metadata makes ten times as many calls of Python for a
+topic of a hundred partitions as a static member's restart. So this module keeps answers by the bytes of their requests,
+by the client's rights, and by the way it reached this server. A handler says which answers may be kept
 (`Call.may_repeat`). All of them go when the list of topics changes in any way: it has also the access rules and the
 settings that clients change.
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coordinator.server.wire.connection import Connection
 
 API_VERSIONS = API_KEYS["ApiVersions"]
-QUESTIONS = frozenset({API_VERSIONS, API_KEYS["Metadata"]})
+QUESTIONS = frozenset({API_VERSIONS, API_KEYS["Metadata"], API_KEYS["FindCoordinator"]})
 
 SOFTWARE_SINCE = 3
 """The version of ApiVersions from which on a client gives its name and version."""

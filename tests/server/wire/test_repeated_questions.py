@@ -1,4 +1,4 @@
-"""Repeated Metadata and ApiVersions: a kept answer is the one that the handler would give, and few are kept."""
+"""Repeated ApiVersions, Metadata, FindCoordinator: a kept answer is the one that the handler would give."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
+    Message,
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
@@ -30,8 +31,18 @@ def kept(server: Serving) -> int:
     return len(server.server._api._questions._kept)
 
 
-@pytest.mark.parametrize("request_, version", [(VERSIONS, 3), (ApiVersionsRequest(), 0), (ALL, 9), (ALL, 12)])
-async def test_a_repeated_question_gets_the_same_answer_and_counts(request_: MetadataRequest, version: int) -> None:
+@pytest.mark.parametrize(
+    "request_, version",
+    [
+        (VERSIONS, 3),
+        (ApiVersionsRequest(), 0),
+        (ALL, 9),
+        (ALL, 12),
+        (FindCoordinatorRequest(key="g"), 2),
+        (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4),
+    ],
+)
+async def test_a_repeated_question_gets_the_same_answer_and_counts(request_: Message, version: int) -> None:
     """On each connection, under each client id; the correlation ids are those of the requests (`Peer.receive`)."""
     async with serving() as server:
         first, second = await server.peer("a"), await server.peer("b")
@@ -94,6 +105,29 @@ async def test_a_denial_is_no_kept_answer_and_a_rule_counts_at_once() -> None:
             (refused,) = (await other.ask(metadata_request("orders"), 9)).topics
             assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert len(server.events("authorizer_denied")) == 2
+
+
+async def test_the_coordinator_of_a_denied_group_is_no_kept_answer() -> None:
+    """Each such question is in the log too, in each form of the request."""
+    async with serving(STANDARD, "super.users=User:admin") as server:
+        peer = await server.peer()
+        for request, version in (
+            (FindCoordinatorRequest(key="g"), 2),
+            (FindCoordinatorRequest(coordinator_keys=["g"]), 4),
+        ):
+            for _ in range(2):
+                await peer.ask(request, version)
+        assert len(server.events("authorizer_denied")) == 4
+        assert kept(server) == 0
+
+
+async def test_the_coordinator_of_an_id_is_no_kept_answer() -> None:
+    """Its handler opens the log of transactional ids."""
+    async with serving() as server:
+        peer = await server.peer()
+        for _ in range(2):
+            await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
+        assert kept(server) == 0
 
 
 async def test_each_listener_has_its_own_addresses() -> None:
