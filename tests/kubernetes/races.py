@@ -33,7 +33,7 @@ from coordinator.testing.members import fill
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object
 from tests.kubernetes.judge import Change, Ran, Removal, may_have_wanted, problems
 from tests.kubernetes.node import RETRY_S, Node, Process
-from tests.kubernetes.stage import Controller
+from tests.kubernetes.stage import Controller, a_set
 from tests.support.patience import WITHIN_S
 from tests.support.started import Started
 from tests.support.tenure import Tenure, wait_until
@@ -111,23 +111,9 @@ class RacingSet:
 
     def create(self) -> None:
         """Create it with one pod, without which there is no group."""
-        races, labels = self._races, {"app": self.name}
-        annotations = {"tenure.dev/group": self.name, "tenure.dev/instance-id": "{pod.name}-0"}
-        template = {
-            "metadata": {"labels": labels, "annotations": annotations},
-            "spec": {"containers": [{"name": "worker", "image": "worker"}], "terminationGracePeriodSeconds": 30},
-        }
-        spec = {
-            "serviceName": self.name,
-            "replicas": 1,
-            "ordinals": {"start": self.start},
-            "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": labels},
-            "template": template,
-        }
-        sent = time.time()
-        races.plane.api.post(races.sets, {"metadata": {"name": self.name}, "spec": spec})
-        self.changes.append(Change(range(self.start, self.start + 1), sent, time.time()))
+        races, ordinals, sent = self._races, range(self.start, self.start + 1), time.time()
+        races.plane.api.post(races.sets, a_set(self.name, self.name, "{pod.name}-0", ordinals))
+        self.changes.append(Change(ordinals, sent, time.time()))
 
     def scale(self, replicas: int) -> None:
         """Let it want other ordinals."""

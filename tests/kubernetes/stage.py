@@ -1,8 +1,9 @@
-"""A namespace whose pods are real consumers, with a controller beside them, or in pods too.
+"""A namespace with a StatefulSet `w` of real consumers, and a controller beside them, or in pods too.
 
-    stage.create("w", 5); stage.wait_until_shared(5)
-    with stage.controller("--free"):
-        stage.scale("w", 3)
+    stage.create(5)
+    with stage.controller("--free") as controller:
+        stage.change({"replicas": 3})
+        controller.wait_for("freed w-[34] of group", count=2)
 
 House rule: a test waits for what it wants to see, and counts what it doesn't want to see behind that.
 """
@@ -30,6 +31,7 @@ from tests.support.preloaded import popen
 from tests.support.started import Started
 from tests.support.tenure import tenure_command, wait_until
 
+SET = "w"
 PARTITIONS = 10
 SETTINGS = {"group.initial.rebalance.delay.ms": "500"}
 SESSION_MS = 45_000
@@ -105,8 +107,8 @@ class Stage(Started):
         self.fleet = Fleet(broker.bootstrap, self._topic, PARTITIONS)
         self.client = Client(broker.bootstrap)
         self.node = Node(plane.api, self._start)
-        self._sets: dict[str, str] = {}
-        """By name: the client of a set's pods."""
+        self._client = ""
+        """That of the set's pods; "" while there is no set."""
         self.controllers: list[Controller] = []
         """Those that run in pods."""
         self.protocol = "classic"
@@ -121,11 +123,11 @@ class Stage(Started):
         self.node.start()
 
     def close(self) -> None:
-        """End the processes of all pods, and delete the sets."""
+        """End the processes of all pods, and delete the set."""
         self.node.rest()
         self.client.close()
-        for name in self._sets:
-            self.plane.api.delete(self._path(name), propagationPolicy="Background")
+        if self._client:
+            self.plane.api.delete(self._path, propagationPolicy="Background")
         self.fleet.end()
         for controller in self.controllers:
             controller.send_signal(signal.SIGKILL)
@@ -140,7 +142,7 @@ class Stage(Started):
         if owner["kind"] != "StatefulSet":
             return self._start_controller(pod)
         consumer = self.fleet.start(
-            self._sets[owner["name"]],
+            self._client,
             self.group_id,
             group_instance_id=metadata["name"],
             session_timeout_ms=SESSION_MS,
@@ -165,34 +167,20 @@ class Stage(Started):
     def _log(self) -> Path:
         return self.plane.folder / f"{self.namespace}-{time.monotonic_ns()}.log"
 
-    def _path(self, name: str) -> str:
-        return f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{name}"
+    @property
+    def _path(self) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{SET}"
 
-    def create(self, name: str, replicas: int, client: str = "confluent-kafka", **spec: Any) -> None:
-        """Create a StatefulSet whose pods are members of the group."""
-        self._sets[name] = client
-        annotations = {"tenure.dev/group": self.group_id, "tenure.dev/instance-id": "{pod.name}"}
-        labels = {"app": name}
-        template = {
-            "metadata": {"labels": labels, "annotations": annotations},
-            "spec": {"containers": [{"name": "worker", "image": "worker"}], "terminationGracePeriodSeconds": 5},
-        }
-        body = {
-            "metadata": {"name": name},
-            "spec": {
-                "serviceName": name,
-                "replicas": replicas,
-                "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": labels},
-                "template": template,
-                **spec,
-            },
-        }
+    def create(self, replicas: int, client: str = "confluent-kafka") -> None:
+        """Create the StatefulSet, and wait until its pods are members of the group and own all partitions."""
+        self._client = client
+        body = a_set(SET, self.group_id, "{pod.name}", range(replicas))
         self.plane.api.post(f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets", body)
+        self.wait_until_owned(*names(*range(replicas)))
 
-    def change(self, name: str, spec: Object) -> None:
-        """Change the spec of a StatefulSet."""
-        self.plane.api.patch(self._path(name), {"spec": spec})
+    def change(self, spec: Object) -> None:
+        """Change the spec of the StatefulSet."""
+        self.plane.api.patch(self._path, {"spec": spec})
 
     def pods(self) -> dict[str, Object]:
         """The pods that exist, by name."""
@@ -250,13 +238,13 @@ class Stage(Started):
             raise AssertionError(f"{error}\n{self.group()}\n{said}") from None
         return time.monotonic()
 
-    def events(self, name: str) -> list[tuple[str, str]]:
-        """The Events about a StatefulSet: reason and text."""
+    def events(self) -> list[tuple[str, str]]:
+        """The Events about the StatefulSet: reason and text."""
         found = self.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
         return [
             (each["reason"], each["note"])
             for each in found
-            if each["regarding"]["name"] == name and each["reportingController"] == "tenure-seats"
+            if each["regarding"]["name"] == SET and each["reportingController"] == "tenure-seats"
         ]
 
     def wait_until_running(self, names: set[str], but: set[str] = frozenset()) -> None:  # type: ignore[assignment]
@@ -277,6 +265,7 @@ class Stage(Started):
         started = Controller(self._log(), *common, "--bootstrap-server", self.broker.bootstrap, *arguments)
         try:
             started.wait_for("^ready ")
+            started.wait_for("has the lease")
             yield started
         except (AssertionError, TimeoutError, ApiError):
             print(started.log.read_text())
@@ -287,6 +276,24 @@ class Stage(Started):
         assert code == 0, started.log.read_text()
 
 
+def a_set(name: str, group_id: str, instance_id: str, ordinals: range) -> Object:
+    """A StatefulSet whose pods name seats of a group."""
+    labels = {"app": name}
+    annotations = {"tenure.dev/group": group_id, "tenure.dev/instance-id": instance_id}
+    spec = {
+        "serviceName": name,
+        "replicas": len(ordinals),
+        "ordinals": {"start": ordinals.start},
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels, "annotations": annotations},
+            "spec": {"containers": [{"name": "worker", "image": "worker"}]},
+        },
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def account_kubeconfig(plane: ControlPlane, namespace: str, account: str) -> Path:
     """The kubeconfig of a service account."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
@@ -294,6 +301,6 @@ def account_kubeconfig(plane: ControlPlane, namespace: str, account: str) -> Pat
     return plane.kubeconfig_of(f"{namespace}-{account}", plane.api.post(path, asked)["status"]["token"])
 
 
-def names(name: str, *ordinals: int) -> list[str]:
-    """The names of a set's pods."""
-    return [f"{name}-{ordinal}" for ordinal in ordinals]
+def names(*ordinals: int) -> list[str]:
+    """The names of the set's pods."""
+    return [f"{SET}-{ordinal}" for ordinal in ordinals]

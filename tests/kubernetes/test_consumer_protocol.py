@@ -21,25 +21,22 @@ def test_a_scale_down_frees_seats_of_the_consumer_protocol(
 ) -> None:
     """4 to 2 replicas: of members whose process ended, and of members that said that they would come back (-2)."""
     stage.protocol, stage.closes = "consumer", closes
-    stage.create("w", 4)
-    stage.wait_until_owned(*names("w", 0, 1, 2, 3))
+    stage.create(4)
     with stage.controller("--free") as controller:
-        controller.wait_for("has the lease")
-        stage.change("w", {"replicas": 2})
-        owned = stage.wait_until_owned(*names("w", 0, 1))
+        stage.change({"replicas": 2})
+        owned = stage.wait_until_owned(*names(0, 1))
         controller.wait_for("freed w-[23] of group", count=2)
     took = owned - max(stage.node.ended.values())
     record_property("seconds until all partitions were owned", f"{took:.2f}")
     print(f"{took:.2f} s from the end of the last pod until all partitions were owned, closes={closes}")
-    assert sorted(reason for reason, _ in stage.events("w")) == ["SeatFreed", "SeatFreed"]
+    assert sorted(reason for reason, _ in stage.events()) == ["SeatFreed", "SeatFreed"]
 
 
 def test_without_a_controller_a_member_that_closed_keeps_its_partitions(stage: Stage) -> None:
     """The member is away, and may come back until its session ends."""
     stage.protocol, stage.closes = "consumer", True
-    stage.create("w", 2)
-    stage.wait_until_owned(*names("w", 0, 1))
-    stage.change("w", {"replicas": 1})
+    stage.create(2)
+    stage.change({"replicas": 1})
     stage.wait_until_running({"w-0"})
     group = stage.group()
     assert group is not None

@@ -13,7 +13,7 @@ import yaml
 from tests.kubernetes.control_plane import RELEASE as RELEASE_OF_KUBERNETES
 from tests.kubernetes.control_plane import ApiError, Object
 from tests.kubernetes.helm import helm
-from tests.kubernetes.stage import Stage, names
+from tests.kubernetes.stage import Stage
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
@@ -125,16 +125,14 @@ def test_the_rights_are_enough(stage: Stage, source: str) -> None:
     for document in found:
         if document["kind"].startswith(("ServiceAccount", "Role", "ClusterRole")):
             post(stage, document)
-    stage.create("w", 2)
-    stage.wait_until_owned(*names("w", 0, 1))
+    stage.create(2)
     kubeconfig = stage.kubeconfig_of(name)
     everywhere = ("--namespace", "", "--lease", f"{stage.namespace}/{name}") if name != RELEASE else ()
     with stage.controller("--free", "--kubeconfig", str(kubeconfig), *everywhere) as controller:
-        controller.wait_for("has the lease")
-        stage.change("w", {"replicas": 1})
+        stage.change({"replicas": 1})
         controller.wait_for("freed w-1 of group")
     assert controller.lines("no Event|trying again") == []
-    assert [reason for reason, _ in stage.events("w")] == ["SeatFreed"]
+    assert [reason for reason, _ in stage.events()] == ["SeatFreed"]
 
 
 @on_tenure
@@ -144,15 +142,14 @@ def test_the_chart_is_installed_and_frees_seats(stage: Stage) -> None:
     values = NEEDED | {"bootstrapServer": stage.broker.bootstrap}
     done = helm("install", RELEASE, str(CHART), *common, *settings(values))
     assert done.returncode == 0, done.stderr
-    stage.create("w", 4)
-    stage.wait_until_owned(*names("w", 0, 1, 2, 3))
+    stage.create(4)
     wait_until(lambda: said(stage, "has the lease"), "a controller has the lease", WITHIN_S)
-    stage.change("w", {"replicas": 3})
+    stage.change({"replicas": 3})
     wait_until(lambda: said(stage, "would free w-3 of group"), "a dry run", WITHIN_S)
     done = helm("upgrade", RELEASE, str(CHART), *common, *settings(values | {"free": True}))
     assert done.returncode == 0, done.stderr
     wait_until(lambda: said(stage, "has the lease", of="frees=true"), "the new ones act", WITHIN_S)
-    stage.change("w", {"replicas": 2})
+    stage.change({"replicas": 2})
     wait_until(lambda: said(stage, "freed w-2 of group"), "the seat is free", WITHIN_S)
     group = stage.group()
     assert group is not None

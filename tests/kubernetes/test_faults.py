@@ -105,11 +105,9 @@ def test_faults_free_no_seat_wrongly(plane: ControlPlane, tenure: Tenure, fault:
 @on_tenure
 def test_an_api_server_that_was_away_is_followed_again(stage: Stage) -> None:
     """Nothing is freed for it, though all watches begin anew; the next scale-down frees a seat."""
-    stage.create("w", 3)
-    stage.wait_until_owned(*names("w", 0, 1, 2))
+    stage.create(3)
     since = stage.broker.mark()
     with stage.controller("--free") as controller:
-        controller.wait_for("has the lease")
         stage.plane.kill_api_server()
         controller.wait_for("^.*pods: trying again")
         stage.plane.compact()
@@ -118,26 +116,24 @@ def test_an_api_server_that_was_away_is_followed_again(stage: Stage) -> None:
         controller.wait_for("pods: it works again")
         controller.wait_for("sets: it works again")
         assert stage.broker.rebalances(stage.group_id, since) == 0
-        stage.change("w", {"replicas": 2})
+        stage.change({"replicas": 2})
         controller.wait_for("freed w-2 of group")
         assert len(controller.lines("pods: trying again")) == 1
-    assert set(stage.wait_until_members(2)) == set(names("w", 0, 1))
+    assert set(stage.wait_until_members(2)) == set(names(0, 1))
 
 
 @on_tenure
 def test_old_news_frees_nothing(stage: Stage) -> None:
     """A controller stands still while a pod ends, and its set grows again: it hears of the end when the pod is back."""
-    stage.create("w", 3)
-    stage.wait_until_owned(*names("w", 0, 1, 2))
+    stage.create(3)
     since = stage.broker.mark()
     with stage.controller("--free") as controller:
-        controller.wait_for("has the lease")
         before = stage.wait_until_members(3)
         controller.send_signal(signal.SIGSTOP)
-        stage.change("w", {"replicas": 2})
-        stage.wait_until_running(set(names("w", 0, 1)))
-        stage.change("w", {"replicas": 3})
-        stage.wait_until_running(set(names("w", 0, 1, 2)))
+        stage.change({"replicas": 2})
+        stage.wait_until_running(set(names(0, 1)))
+        stage.change({"replicas": 3})
+        stage.wait_until_running(set(names(0, 1, 2)))
         wait_until(lambda: stage.wait_until_members(3)["w-2"] != before["w-2"], "it is back", WITHIN_S)
         controller.send_signal(signal.SIGCONT)
         stage.delete_pod("w-0")
