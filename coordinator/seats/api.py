@@ -93,11 +93,12 @@ class Api:
             if not query["continue"]:
                 return items, page["metadata"]["resourceVersion"]
 
-    async def watch(self, path: str, version: str) -> AsyncIterator[tuple[str, Object]]:
-        """The changes of a collection after a version, until the server ends the answer."""
+    async def watch(self, path: str, version: str, opened: Callable[[], None]) -> AsyncIterator[tuple[str, Object]]:
+        """The changes of a collection after a version, until the server ends the answer. opened: when it has begun."""
         query = {"watch": 1, "allowWatchBookmarks": "true", "timeoutSeconds": WATCH_S, "resourceVersion": version}
         within = aiohttp.ClientTimeout(connect=REQUEST_S, sock_read=WATCH_S + REQUEST_S)
         async with self._open("GET", path, query, None, within) as response:
+            opened()
             async for line in response.content:
                 change = json.loads(line)
                 if change["type"] == "ERROR":
@@ -185,10 +186,8 @@ async def follow(
             if not version:
                 items, version = await api.list(path, read)
                 listed(items)
-                failed("")
             was_silent = True
-            async for kind, found in api.watch(path, version):
-                failed("")
+            async for kind, found in api.watch(path, version, lambda: failed("")):
                 pause, was_silent = PAUSE_FIRST_S, False
                 version = found["metadata"]["resourceVersion"]
                 if kind != "BOOKMARK":

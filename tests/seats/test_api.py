@@ -151,6 +151,29 @@ async def test_a_server_that_does_not_answer_is_asked_often(tmp_path: Path) -> N
     assert followed.pauses == [0.5, 1, 2, 2, 2, 2, 2, 2]
 
 
+async def test_a_watch_that_is_open_again_is_well_though_nothing_happens(server: ApiServer, api: Api) -> None:
+    """Readiness doesn't wait for the next change or bookmark."""
+    told: list[str] = []
+    well = asyncio.Event()
+
+    def listed(_: list[str]) -> None:
+        server.refuses = 503
+
+    def failed(text: str) -> None:
+        told.append(text)
+        server.refuses = 0
+        if not text:
+            well.set()
+
+    async def sleep(_: float) -> None:
+        """Try again at once."""
+
+    work = asyncio.create_task(follow(api, PODS, _name, listed, lambda *_: None, failed, sleep))
+    await asyncio.wait_for(well.wait(), WITHIN_S)
+    work.cancel()
+    assert told == ["refused: 503", ""]
+
+
 async def test_an_object_that_is_missing_is_none(server: ApiServer, api: Api) -> None:
     """Any other refusal is an error."""
     assert await api.find(f"{PODS}/a") is None
