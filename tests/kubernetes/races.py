@@ -154,7 +154,7 @@ class RacingSet:
 
     def seats(self) -> set[str]:
         """The instance ids that have a seat."""
-        with Client(self._races.tenure.bootstrap) as client:
+        with Client(self._races.tenure.bootstrap, WITHIN_S) as client:
             group = describe_groups(client, [self.name])[self.name]
         return set() if isinstance(group, Refused) else {each.group_instance_id or "" for each in group.members}
 

@@ -105,7 +105,7 @@ class Stage(Started):
         self.namespace = self.group_id = namespace
         self._topic = f"topic-{namespace}"
         self.fleet = Fleet(broker.bootstrap, self._topic, PARTITIONS)
-        self.client = Client(broker.bootstrap)
+        self.client = Client(broker.bootstrap, WITHIN_S)
         self.node = Node(plane.api, self._start)
         self._client = ""
         """That of the set's pods; "" while there is no set."""

@@ -154,7 +154,7 @@ class Round:
         wait_until(all_work, "each name has a program again", WITHIN_S)
 
     def _is_stable(self) -> bool:
-        with Client(self._broker.bootstrap) as client:
+        with Client(self._broker.bootstrap, WITHIN_S) as client:
             group = describe_groups(client, [self._group])[self._group]
         return not isinstance(group, Refused) and group.state == "Stable" and len(group.members) == NAMES
 

@@ -74,7 +74,7 @@ def runs(server: Server, tmp_path: Path) -> Iterator[Runs]:
 
 def members(server: Server, group_id: str) -> list[str | None]:
     """The instance ids of a group's members; None for one that has none."""
-    with Client(server.bootstrap_of("ADMIN")) as client:
+    with Client(server.bootstrap_of("ADMIN"), WITHIN_S) as client:
         group = describe_groups(client, [group_id])[group_id]
     return [] if isinstance(group, Refused) else [member.group_instance_id for member in group.members]
 
