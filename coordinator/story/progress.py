@@ -188,7 +188,7 @@ def _first(track: Track, offset: int | None, start: int | None, now_ms: int) -> 
 
 
 class GroupProgress(NamedTuple):
-    """A group after a look. number: of the look. seen_ms: its time.
+    """A group after a look. number: of the look. seen_ms: its time. first_ms: that of the first look in memory.
 
     rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it. tracks: by
     topic and partition. ownerless, idle: topic partitions without a member and members without a topic partition, by
@@ -205,6 +205,7 @@ class GroupProgress(NamedTuple):
     idle: Mapping[str, int] = MappingProxyType({})
     is_shared: bool = False
     uneasy: Mapping[TopicPartition, Track] = MappingProxyType({})
+    first_ms: int | None = None
 
     def is_open(self, now_ms: int) -> bool:
         """Whether a later look may show more than this one."""
@@ -282,6 +283,7 @@ class Progress:
             _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms),
             is_shared=group.kind == SHARE and bool(group.members),
             uneasy=uneasy,
+            first_ms=now_ms if known.first_ms is None else known.first_ms,
         )
         self._groups.pop(group.group_id, None)
         self._groups[group.group_id] = taken  # the newest comes last

@@ -267,11 +267,19 @@ def _stuck_advice(*, is_whole: bool, never: bool) -> str:
 
 
 def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
-    """Topic partitions that no member has, of topics of which members have others."""
-    if not progress.ownerless:
+    """Topic partitions that no member has, of topics of which members have others.
+
+    One that an earlier look didn't show is young for a while: somebody added it, and members haven't heard of it yet.
+    """
+    found = {
+        pair: at_ms
+        for pair, at_ms in progress.ownerless.items()
+        if at_ms == progress.first_ms or now_ms - at_ms >= TRANSIENT_MS
+    }
+    if not found:
         return
-    since_ms = min(progress.ownerless.values())
-    names = names_text([f"{topic}-{index}" for topic, index in progress.ownerless])
+    since_ms = min(found.values())
+    names = names_text([f"{topic}-{index}" for topic, index in found])
     yield Finding(
         Severity.WARNING if now_ms - since_ms >= STUCK_MAX_MS else Severity.NOTICE,
         "partition_ownerless",

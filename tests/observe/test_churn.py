@@ -182,7 +182,7 @@ def play(bootstrap: str, folder: Path) -> None:
     events = folder / "events.jsonl"
     with churned(bootstrap) as cluster, observing(bootstrap, folder, "--events", str(events)) as observer:
         cluster.churn(CHURN_S)
-        assert found(events) == []
+        assert [(each["kind"], each["found"]) for each in found(events)] == []
         rebalances = sum(each["rebalances"] for each in observer.get("/overview"))
         assert rebalances >= CHURN_S / 30  # it was no time without work
         wait_until(lambda: is_at_rest(observer), "the last rebalance is over", WITHIN_S)

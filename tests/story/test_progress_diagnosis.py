@@ -226,6 +226,18 @@ def test_partitions_and_members_without_each_other_are_usual_right_after_a_rebal
     assert long.findings(SETTLED)["partition_ownerless"].severity == "warning"
 
 
+def test_a_partition_that_somebody_adds_has_time_to_get_a_member() -> None:
+    """Members hear of it at their next request for metadata, and then rebalance: until then, nothing is wrong."""
+    entries = Timeline("g").add_all([SETTLED]).entries
+    for young_ms, is_named in ((0, False), (TRANSIENT_MS - 1, False), (TRANSIENT_MS, True)):
+        progress = Progress()
+        progress.look(group_of(ONE), [], {"t": 1}, NOW_MS - young_ms - 1)
+        progress.look(group_of(ONE), [], COUNTS, NOW_MS - young_ms)
+        seen = progress.look(group_of(ONE), [], COUNTS, NOW_MS)
+        found = group_findings("g", entries, group_of(ONE), COUNTS, NOW_MS, seen)
+        assert any(each.kind == "partition_ownerless" for each in found) == is_named, young_ms
+
+
 def test_an_offset_that_goes_back_names_both_numbers() -> None:
     """And the member that has the partition."""
     assert "t-0 from 8 to 5 (i (c at h))" in WENT_BACK.findings()["commit_back"].found
