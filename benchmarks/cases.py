@@ -380,6 +380,20 @@ CASES = (
         newer=True,
     ),
     Case(
+        "ids",
+        "ids",
+        {"count": 10_000},
+        {"count": 100},
+        (
+            Row("{count:,} idle transactional ids: memory of each", "resident_bytes_per_id", "kB", scale=1000),
+            Row("{count:,} idle transactional ids: CPU of each InitProducerId", "cpu_us_per_id", "us"),
+        ),
+        KAFKAS,
+        fresh=True,
+        repeat_max=3,
+        newer=True,
+    ),
+    Case(
         "start",
         "idle",
         {},

@@ -479,6 +479,30 @@ def transaction(bench: Bench, *, connections: int = CONNECTIONS, seconds: float 
         return steady(bench, driver, seconds, took)
 
 
+def ids(bench: Bench, *, count: int = 10_000, connections: int = CONNECTIONS) -> Figures:
+    """Give producers of that many transactional ids their producer ids. They run no transaction."""
+    with bench.driver() as driver:
+        links = driver.connect(connections)
+        driver.start(links[0], Producer(f"{bench.tag}-first", bench.tag, 0).begin())  # makes the topic of ids
+        driver.run()
+        resident = bench.meter.live_bytes()
+        began = bench.meter.sample()
+
+        def begin_some(first: int) -> Script:
+            for number in range(first, count, connections):
+                yield from Producer(f"{bench.tag}-{number}", bench.tag, 0).begin()
+
+        for number, link in enumerate(links):
+            driver.start(link, begin_some(number))
+        driver.run()
+        used = bench.meter.since(began)
+        return {
+            "cpu_us_per_id": used.server_s / count * US,
+            "resident_bytes_per_id": (bench.meter.live_bytes() - resident) / count,
+            **surroundings(began, used),
+        }
+
+
 def bounce(bench: Bench, *, size: int = 500, restarts: int = 500, at_once: int = 1) -> Figures:
     """Restart members of a stable static group in turn: each joins without its member id, and syncs.
 
@@ -945,6 +969,7 @@ WORKS: dict[str, Callable[..., Figures]] = {
         setting,
         commit,
         transaction,
+        ids,
         bounce,
         sinks,
         storm,
