@@ -25,8 +25,8 @@ from protocol.records.walk import decode_batches
 from tests.audit.conftest import ID_COUNT, PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
 from tests.audit.scenes import HOUR_MS, group_on
 from tests.support.apache import VERSION, ApacheKafka
+from tests.support.ids_log import prepare
 from tests.support.patience import WITHIN_S
-from tests.support.prepared import prepare
 from tests.support.tenure import wait_until
 
 

@@ -10,18 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.group.partition import partition_for
-from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder, read_frames
-from coordinator.transaction.records import decode_id, record_of, transactional_id_of
-from protocol.records.batch import encode_batch
-from protocol.records.walk import decode_records
+from coordinator.transaction.state import TransactionalId
 from schemas.errors import ErrorCode
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import IDS_PARTITIONS, Producer, producer
 from tests.oracle.stage import Stage
 from tests.oracle.test_scripts import TRANSACTIONS
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
+from tests.support.ids_log import change_id
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
@@ -35,20 +31,11 @@ BEFORE_LAST = 32_765
 def raise_epoch(server: ApacheKafka | Tenure, name: str) -> None:
     """Write into the log of a stopped server that a transactional id has the epoch before the last."""
     data_dir = server.data_dir if isinstance(server, Tenure) else server.log_dir
-    folder = partition_folder(data_dir, partition_for(name, IDS_PARTITIONS), TRANSACTIONS_TOPIC)
-    path = list_segments(Disk(), folder)[-1].path
-    with path.open("r+b") as file:
-        frames = list(read_frames(Disk(), file.fileno(), path.stat().st_size))
-        records = [each for frame in frames for each in decode_records(frame.data, frame.at, frame.header).records]
-        last = next(each for each in reversed(records) if transactional_id_of(each.key) == name)
-        assert last.value is not None
-        known = decode_id(name, last.value)
+
+    def change(known: TransactionalId) -> None:
         known.epoch = BEFORE_LAST
-        header, version = frames[-1].header, int.from_bytes(last.value[:2])
-        record = record_of(known, last.timestamp_ms, version)
-        file.seek(frames[-1].position + header.size)
-        file.write(encode_batch([record], header.next_offset, header.partition_leader_epoch))
-        file.truncate()
+
+    change_id(data_dir, name, IDS_PARTITIONS, change)
 
 
 def answers(server: ApacheKafka | Tenure, version: int) -> list[tuple[Any, ...]]:

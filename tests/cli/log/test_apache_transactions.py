@@ -17,8 +17,8 @@ from tests.cli.conftest import run_app
 from tests.cli.log.test_apache import COUNT, SETTINGS, TOPIC, create_orders
 from tests.oracle.producer import COMMIT, END, TRANSACTION
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
+from tests.support.ids_log import prepare
 from tests.support.patience import WITHIN_S
-from tests.support.prepared import prepare
 from tests.support.raw import Connection
 from tests.support.requests import request
 from tests.support.tenure import Tenure, wait_until
