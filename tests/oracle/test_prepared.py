@@ -61,6 +61,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
         with Tenure(settings, directory=tmp_path, arguments=["--workers", "2"]) as tenure:
             yield Nodes(tenure.ports[0], tenure.ports[1], tenure.worker_pid(1))
         return
+    request.getfixturevalue("kafka_is_here")
     with ApacheCluster(COPIES, version=VERSION_44, nodes=2) as kafka:
         first, second = kafka.nodes
         yield Nodes(first.port, second.port, second.pid)
