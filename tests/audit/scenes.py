@@ -233,7 +233,7 @@ class Scene:
         """Append a committed offset as part of a producer's transaction."""
         record = Record(offset_key(GROUP), offset_value(offset, self.now_ms), self.now_ms)
         batch = encode_batch([record], self.next_offset, self.epoch)
-        return self.raw(with_attributes(batch, TRANSACTIONAL, producer_id))
+        return self.raw(with_attributes(batch, TRANSACTIONAL, producer_id, producer_epoch=0))
 
     def end_transaction(self, producer_id: int, epoch: int = 0, *, committed: bool) -> Scene:
         """Append the marker that ends a producer's transaction."""
