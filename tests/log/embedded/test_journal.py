@@ -136,8 +136,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestWindow:
     """A window of many partitions is one write and one fdatasync."""
 
-    def test_one_sync_for_all(self, tmp_path: Path) -> None:
+    def test_one_sync_for_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A window of 49 partitions takes one write and one fdatasync, and the segments have it after a clean stop."""
+        monkeypatch.setattr(journal, "WRITE_S", 600.0)
         disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 49)

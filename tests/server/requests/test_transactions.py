@@ -185,6 +185,8 @@ async def offset_of(peer: Peer, *, stable: bool) -> int | str:
     topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
     group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)
     answer = await peer.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)
+    if answer.groups[0].error_code:
+        return ErrorCode(answer.groups[0].error_code).name
     found = answer.groups[0].topics[0].partitions[0]
     return ErrorCode(found.error_code).name if found.error_code else int(found.committed_offset)
 
