@@ -90,6 +90,8 @@ class Forked(subprocess.Popen[Any]):
 
     def __del__(self) -> None:
         """Ask nothing: the garbage collector may come in the midst of a request."""
+        if hasattr(self, "_process"):  # until here, since another thread may wait for it
+            os.close(self._process)
 
     def _internal_poll(self, *_others: Any, **_more: Any) -> int | None:
         return self.returncode if self.returncode is not None or not self._has_ended(0) else self._reap()
@@ -110,7 +112,6 @@ class Forked(subprocess.Popen[Any]):
         with self._waitpid_lock:  # type: ignore[attr-defined]  # two threads may wait
             if self.returncode is None:
                 self.returncode = self._forks.ask({"reap": self.pid})
-                os.close(self._process)
         return self.returncode
 
 
