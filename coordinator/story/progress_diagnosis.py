@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS, is_storm
-from coordinator.story.described import client_text
-from coordinator.story.diagnosis import OVER, OVER_MS, Finding, Severity, causes_of, members_text, names_text, span_text
+from coordinator.story.described import away_after_ms, client_text
+from coordinator.story.diagnosis import (
+    OVER,
+    OVER_MS,
+    RESTART_MAX_MS,
+    Finding,
+    Severity,
+    causes_of,
+    members_text,
+    names_text,
+    span_text,
+)
 from coordinator.story.entries import REBALANCING, Rebalance
-from coordinator.story.progress import MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
+from coordinator.story.progress import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.text import time_text
 
 if TYPE_CHECKING:
@@ -191,6 +201,46 @@ def _is_there(member: Member, target_epoch: int) -> bool:
     return seat is None or (seat.epoch >= target_epoch and (member.assignment or {}) == seat.target)
 
 
+class Pulse(NamedTuple):
+    """How a member shows that it lives: in words, and as the advice for one that reads nothing."""
+
+    said: str
+    advice: str
+
+
+HANGS_ADVICE = (
+    "the program hangs in a handler, or paused everything: take a dump of its threads, then mend or restart it. A "
+    "handler that is only slow moves on by itself"
+)
+
+ALIVE = Pulse("is alive, but", f"its client sends heartbeats, so {HANGS_ADVICE}")
+
+PERHAPS_ALIVE = Pulse(
+    "is in the group, but",
+    f"{HANGS_ADVICE}. Or its process is frozen, killed or cut off: then its session ends after session.timeout.ms "
+    "(45 s by default), and other members get its topic partitions. If it is there for longer, its client sends "
+    "heartbeats",
+)
+
+
+def _pulse(member: Member, waits_ms: int, now_ms: int) -> Pulse:
+    """Whether a member's client sends heartbeats. waits_ms: since when all that it doesn't read waits.
+
+    A server that doesn't tell when the last request came has the member until its session ends, also if nothing comes.
+    """
+    silent_ms, session_ms = member.silent_ms, member.session_timeout_ms
+    if silent_ms is None or session_ms is None:
+        return ALIVE if now_ms - waits_ms > RESTART_MAX_MS + GROWS_MS else PERHAPS_ALIVE
+    if silent_ms < away_after_ms(session_ms):
+        return ALIVE
+    return Pulse(
+        f"has sent nothing for {span_text(silent_ms)}, and",
+        "its process is frozen, killed or cut off from the server: see whether it runs, and continue or restart it. "
+        f"Its session ends by {time_text(now_ms - silent_ms + session_ms)} at the latest, and other members get its "
+        "topic partitions",
+    )
+
+
 def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """Topic partitions that stand still in the hands of a member that is alive: one finding for each member."""
     if group.state in REBALANCING:
@@ -214,14 +264,15 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         is_held = all(track.is_held for _, track in stuck)
         others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
         others += _hidden(stuck)
+        pulse = ALIVE if moves else _pulse(member, max(track.waits_ms or 0 for _, track in stuck), now_ms)
         is_few = bool(_hidden(stuck)) and all(track.lag <= MARKERS_MAX for _, track in stuck)
         yield Finding(
             Severity.NOTICE if never or is_few else _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
-            f"{members_text([member])} is alive, but has committed nothing since {time_text(since_ms)} or longer of "
-            f"{_places(stuck)}: {lag:,} records wait; {others}",
-            (HELD_ADVICE if is_held else "") + _stuck_advice(is_whole=not moves, never=never),
+            f"{members_text([member])} {pulse.said} has committed nothing since {time_text(since_ms)} or longer "
+            f"of {_places(stuck)}: {lag:,} records wait; {others}",
+            (HELD_ADVICE if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never),
             since_ms=since_ms,
             member_id=member_id,
         )
@@ -242,23 +293,20 @@ def _unacknowledged(group: DescribedGroup, progress: GroupProgress, now_ms: int)
             _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
-            f"alive, but nobody has acknowledged the next record since {time_text(since_ms)} or longer of "
+            f"members are there, but nobody has acknowledged the next record since {time_text(since_ms)} or longer of "
             f"{_places(stuck)}: {members_text(readers)}; {sum(track.lag for _, track in stuck):,} records wait",
             "one of these programs has the record at this offset and hangs in its handler, or each of them releases it "
-            "again: take a dump of their threads, then mend or restart them. The lock of a record ends after "
-            "share.record.lock.duration.ms, and another member gets it",
+            "again: take a dump of their threads, then mend or restart them. Or its process is frozen, killed or cut "
+            "off. The lock of a record ends after share.record.lock.duration.ms, and another member gets it",
             since_ms=since_ms,
         )
 
 
-def _stuck_advice(*, is_whole: bool, never: bool) -> str:
+def _stuck_advice(pulse: Pulse, *, is_whole: bool, never: bool) -> str:
     if never:
         return "nothing needs to be done if its program keeps offsets elsewhere; else it never got through a record"
     if is_whole:
-        return (
-            "its client sends heartbeats, so the program hangs in a handler, or paused everything: take a dump of its "
-            "threads, then mend or restart it. A handler that is only slow moves on by itself"
-        )
+        return pulse.advice
     return (
         "look at the record at this offset: a handler that fails on it tries again for ever, and a program may have "
         "paused the partition. Mend the handler, resume the partition, or stop the group and move its offset behind "

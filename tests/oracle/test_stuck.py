@@ -170,7 +170,7 @@ def running(scene: Scene, client_id: str, **more: Any) -> Iterator[Program]:
 
 
 def test_a_program_that_hangs_and_a_partition_that_is_paused(scene: Scene) -> None:
-    """Both are alive; the first reads nothing, the second one of two partitions. Each finding ends when it reads.
+    """Both send heartbeats; the first reads nothing, the second one of two partitions. Each finding ends when it reads.
 
     The probe of the static member says the same.
     """
@@ -181,10 +181,10 @@ def test_a_program_that_hangs_and_a_partition_that_is_paused(scene: Scene) -> No
         program.runs.clear()
         # On a busy machine the last commits of the two partitions may be so far apart that one seems to move at first.
         stuck = scene.until("partition_stuck", "none of its partitions moves")
-        assert ("(slow at 127.0.0.1) is alive" in stuck["found"], "hangs in a handler" in stuck["advice"]) == (
-            True,
-            True,
-        )
+        # Apache Kafka doesn't tell when it last heard of a member.
+        pulse = "is alive" if isinstance(scene.node, Tenure) else "is in the group"
+        assert f"(slow at 127.0.0.1) {pulse}, but has" in stuck["found"]
+        assert "hangs in a handler" in stuck["advice"]
         program.runs.set()
         scene.until_gone("partition_stuck")
         one = [TopicPartition(scene.topic, 1)]

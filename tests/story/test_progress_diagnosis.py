@@ -11,7 +11,7 @@ from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
 from coordinator.story.described import Ahead, ConsumerSeat, ConsumerState, Expiry, OffsetLine
-from coordinator.story.diagnosis import Finding
+from coordinator.story.diagnosis import RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.progress import (
@@ -28,6 +28,7 @@ from coordinator.story.progress_diagnosis import (
     Work,
     at_work,
 )
+from coordinator.text import time_text
 from tests.story.test_diagnosis import NOW_MS, dynamic, group_of, member, started
 from tests.support.told import told
 
@@ -105,10 +106,11 @@ def test_a_partition_that_stands_still_names_its_owner_and_since_when() -> None:
     """Others that move show that the record is the matter; if none moves, the program hangs."""
     poison, hung = STUCK.findings()["partition_stuck"], HUNG.findings()["partition_stuck"]
     assert poison.severity == "notice"
-    assert poison.found.startswith("i (c at h) is alive, but has committed nothing since ")
+    assert poison.found.startswith("i (c at h) is in the group, but has committed nothing since ")
     assert "of t-0 at 3: 6 records wait; none of its partitions moves" in poison.found
     both = replace(ONE, assignment={"t": [0, 1]})
     (moves,) = [replace(STUCK, group=group_of(both)).findings()["partition_stuck"]]
+    assert moves.found.startswith("i (c at h) is alive, but has committed nothing since ")
     assert "others of its partitions move" in moves.found
     assert "look at the record" in moves.advice
     assert "hangs in a handler" in hung.advice
@@ -118,6 +120,29 @@ def test_a_partition_that_stands_still_names_its_owner_and_since_when() -> None:
     assert "none of its partitions moves" in hangs.found
     long = looks(PAIR, (LONG_MS, (3, 5), (9, 9)), *HUNG.steps[1:])
     assert long.findings()["partition_stuck"].severity == "warning"
+
+
+def test_a_member_is_alive_only_if_something_was_heard_of_it() -> None:
+    """Where a server doesn't tell that, a frozen process has its session too, as long as the longest session lasts."""
+
+    def found(longer_ms: int = 0, silent_ms: int | None = None) -> Finding:
+        session_ms = None if silent_ms is None else 120_000
+        group = group_of(replace(ONE, silent_ms=silent_ms, session_timeout_ms=session_ms), OTHER)
+        steps = [(before_ms + longer_ms, *places) for before_ms, *places in HUNG.steps[:-1]]
+        return looks(group, *steps, HUNG.steps[-1]).findings()["partition_stuck"]
+
+    unknown, ages = found(), found(RESTART_MAX_MS)
+    assert unknown.found.startswith("i (c at h) is in the group, but has")
+    assert "hangs in a handler" in unknown.advice
+    assert "Or its process is frozen, killed or cut off: then its session ends" in unknown.advice
+    heard = found(silent_ms=3_000)
+    for each in (ages, heard):
+        assert each.found.startswith("i (c at h) is alive, but has")
+        assert each.advice.startswith("its client sends heartbeats, so the program hangs in a handler")
+    silent = found(silent_ms=20_000)
+    assert silent.found.startswith("i (c at h) has sent nothing for 20.0 s, and has committed nothing since ")
+    assert f"session ends by {time_text(NOW_MS + 100_000)} at the latest" in silent.advice
+    assert "handler" not in silent.advice
 
 
 @pytest.mark.parametrize(
