@@ -128,7 +128,9 @@ def marked_text(cause: Cause, event: events.GroupEvent) -> str:
 def _unknown_text(cause: Cause) -> str:
     """A cause that the log of groups doesn't tell: what it may have been."""
     kinds = [CauseKind(kind) for kind in cause.possible or ()]
-    maybe = ", or ".join(CAUSES[kind].possible for kind in kinds)
+    # Only a dynamic member may have left: an operator removes a static one. Its client leaves by itself in two cases.
+    left = f"{CAUSES[CauseKind.MEMBER_LEFT].possible} (stopped, or not polled for max.poll.interval.ms)"
+    maybe = ", or ".join(left if kind is CauseKind.MEMBER_LEFT else CAUSES[kind].possible for kind in kinds)
     client = f" ({client_text(cause)})" if cause.client_host else ""
     who = ", ".join(_who(cause))
     if who and GONE.issuperset(cause.possible or ()):

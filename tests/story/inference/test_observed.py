@@ -199,8 +199,13 @@ def scene_key() -> bytes:
     [
         (
             Scene().group([member("a", A), member("b", B)], 1).tick(60_000).group([member("a", A)], 2),
-            """rebalance, generation 1 -> 2: member b is gone (client at 127.0.0.1); unknown why: it left, or its \
-session ended [inferred from the log]""",
+            """rebalance, generation 1 -> 2: member b is gone (client at 127.0.0.1); unknown why: it left \
+(stopped, or not polled for max.poll.interval.ms), or its session ended [inferred from the log]""",
+        ),
+        (  # the client of a static member doesn't leave
+            Scene().group([static("i", 1, A), member("a", A)], 1).tick(60_000).group([member("a", A)], 2),
+            """rebalance, generation 1 -> 2: member i-1 is gone (client at 127.0.0.1); unknown why: an operator \
+removed it, or its session ended [inferred from the log]""",
         ),
         (
             Scene(base_offset=7).group([member("a", A)], 4),
