@@ -114,6 +114,7 @@ def next_record(answer: FetchResponse.PartitionData, offset: int) -> Ahead:
         if header.is_control:
             aborted -= begun
         elif header.record_count and not (header.is_transactional and begun):
-            return Ahead(max(offset, header.base_offset), is_record=True)
+            made_ms = header.max_timestamp_ms if header.max_timestamp_ms >= 0 else None
+            return Ahead(max(offset, header.base_offset), is_record=True, made_ms=made_ms)
         offset = header.next_offset
     return Ahead(offset)

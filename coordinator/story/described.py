@@ -129,11 +129,13 @@ class Ahead(NamedTuple):
     """Where the next record is for readers of committed records, as far as somebody looked from a committed offset on.
 
     is_record: whether a record is there, or was; else the look ended there. is_refused: whether the user may not look.
+    made_ms: the newest timestamp of the record's batch, so the record is as old or older; None if nobody knows.
     """
 
     offset: int
     is_record: bool = False
     is_refused: bool = False
+    made_ms: int | None = None
 
 
 class OffsetLine(NamedTuple):

@@ -159,7 +159,8 @@ class Finding(Struct, frozen=True):
     """Something about a group: what, and what to do.
 
     group_id: None for a finding about a server or its cluster. last_at_ms: when it happened last; None if it is so now.
-    times: how often it happened. since_ms: since when looks show it. member_id: of the member that it is about.
+    times: how often it happened. since_ms: since when looks or timestamps of records show it. member_id: of the member
+    that it is about.
     """
 
     severity: Severity

@@ -159,6 +159,15 @@ class Track(NamedTuple):
         return self.stable is not None and self.stable <= self.position
 
     @property
+    def made_ms(self) -> int | None:
+        """The timestamp of the next record, if no look saw the offset move, so that it may stand for longer than known.
+
+        Timestamps are the producers'. One that is younger than the first look tells nothing more.
+        """
+        made_ms = None if self.ahead is None or self.has_moved else self.ahead.made_ms
+        return made_ms if made_ms is not None and made_ms < self.since_ms else None
+
+    @property
     def lost(self) -> int:
         """How many records the log deleted before the group read them."""
         return 0 if self.start is None or self.offset is None else max(self.start - self.offset, 0)

@@ -265,15 +265,17 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
         others += _hidden(stuck)
         pulse = ALIVE if moves else _pulse(member, max(track.waits_ms or 0 for _, track in stuck), now_ms)
+        oldest_ms = min([since_ms, *(track.made_ms for _, track in stuck if track.made_ms is not None)])
+        oldest = f", the oldest since {time_text(oldest_ms)} or longer" if oldest_ms < since_ms else ""
         is_few = bool(_hidden(stuck)) and all(track.lag <= MARKERS_MAX for _, track in stuck)
         yield Finding(
-            Severity.NOTICE if never or is_few else _severity(now_ms - since_ms),
+            Severity.NOTICE if never or is_few else _severity(now_ms - oldest_ms),
             "partition_stuck",
             group.group_id,
             f"{members_text([member])} {pulse.said} has committed nothing since {time_text(since_ms)} or longer "
-            f"of {_places(stuck)}: {lag:,} records wait; {others}",
+            f"of {_places(stuck)}: {lag:,} records wait{oldest}; {others}",
             (HELD_ADVICE if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never),
-            since_ms=since_ms,
+            since_ms=oldest_ms,
             member_id=member_id,
         )
 

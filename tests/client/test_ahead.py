@@ -151,9 +151,12 @@ def test_the_end_of_a_transaction_is_no_stall(cluster: Tenure, level: str, count
     assert end_transactions(cluster.bootstrap, level, count) == "partition_stuck"
 
 
-def batch(offset: int, producer_id: int = -1, attributes: int = TRANSACTIONAL) -> bytes:
+NEWEST_MS = 7
+
+
+def batch(offset: int, producer_id: int = -1, attributes: int = TRANSACTIONAL, made_ms: int = NEWEST_MS) -> bytes:
     """A batch of one record."""
-    record = Record(b"k", b"v", 0)
+    record = Record(b"k", b"v", made_ms)
     return encode_batch([record] if producer_id < 0 else Batch([record], producer_id, 0, attributes), offset, 0)
 
 
@@ -163,16 +166,21 @@ MARKER = TRANSACTIONAL | CONTROL
 @pytest.mark.parametrize(
     ("batches", "aborted", "found"),
     [
-        ([batch(5)], [], Ahead(5, is_record=True)),
+        ([batch(5)], [], Ahead(5, is_record=True, made_ms=NEWEST_MS)),
         ([batch(5, 1, MARKER)], [], Ahead(6)),
-        ([batch(5, 1, MARKER), batch(6, 1)], [], Ahead(6, is_record=True)),
+        ([batch(5, 1, MARKER), batch(6, 1)], [], Ahead(6, is_record=True, made_ms=NEWEST_MS)),
         ([batch(5, 1), batch(6, 2, MARKER), batch(7, 1, MARKER)], [(1, 3)], Ahead(8)),
-        ([batch(5, 1), batch(6, 1, MARKER), batch(7, 1)], [(1, 3)], Ahead(7, is_record=True)),  # the next transaction
+        (
+            [batch(5, 1), batch(6, 1, MARKER), batch(7, 1)],
+            [(1, 3)],
+            Ahead(7, is_record=True, made_ms=NEWEST_MS),
+        ),  # the next transaction
         ([batch(5, 1, MARKER), batch(6, 1)], [(1, 3), (1, 6)], Ahead(7)),
-        ([batch(5, 1), batch(6, 2)], [(1, 5)], Ahead(6, is_record=True)),
+        ([batch(5, 1), batch(6, 2)], [(1, 5)], Ahead(6, is_record=True, made_ms=NEWEST_MS)),
         ([batch(4), batch(5, 1, MARKER)], [], Ahead(6)),  # the server returns the batch that has the offset before
         ([batch(5, 1, MARKER), batch(6)[:60]], [], Ahead(6)),
-        ([batch(5)[:-1]], [], Ahead(5, is_record=True)),
+        ([batch(5, made_ms=-1)], [], Ahead(5, is_record=True)),  # without a timestamp
+        ([batch(5)[:-1]], [], Ahead(5, is_record=True, made_ms=NEWEST_MS)),
         ([b"x" * 100], [], Ahead(5, is_record=True)),
         ([], [], Ahead(5)),
     ],

@@ -181,6 +181,23 @@ def test_a_reader_of_committed_records_waits_for_a_transaction() -> None:
         assert not free.advice.startswith("if its program")
 
 
+def test_a_partition_that_no_look_saw_move_stands_since_its_oldest_record_came() -> None:
+    """So one command of 30 s gives the warning that looks of minutes would. Looks that saw it move know better."""
+
+    def found(made_ms: int | None, *before: Any) -> Finding:
+        ahead = Ahead(3, is_record=True, made_ms=made_ms)
+        last = (0, (3, 9, None, None, None, None, ahead), (9, 9))
+        return looks(PAIR, *before, *HUNG.steps[:-1], last).findings()["partition_stuck"]
+
+    oldest_ms = NOW_MS - LONG_MS
+    old = found(oldest_ms)
+    assert (old.severity, old.since_ms) == ("warning", oldest_ms)
+    assert f"of t-0 at 3: 6 records wait, the oldest since {time_text(oldest_ms)} or longer; none" in old.found
+    for each in (found(None), found(NOW_MS + LONG_MS), found(oldest_ms, (AGO + 1, (2, 5), (9, 9)))):
+        assert (each.severity, each.since_ms) == ("notice", NOW_MS - AGO)
+        assert "the oldest" not in each.found
+
+
 def test_a_user_who_may_not_read_the_topic_gets_a_hedge() -> None:
     """A few records may be the end of a transaction, so the finding stays a notice; many make it a warning."""
     refused = Ahead(7, is_refused=True)
