@@ -38,7 +38,7 @@ from coordinator.cli.output import Output, counted, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
-from coordinator.client.examination import held_back_findings
+from coordinator.client.examination import holding_back
 from coordinator.client.groups import Group, consumer_json, described_group, expects_json, waiting_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
@@ -48,6 +48,7 @@ from coordinator.story.entries import entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
+from coordinator.story.transaction_diagnosis import transaction_findings
 from coordinator.story.words import RECONCILING, expects_lines, folded_lines, held_up_lines, is_cut, waiting_lines
 from coordinator.text import printable, time_text
 from schemas.errors import ErrorCode
@@ -89,7 +90,8 @@ def explained(
     if reader.absent != absent:
         warn(absent_line(reader.absent, reader.topic, reader.absent_nodes))
     group = described(client, group_id)
-    held_back = [] if group is None else held_back_findings(client, group, time.time_ns() // 1_000_000)
+    holding = [] if group is None else holding_back(client, group)
+    held_back = list(transaction_findings(group_id, holding, time.time_ns() // 1_000_000))
     state = None if group is None else group.state
     if state is None and timeline.is_empty:
         fail(ExitCode.NOT_FOUND, f"no such group, and no events of one{_looked(since_ms)}: {group_id}")

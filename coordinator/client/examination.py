@@ -24,13 +24,12 @@ from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work, at_work
-from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from coordinator.client.client import Client
-    from coordinator.story.described import OffsetLine
+    from coordinator.story.described import HoldingTransaction, OffsetLine
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress
 
@@ -76,8 +75,8 @@ def examine(
     ]
     for name, answer in answers.items():
         if isinstance(answer, Group):
-            found += group_findings(name, entries[name], answer, counts, now_ms, seen[name].progress)
-            found += transaction_findings(name, holding.get(name, ()), now_ms)
+            held = holding.get(name, ())
+            found += group_findings(name, entries[name], answer, counts, now_ms, seen[name].progress, held)
         elif answer.error_code in COORDINATOR_MOVED:
             found.append(unavailable(name, error_name(answer.error_code)))
             found += group_findings(name, entries[name], None, counts, now_ms)
@@ -219,7 +218,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def held_back_findings(client: Client, group: Group, now_ms: int) -> list[Finding]:
-    """The findings about transactions in which offsets of one group are pending. now_ms: Unix time."""
+def holding_back(client: Client, group: Group) -> list[HoldingTransaction]:
+    """The transactions in which offsets of one group are pending."""
     holding = holding_transactions(client, {group.group_id: group}, partition_owners(client))
-    return list(transaction_findings(group.group_id, holding.get(group.group_id, ()), now_ms))
+    return holding.get(group.group_id, [])

@@ -37,7 +37,6 @@ from coordinator.story.events import FindingBegan, FindingEnded
 from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
-from coordinator.story.transaction_diagnosis import transaction_findings
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -193,8 +192,8 @@ class Watching:
         with self._lock:
             told = list(self._events.get(name, ()))
         entries = Timeline(name).add_all(told).entries
-        held = transaction_findings(name, self._held.get(name, ()), now_ms)
-        self._tell(name, [*progress_findings_now(name, entries, group, counts, now_ms, seen), *held], now_ms)
+        held = self._held.get(name, ())
+        self._tell(name, progress_findings_now(name, entries, group, counts, now_ms, seen, held), now_ms)
 
     def _tell(self, group_id: str, findings: Iterable[Finding], now_ms: int) -> None:
         former, present = self.found.get(group_id, {}), dict[Key, FindingBegan]()

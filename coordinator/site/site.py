@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
-from coordinator.client.examination import held_back_findings, look, look_at_lag, members_at_work
+from coordinator.client.examination import holding_back, look, look_at_lag, members_at_work
 from coordinator.client.groups import (
     STREAMS,
     Group,
@@ -376,13 +376,13 @@ class Site:
         lanes = lanes_of(entries, found, names.keys() - waits.keys())
         looks = look(client, [] if group is None else [group], counts, self._progress, now_ms, leaders)
         seen = None if group is None else looks[group_id].progress
-        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen)
-        held_back = [] if group is None else held_back_findings(client, group, now_ms)
+        holding = [] if group is None else holding_back(client, group)
+        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen, holding)
         drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,
             "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
-            "findings": list(map(fields_of, worst_first([*problems, *held_back]))),
+            "findings": list(map(fields_of, worst_first(problems))),
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
         }

@@ -17,9 +17,10 @@ from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, OVER_MS, WRITES_F
 from coordinator.story.events import EventsDropped, GroupDeleted
 from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
+from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup
+    from coordinator.story.described import DescribedGroup, HoldingTransaction
     from coordinator.story.diagnosis import Finding
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress
@@ -35,21 +36,24 @@ def group_findings(
     partition_counts: Mapping[str, int],
     now_ms: int,
     progress: GroupProgress | None = None,
+    transactions: Sequence[HoldingTransaction] = (),
 ) -> list[Finding]:
     """The findings about a group that have not ended.
 
     entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
     topic. now_ms: Unix time. progress: of the look that has this description, None if its offsets can't be seen.
+    transactions: those that hold back offsets of the group.
     """
     entries = since_deleted(entries)
     found: list[Finding] = []
     if group is not None and progress is not None:  # of findings that are as bad, people look for these first
-        found += progress_findings(group_id, entries, group, progress, now_ms)
+        found += progress_findings(group_id, entries, group, progress, now_ms, transactions)
     found += [
         finding
         for find in (findings, consumer_findings, seat_findings, loop_findings)
         for finding in find(group_id, entries, group, partition_counts, now_ms)
     ]
+    found += transaction_findings(group_id, transactions, now_ms)
     return [finding for finding in found if not _is_past(finding, group, now_ms)]
 
 
@@ -60,6 +64,7 @@ def progress_findings_now(
     partition_counts: Mapping[str, int],
     now_ms: int,
     progress: GroupProgress,
+    transactions: Sequence[HoldingTransaction],
 ) -> list[Finding]:
     """The findings about a group's progress, without those about something that is over. As of `group_findings`.
 
@@ -71,8 +76,9 @@ def progress_findings_now(
         awaited += held_up_findings(group, group.consumer, now_ms)
     found = [
         *loop_findings(group_id, entries, group, partition_counts, now_ms),
-        *progress_findings(group_id, entries, group, progress, now_ms),
+        *progress_findings(group_id, entries, group, progress, now_ms, transactions),
         *(each for each in awaited if each.severity is Severity.ERROR),
+        *transaction_findings(group_id, transactions, now_ms),
     ]
     return [each for each in found if each.last_at_ms is None or now_ms - each.last_at_ms < OVER_MS]
 

@@ -7,13 +7,14 @@ stands still names the time since when looks show it: it may be longer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS, is_storm
 from coordinator.story.described import away_after_ms, client_text
 from coordinator.story.diagnosis import (
+    AWAITED_MS,
     OVER,
     OVER_MS,
     RESTART_MAX_MS,
@@ -29,9 +30,9 @@ from coordinator.story.progress import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUC
 from coordinator.text import time_text
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, Member
+    from coordinator.story.described import DescribedGroup, HoldingTransaction, Member
     from coordinator.story.entries import Entry
-    from coordinator.story.progress import GroupProgress, Track
+    from coordinator.story.progress import GroupProgress, TopicPartition, Track
 
 LONG_MS = 60_000
 """A wait that is a problem: before that, a batch that takes a while or a restart looks the same."""
@@ -61,11 +62,20 @@ REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
 
 
 def progress_findings(
-    group_id: str, entries: Sequence[Entry], group: DescribedGroup, progress: GroupProgress, now_ms: int
+    group_id: str,
+    entries: Sequence[Entry],
+    group: DescribedGroup,
+    progress: GroupProgress,
+    now_ms: int,
+    transactions: Sequence[HoldingTransaction] = (),
 ) -> Iterator[Finding]:
-    """The findings about a group's progress. progress: of the look that has this description."""
+    """The findings about a group's progress. progress: of the look that has this description.
+
+    transactions: those that hold back offsets of the group.
+    """
     yield from _rebalancing(group, progress, now_ms)
-    yield from _stuck(group, progress, now_ms)
+    late = [each for each in transactions if now_ms - each.since_ms >= AWAITED_MS]
+    yield from _stuck(group, progress, {pair for each in late for pair in each.offsets}, now_ms)
     if progress.is_shared:
         yield from _unacknowledged(group, progress, now_ms)
     if _is_settled(entries, now_ms):
@@ -241,10 +251,16 @@ def _pulse(member: Member, waits_ms: int, now_ms: int) -> Pulse:
     )
 
 
-def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
-    """Topic partitions that stand still in the hands of a member that is alive: one finding for each member."""
+def _stuck(
+    group: DescribedGroup, progress: GroupProgress, pending: Collection[TopicPartition], now_ms: int
+) -> Iterator[Finding]:
+    """Topic partitions that stand still in the hands of a member: one finding for each member.
+
+    pending: those whose offsets wait for the end of a transaction.
+    """
     if group.state in REBALANCING:
         return
+    pending_names = {f"{topic}-{index}" for topic, index in pending}
     by_member: dict[str, list[tuple[str, Track]]] = {}
     for name, track in progress.each():
         if track.is_stuck and track.member is not None:
@@ -265,6 +281,11 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
         others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
         others += _hidden(stuck)
         pulse = ALIVE if moves else _pulse(member, max(track.waits_ms or 0 for _, track in stuck), now_ms)
+        advice = (HELD_ADVICE if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never)
+        if pending_names.issuperset(name for name, _ in stuck):
+            advice = (
+                "its offsets are pending in a transaction, whose end commits or drops them: see hanging_transaction"
+            )
         oldest_ms = min([since_ms, *(track.made_ms for _, track in stuck if track.made_ms is not None)])
         oldest = f", the oldest since {time_text(oldest_ms)} or longer" if oldest_ms < since_ms else ""
         is_few = bool(_hidden(stuck)) and all(track.lag <= MARKERS_MAX for _, track in stuck)
@@ -274,7 +295,7 @@ def _stuck(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Itera
             group.group_id,
             f"{members_text([member])} {pulse.said} has committed nothing since {time_text(since_ms)} or longer "
             f"of {_places(stuck)}: {lag:,} records wait{oldest}; {others}",
-            (HELD_ADVICE if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never),
+            advice,
             since_ms=oldest_ms,
             member_id=member_id,
         )

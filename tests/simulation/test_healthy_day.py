@@ -202,7 +202,7 @@ class Day:
         while self.events and now_ms - self.events[0].at_ms > OVER_MS and len(self.events) > 1:
             self.events.popleft()
         past = [each for each in self.events if each.at_ms <= now_ms]
-        found = progress_findings_now("g", Timeline("g").add_all(past).entries, group, counts, now_ms, seen)
+        found = progress_findings_now("g", Timeline("g").add_all(past).entries, group, counts, now_ms, seen, ())
         kinds = [each.kind for each in found if each.kind != "rebalancing" or each.severity != "notice"]
         if kinds:
             self.findings[self.second] = kinds

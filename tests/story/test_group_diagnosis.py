@@ -34,7 +34,6 @@ from coordinator.story.diagnosis import (
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.progress import GroupProgress
-from coordinator.story.transaction_diagnosis import transaction_findings
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer
 from tests.story import test_progress_diagnosis as progress
@@ -70,10 +69,9 @@ class Scene:
         now_ms = NOW_MS + self.after_ms
         entries = Timeline("g").add_all(self.events).entries
         found = [
-            *group_findings("g", entries, self.group, self.counts, now_ms, self.progress),
+            *group_findings("g", entries, self.group, self.counts, now_ms, self.progress, self.holding),
             *cluster_findings(self.ownerless, {"g": entries}, self.stores, self.away, now_ms),
             *log_findings(self.failing, len(self.failing), now_ms),
-            *transaction_findings("g", self.holding, now_ms),
             *([unavailable("g", self.silent), *not_listed([self.silent])] if self.silent else ()),
         ]
         return {finding.kind: finding for finding in found}

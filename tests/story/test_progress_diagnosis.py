@@ -10,8 +10,8 @@ import pytest
 from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
-from coordinator.story.described import Ahead, ConsumerSeat, ConsumerState, Expiry, OffsetLine
-from coordinator.story.diagnosis import RESTART_MAX_MS, Finding
+from coordinator.story.described import Ahead, ConsumerSeat, ConsumerState, Expiry, HoldingTransaction, OffsetLine
+from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.progress import (
@@ -240,6 +240,20 @@ def test_a_member_that_never_committed_may_keep_its_offsets_elsewhere() -> None:
     assert (found.severity, "of t-0 (nothing committed): 3 records wait" in found.found) == ("notice", True)
     many = 4 + MARKERS_MAX
     assert "partition_stuck" in looks(PAIR, (STUCK_MS, (3, many), (9, 9)), (0, (3, many), (9, 9))).findings()
+
+
+def test_offsets_that_are_pending_explain_why_nothing_is_committed() -> None:
+    """Then the finding about the transaction has the advice, unless it is too young to be one."""
+    seen = looks(PAIR, (AGO, (None, 30), (9, 9)), (STUCK_MS, (None, 31), (9, 9)), (0, (None, 32), (9, 9))).taken()
+
+    def advice(since_ms: int, *pairs: tuple[str, int]) -> tuple[str, bool]:
+        holding = [HoldingTransaction("pays", 7, 3, 0, since_ms, None, pairs)]
+        found = {each.kind: each for each in group_findings("g", [], PAIR, COUNTS, NOW_MS, seen, holding)}
+        return found["partition_stuck"].advice.partition(" ")[0], "hanging_transaction" in found
+
+    assert advice(NOW_MS - AWAITED_MS, ("t", 0), ("t", 1)) == ("its", True)
+    assert advice(NOW_MS - AWAITED_MS, ("t", 1)) == ("nothing", True)
+    assert advice(NOW_MS, ("t", 0)) == ("nothing", False)
 
 
 def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> None:
