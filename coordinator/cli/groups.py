@@ -258,8 +258,11 @@ def _warn_of_open_transactions(client: Client, lines: Iterable[Sequence[OffsetLi
         for line in of_group
         if line.topic is not None and line.partition is not None and line.log_end_offset and line.lag != 0
     }
-    for (topic, index), (offset, who) in sorted(blocking_transactions(client, ends).items()):
-        warn(f"{topic}-{index}: readers of committed records wait at {offset}, for the transaction of {who}")
+    for (topic, index), holder in sorted(blocking_transactions(client, ends).items()):
+        warn(
+            f"{topic}-{index}: readers of committed records wait at {holder.start_offset}, for the transaction of "
+            f"{holder.producer_text}"
+        )
 
 
 def _print_offsets(groups: Sequence[Group], lines: Mapping[str, Sequence[OffsetLine]], times: LagTimes | None) -> None:

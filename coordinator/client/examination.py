@@ -16,7 +16,7 @@ from coordinator.client.groups import Group, describe_groups, topics_of
 from coordinator.client.lag import known_lines, offset_lines
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders, log_end_offsets, node_health, partition_owners
-from coordinator.client.transactions import holding_transactions
+from coordinator.client.transactions import holders_at, holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.described import SHARE
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
@@ -138,9 +138,17 @@ def _with_aheads(
 ) -> Sequence[OffsetLine]:
     """The lines, with what is ahead of the committed offsets that would be named as a stall."""
     with LOOKING:
-        known, asked = progress.recall(group_id, lines, now_ms)
+        known, asked, held = progress.recall(group_id, lines, now_ms)
     found = look_ahead(client, asked, leaders) if asked else {}
-    return [line._replace(ahead=found[line.pair]) if line.pair in found else line for line in known] if found else known
+    holders = holders_at(client, held, leaders) if held else {}
+    if not found and not holders:
+        return known
+    return [
+        line._replace(ahead=found.get(line.pair, line.ahead), holder=holders.get(line.pair, line.holder))
+        if line.pair is not None
+        else line
+        for line in known
+    ]
 
 
 def look_at_lag(

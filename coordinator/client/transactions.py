@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, unstable_offsets
-from coordinator.client.topics import GROUPS_TOPIC, Owners, TopicPartition, leaders_of, log_end_offsets
+from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, leaders_of, log_end_offsets
 from coordinator.group.partition import partition_for
-from coordinator.story.described import HoldingTransaction
+from coordinator.story.described import Holder, HoldingTransaction
 from protocol.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -45,6 +45,9 @@ OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 """States in which a coordinator will still end the transaction."""
 
 NO_OFFSET = -1
+
+HELD_MAX = 200
+"""Topic partitions of one question about producers; the others get none named."""
 
 
 class Transaction(NamedTuple):
@@ -169,26 +172,45 @@ def hanging_transactions(client: Client, topics: Iterable[str] | None = None) ->
     return [each for each in found if each in still and (each.producer_id, each.topic, each.partition) not in known]
 
 
-def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, str]]:
-    """Where readers of committed records must wait, and for which producer, by topic partition.
+def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Holder]:
+    """The transactions at which readers of committed records must wait, by topic partition. ends: of the logs.
 
-    ends: the ends of the logs. One request to each leader shows that nobody waits. A user who may not ask for producers
-    gets none named.
+    One request to each leader shows that nobody waits.
     """
-    held: dict[TopicPartition, int] = {}
-    names: dict[TopicPartition, str] = {}
     with suppress(Refused):
         stable = log_end_offsets(client, ends, only_committed=True)
         held = {where: offset for where, offset in stable.items() if offset < ends[where]}
-        if held:
-            ids = {
-                each.producer_id: f"transactional id {each.transactional_id}"
-                for each in list_transactions(client, OPEN)
-            }
-            for each in open_transactions(client, {topic for topic, _ in held}):
-                if each.start_offset == held.get((each.topic, each.partition)):
-                    names[each.topic, each.partition] = ids.get(each.producer_id, f"producer id {each.producer_id}")
-    return {where: (offset, names.get(where, "a producer")) for where, offset in held.items()}
+        return holders_at(client, held) if held else {}
+    return {}
+
+
+def holders_at(
+    client: Client, stable: Mapping[TopicPartition, int], leaders: Leaders | None = None
+) -> dict[TopicPartition, Holder]:
+    """The open transactions that begin at these offsets. leaders: as far as known.
+
+    A user who may not ask for producers gets none named; so does one whose cluster doesn't answer.
+    """
+    found = {where: Holder(offset) for where, offset in stable.items()}
+    with suppress(Refused, Unreachable):  # Kafka before 2.8 doesn't know DescribeProducers
+        asked = set(islice(stable, HELD_MAX))
+        opened = [
+            each
+            for node, led in (leaders or Leaders()).of(client, asked).items()
+            for where, answered in _producers(client, node, led)
+            for each in _open(where, answered)
+            if each.start_offset == stable[where]
+        ]
+        for each in opened:
+            found[each.topic, each.partition] = Holder(each.start_offset, None, each.producer_id, each.last_ms)
+        known = list_transactions(client, OPEN) if opened else []
+        ids = {(each.producer_id, *where): each for each in known for where in each.partitions}
+        for each in opened:
+            own = ids.get((each.producer_id, each.topic, each.partition))
+            if own is not None:
+                named = own.transactional_id, own.producer_id, own.start_ms, own.start_ms + own.timeout_ms
+                found[each.topic, each.partition] = Holder(each.start_offset, *named)
+    return found
 
 
 def holding_transactions(

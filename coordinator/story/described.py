@@ -138,6 +138,27 @@ class Ahead(NamedTuple):
     made_ms: int | None = None
 
 
+class Holder(NamedTuple):
+    """The open transaction at which readers of committed records wait. None stands for what the client may not know.
+
+    start_offset: where they wait. transactional_id, until_ms: the id, and when its coordinator aborts it; None if no
+    coordinator shows it as open. since_ms: when it began; without a coordinator when its producer last wrote.
+    """
+
+    start_offset: int
+    transactional_id: str | None = None
+    producer_id: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def producer_text(self) -> str:
+        """The producer, by the best name that is known."""
+        if self.transactional_id is not None:
+            return f"transactional id {self.transactional_id}"
+        return "a producer" if self.producer_id is None else f"producer id {self.producer_id}"
+
+
 class OffsetLine(NamedTuple):
     """A topic partition of a group.
 
@@ -146,7 +167,7 @@ class OffsetLine(NamedTuple):
     the server counts the records behind the end, because some before it are dealt with already (share groups).
     stable_offset: where readers of committed records stop, if a transaction keeps them from the end of the log. No
     request of a group tells its members' isolation.level, so both lags may be the one that counts. ahead: None if
-    nobody looked for the next record.
+    nobody looked for the next record. holder: the transaction at stable_offset; None if nobody asked for it.
     """
 
     topic: str | None
@@ -159,6 +180,7 @@ class OffsetLine(NamedTuple):
     told_lag: int | None = None
     stable_offset: int | None = None
     ahead: Ahead | None = None
+    holder: Holder | None = None
 
     @property
     def pair(self) -> tuple[str, int] | None:
@@ -169,6 +191,11 @@ class OffsetLine(NamedTuple):
     def position(self) -> int:
         """The committed offset, or the offset up to which nothing behind it can be read."""
         return (self.current_offset or 0) if self.ahead is None else self.ahead.offset
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an open transaction keeps readers of committed records from reading on."""
+        return self.stable_offset is not None and self.stable_offset <= self.position
 
     @property
     def has_all(self) -> bool:

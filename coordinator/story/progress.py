@@ -3,7 +3,8 @@
 A look is a group's description with its offset lines (`described.OffsetLine`). One look shows how far a group is; only
 a later one shows that it stands still. A committed offset stands still once records came behind it: an offset at the
 end of a log has nothing to do, and markers of transactions and aborted records can make its last offsets unreachable.
-So where a stall would be named, somebody looks ahead once (`Progress.recall`), and tracks remember the answer.
+So where a stall would be named, somebody looks ahead once (`Progress.recall`), and tracks remember the answer. If an
+open transaction is ahead, somebody asks once for its producer.
 
 House rule: pure. Memory has the groups that were looked at within FORGOTTEN_MS, and no history of them.
 """
@@ -18,7 +19,7 @@ from coordinator.story.described import SHARE
 from coordinator.story.entries import REBALANCING
 
 if TYPE_CHECKING:
-    from coordinator.story.described import Ahead, DescribedGroup, Expiry, Member, OffsetLine
+    from coordinator.story.described import Ahead, DescribedGroup, Expiry, Holder, Member, OffsetLine
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")
@@ -67,6 +68,7 @@ class Track(NamedTuple):
     saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
     again. first: None if no records wait. stable: where readers of committed records stop at the newest look, if a
     transaction keeps them from the end. ahead: where the next record is, once somebody looked from this offset on.
+    holder: the transaction at `stable`, once somebody asked for it.
 
     There may be 100,000 of them, so this is one flat tuple.
     """
@@ -86,6 +88,7 @@ class Track(NamedTuple):
     first: First | None = None
     stable: int | None = None
     ahead: Ahead | None = None
+    holder: Holder | None = None
 
     @property
     def position(self) -> int:
@@ -126,7 +129,8 @@ class Track(NamedTuple):
         expiry = line.expiry or (self.expiry if first else None)
         known = member, offset, end, start, expiry
         stands = since_ms, first_end, seen_ms
-        return Track(*known, *stands, has_moved, waits_ms, longest_ms, back, first, line.stable_offset, line.ahead)
+        is_ahead = line.stable_offset, line.ahead, line.holder
+        return Track(*known, *stands, has_moved, waits_ms, longest_ms, back, first, *is_ahead)
 
     @property
     def is_stuck(self) -> bool:
@@ -147,6 +151,10 @@ class Track(NamedTuple):
         if is_known or stable is None or stable <= line.position or is_young:
             return False
         return (line.lag or 0) <= MARKERS_MAX or self.taken(line, now_ms).stands
+
+    def is_unnamed(self, line: OffsetLine, now_ms: int) -> bool:
+        """Whether a stall would be named at a transaction for which nobody asked."""
+        return line.holder is None and line.is_held and self.taken(line, now_ms).is_stuck
 
     @property
     def is_uneasy(self) -> bool:
@@ -302,21 +310,29 @@ class Progress:
 
     def recall(
         self, group_id: str, lines: Iterable[OffsetLine], now_ms: int
-    ) -> tuple[list[OffsetLine], dict[TopicPartition, int]]:
-        """These lines of a group, with what earlier looks saw ahead; and the positions from which to look ahead."""
+    ) -> tuple[list[OffsetLine], dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """These lines of a group, with what earlier looks saw ahead; and the questions of this look.
+
+        They are the positions from which to look ahead, and where transactions begin whose producers nobody named.
+        """
         known = self._groups.get(group_id, NEVER)
         told: list[OffsetLine] = []
         asked: dict[TopicPartition, int] = {}
+        held: dict[TopicPartition, int] = {}
         for each in lines:
             line, lag = each, each.lag
             if (lag is None or lag > 0) and (pair := each.pair) is not None:
                 track = known.track(pair)
                 if track is not None and track.offset == each.current_offset:
                     line = each if track.ahead is None else each._replace(ahead=track.ahead)
+                    if track.holder is not None and track.holder.start_offset == line.stable_offset:
+                        line = line._replace(holder=track.holder)
                     if track.is_doubtful(line, now_ms):
                         asked[pair] = line.position
+                    elif line.stable_offset is not None and track.is_unnamed(line, now_ms):
+                        held[pair] = line.stable_offset
             told.append(line)
-        return told, asked
+        return told, asked, held
 
     @property
     def groups(self) -> list[str]:

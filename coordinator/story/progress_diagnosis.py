@@ -27,6 +27,7 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.progress import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
+from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
 from coordinator.text import time_text
 
 if TYPE_CHECKING:
@@ -48,9 +49,10 @@ OFFENSES_MIN = 3
 """A member that caused so many of them makes a loop; each member of a scale-up or a roll causes two at most."""
 
 
-HELD_ADVICE = (
-    "if its program reads committed records (isolation.level=read_committed), nothing is wrong with it: find the "
-    "transaction by `tenure transactions list --state Ongoing`, or `find-hanging`. Else "
+FIND_HOLDER = (
+    "`tenure transactions list --state Ongoing` has the ids, and `tenure transactions describe ID` their topic "
+    "partitions. Start the program of the one that has this topic partition again, and its new producer aborts the "
+    "transaction. If none has it, see `tenure transactions find-hanging`"
 )
 
 HIDDEN = (
@@ -278,10 +280,10 @@ def _stuck(
         never = all(track.offset is None for _, track in stuck)
         others = "others of its partitions move" if moves else "none of its partitions moves"
         is_held = all(track.is_held for _, track in stuck)
-        others += "; a transaction is open, so readers of committed records wait there" if is_held else ""
+        others += _held_text(stuck) if is_held else ""
         others += _hidden(stuck)
         pulse = ALIVE if moves else _pulse(member, max(track.waits_ms or 0 for _, track in stuck), now_ms)
-        advice = (HELD_ADVICE if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never)
+        advice = (_held_advice(stuck) if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never)
         if pending_names.issuperset(name for name, _ in stuck):
             advice = (
                 "its offsets are pending in a transaction, whose end commits or drops them: see hanging_transaction"
@@ -299,6 +301,35 @@ def _stuck(
             since_ms=oldest_ms,
             member_id=member_id,
         )
+
+
+def _held_text(stuck: Iterable[tuple[str, Track]]) -> str:
+    """That readers of committed records wait, and for which transactions, as far as looks show."""
+    holders = dict.fromkeys(track.holder._replace(start_offset=0) for _, track in stuck if track.holder is not None)
+    named = [
+        each.producer_text + (f" (since {time_text(each.since_ms)})" if each.since_ms is not None else "")
+        for each in holders
+        if each.producer_id is not None
+    ]
+    said = "; a transaction is open, so readers of committed records wait there"
+    return f"{said}: for {names_text(named)}" if named else said
+
+
+def _held_advice(stuck: Iterable[tuple[str, Track]]) -> str:
+    """The way to end the oldest transaction of these that has a name."""
+    named = [(name, track.holder) for name, track in stuck if track.holder and track.holder.since_ms is not None]
+    advice = FIND_HOLDER
+    if named:
+        name, holder = min(named, key=lambda each: each[1].since_ms or 0)
+        topic, _, index = name.rpartition("-")
+        if holder.until_ms is None:
+            advice = abort_advice(topic, int(index), holder.start_offset, "its records there")
+        else:
+            advice = restart_advice(holder.transactional_id, holder.until_ms)
+    return (
+        "if its program reads committed records (isolation.level=read_committed), nothing is wrong with it: "
+        f"{advice}. Else "
+    )
 
 
 def _unacknowledged(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:

@@ -49,13 +49,23 @@ def transaction_findings(group_id: str, transactions: Sequence[HoldingTransactio
 
 def _advice(each: HoldingTransaction) -> str:
     if each.until_ms is not None:
-        return (
-            f"start the program with the transactional id {each.transactional_id} again: its new producer aborts the "
-            f"transaction. Else the coordinator does so after its timeout, at {time_text(each.until_ms)}; if it is "
-            "later than that, see the log of the coordinator's server"
-        )
+        return restart_advice(each.transactional_id, each.until_ms)
+    return abort_advice("__consumer_offsets", each.partition, each.start_offset, "these offsets")
+
+
+def restart_advice(transactional_id: str | None, until_ms: int) -> str:
+    """The way to end a transaction that a coordinator has open."""
     return (
-        f"`tenure transactions abort --topic __consumer_offsets --partition {each.partition} --start-offset "
-        f"{each.start_offset}` drops these offsets. Only a user that may describe all transactional ids knows that "
+        f"start the program with the transactional id {transactional_id} again: its new producer aborts the "
+        f"transaction. Else the coordinator does so after its timeout, at {time_text(until_ms)}; if it is "
+        "later than that, see the log of the coordinator's server"
+    )
+
+
+def abort_advice(topic: str, partition: int, start_offset: int, dropped: str) -> str:
+    """The way to end a transaction that no coordinator shows as open."""
+    return (
+        f"`tenure transactions abort --topic {topic} --partition {partition} --start-offset "
+        f"{start_offset}` drops {dropped}. Only a user that may describe all transactional ids knows that "
         "nobody ends the transaction"
     )

@@ -19,13 +19,15 @@ from coordinator.client.security import Security
 from coordinator.client.topics import Owners, partition_owners
 from coordinator.client.transactions import (
     abort,
+    blocking_transactions,
     hanging_transactions,
+    holders_at,
     holding_transactions,
     list_transactions,
     open_transactions,
 )
-from coordinator.story.described import HoldingTransaction
-from protocol.messages import DescribeProducersResponse
+from coordinator.story.described import Holder, HoldingTransaction
+from protocol.messages import DescribeProducersResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
 from tests.observe.test_rights import PLAIN, SECURED
@@ -58,6 +60,42 @@ def test_an_open_transaction_is_no_hanging_one() -> None:
         assert open_transactions(client, ["orders"]) == []
         with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
             open_transactions(client, ["nobody-made-this"])
+
+
+def test_the_transaction_for_which_readers_wait_is_named() -> None:
+    """By its coordinator and the leader together; a place where nothing begins has none."""
+    with Tenure({"tenure.topics": "orders:2"}) as tenure, Client(tenure.bootstrap, WITHIN_S) as client:
+        stage = Stage(tenure, "holder")
+        a = producer(stage, "a", version=2)
+        a.init(transaction_timeout_ms=900_000)
+        a.send("orders", b"one")
+        (own,) = list_transactions(client, ["Ongoing"])
+        stage.close()
+        ((pair, found),) = blocking_transactions(client, {("orders", 0): 1, ("orders", 1): 0}).items()
+        assert pair == ("orders", 0)
+        assert found == Holder(0, "holder.a", own.producer_id, own.start_ms, own.start_ms + 900_000)
+        assert found.producer_text == "transactional id holder.a"
+        assert holders_at(client, {("orders", 1): 5}) == {("orders", 1): Holder(5)}
+
+
+def test_who_may_not_ask_gets_no_name() -> None:
+    """The answer says where readers wait, so nobody asks again."""
+    refused = DescribeProducersResponse.PartitionResponse(
+        partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
+    topic = DescribeProducersResponse.TopicResponse(name="orders", partitions=[refused])
+    leader = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
+    with Scripted({"DescribeProducers": [DescribeProducersResponse(topics=[topic])]}) as server:
+        server.answers(
+            "Metadata",
+            MetadataResponse(
+                brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)],
+                topics=[MetadataResponse.MetadataResponseTopic(name="orders", partitions=[leader])],
+            ),
+        )
+        with Client(server.bootstrap, WITHIN_S) as client:
+            assert holders_at(client, {("orders", 0): 5}) == {("orders", 0): Holder(5)}
+            assert [name for name, _, _ in server.requests].count("ListTransactions") == 0
 
 
 def test_offsets_are_held_back_by_a_transaction() -> None:

@@ -182,6 +182,21 @@ def test_a_stall_is_named_within_30_s_gets_worse_and_ends(written: Written) -> N
         assert cloud.watching.found == {}
 
 
+def test_a_stall_at_an_open_transaction_names_its_producer(written: Written) -> None:
+    """One question about the topic's producers, however many looks the stall has."""
+    with Cloud(written) as cloud:
+        cloud.stable, cloud.pending_s = 3, cloud.at_s
+        began = None
+        while began is None:
+            cloud.end += 1
+            cloud.look()
+            began = next((each for each in cloud.events if each.kind == "partition_stuck"), None)
+        for _ in range(3):
+            cloud.look()
+        assert "readers of committed records wait there: for producer id 9 (since" in began.found
+        assert [each.topics[0].name for each in cloud.server.asked("DescribeProducers")].count("t") == 1
+
+
 def _refused(request: Any) -> OffsetFetchResponse:
     told = OffsetFetchResponse.OffsetFetchResponseGroup
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.story.described import Ahead, Member, OffsetLine, StreamsSeat, Tasks
+from coordinator.story.described import Ahead, Holder, Member, OffsetLine, StreamsSeat, Tasks
 from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, MARKERS_MAX, STUCK_MS, GroupProgress, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
@@ -87,7 +87,7 @@ def test_what_is_ahead_is_asked_for_where_a_stall_would_be_named() -> None:
 
     def asked(told: OffsetLine, at_ms: int) -> dict[tuple[str, int], int]:
         """The question that a look has; without an answer the line is taken."""
-        lines, questions = progress.recall("g", [told], at_ms)
+        lines, questions, _ = progress.recall("g", [told], at_ms)
         progress.look(PAIR, lines, {}, at_ms)
         return questions
 
@@ -119,3 +119,25 @@ def test_a_few_records_that_stand_are_looked_at_before_a_stall() -> None:
     held = line._replace(stable_offset=3)  # behind it a transaction is open
     assert progress.recall("g", [held], NOW_MS + STUCK_MS)[1] == {}
     assert line._replace(ahead=Ahead(4)).lag == 0
+
+
+def test_the_producer_of_an_open_transaction_is_asked_for_once() -> None:
+    """Where a stall would be named at it, and again if another transaction holds readers there."""
+    progress = Progress()
+
+    def asked(line: OffsetLine, at_ms: int) -> dict[tuple[str, int], int]:
+        lines, _, held = progress.recall("g", [line], at_ms)
+        holders = {pair: Holder(offset, "billing-1", 7, NOW_MS) for pair, offset in held.items()}
+        lines = [each._replace(holder=holders.get(("t", 0), each.holder)) for each in lines]
+        progress.look(PAIR, lines, {}, at_ms)
+        return held
+
+    many = 4 + MARKERS_MAX
+    held = OffsetLine("t", 0, 3, many, ONE, stable_offset=3)
+    assert asked(held, NOW_MS) == {}
+    assert asked(held, NOW_MS + 1) == {}
+    assert asked(held, NOW_MS + STUCK_MS - 1) == {}
+    assert asked(held, NOW_MS + STUCK_MS + 1) == {("t", 0): 3}
+    assert asked(held, NOW_MS + STUCK_MS + 2) == {}
+    assert asked(held._replace(stable_offset=2), NOW_MS + STUCK_MS + 3) == {("t", 0): 2}
+    assert asked(held._replace(stable_offset=4), NOW_MS + STUCK_MS + 4) == {}

@@ -10,7 +10,15 @@ import pytest
 from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
-from coordinator.story.described import Ahead, ConsumerSeat, ConsumerState, Expiry, HoldingTransaction, OffsetLine
+from coordinator.story.described import (
+    Ahead,
+    ConsumerSeat,
+    ConsumerState,
+    Expiry,
+    Holder,
+    HoldingTransaction,
+    OffsetLine,
+)
 from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
@@ -196,6 +204,27 @@ def test_a_partition_that_no_look_saw_move_stands_since_its_oldest_record_came()
     for each in (found(None), found(NOW_MS + LONG_MS), found(oldest_ms, (AGO + 1, (2, 5), (9, 9)))):
         assert (each.severity, each.since_ms) == ("notice", NOW_MS - AGO)
         assert "the oldest" not in each.found
+
+
+def test_the_transaction_for_which_readers_wait_has_its_name() -> None:
+    """The finding names its producer and since when; the advice says what ends it, as far as looks show that."""
+
+    def found(holder: Holder | None) -> Finding:
+        last = (7, 30, None, None, None, 7, None, holder)
+        steps = [(STUCK_MS + 6_000, (7, 10)), (STUCK_MS + 1_000, (7, 20)), (0, last)]
+        found = looks(PAIR, *[(before_ms, place, (0, 0)) for before_ms, place in steps]).findings()
+        return found["partition_stuck"]
+
+    known = found(Holder(7, "billing-1", 9, 1_000_000, 1_060_000))
+    assert "wait there: for transactional id billing-1 (since 1970-01-01 00:16:40.000Z)" in known.found
+    assert "start the program with the transactional id billing-1 again" in known.advice
+    assert "1970-01-01 00:17:40.000Z" in known.advice
+    hangs = found(Holder(7, None, 9, 1_000_000))
+    assert "wait there: for producer id 9 (since" in hangs.found
+    assert "abort --topic t --partition 0 --start-offset 7` drops its records there" in hangs.advice
+    for hidden in (found(Holder(7)), found(None)):
+        assert hidden.found.endswith("wait there")
+        assert "tenure transactions describe ID" in hidden.advice
 
 
 def test_a_user_who_may_not_read_the_topic_gets_a_hedge() -> None:
