@@ -44,6 +44,7 @@ def transaction_findings(group_id: str, transactions: Sequence[HoldingTransactio
             f"since {time_text(each.since_ms)} offsets of {names} are pending, {perhaps}in a transaction of {whose}: "
             "consumers that start there wait for its end",
             _advice(each),
+            since_ms=each.since_ms,
         )
 
 

@@ -22,6 +22,7 @@ def test_a_producer_has_time_to_end_its_transaction() -> None:
         assert found(each, AWAITED_MS - 1) == []
         (finding,) = found(each, AWAITED_MS)
         assert (finding.severity, finding.group_id, finding.last_at_ms) == ("warning", "g", None)
+        assert finding.since_ms == SINCE_MS
         assert "offsets of orders-0, orders-2 are pending, in a transaction" in finding.found
 
 
