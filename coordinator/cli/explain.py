@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,14 +44,25 @@ from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
 from coordinator.story.described import SHARE
-from coordinator.story.entries import entry_json
+from coordinator.story.entries import REBALANCING, entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX
 from coordinator.story.transaction_diagnosis import transaction_findings
-from coordinator.story.words import RECONCILING, expects_lines, folded_lines, held_up_lines, is_cut, waiting_lines
+from coordinator.story.words import (
+    NOT_SAID,
+    RECONCILING,
+    expects_lines,
+    folded_lines,
+    held_up_lines,
+    is_cut,
+    waiting_lines,
+)
 from coordinator.text import printable, time_text
 from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.story.described import DescribedGroup
 
 
 def command(
@@ -107,13 +118,7 @@ def explained(
         "inferred": isinstance(reader, OffsetsReader),
     } | ({} if group is None else expects_json(group.expects) | consumer_json(group.consumer))
     lines = [line for lines in folded_lines(entries) for line in lines]
-    if group is not None:
-        if group.waiting is not None:
-            lines += _indented(waiting_lines(group.state, group.waiting))
-        if group.expects is not None:
-            lines += expects_lines(group.expects)
-        if group.state in RECONCILING and group.consumer is not None:
-            lines += _indented(held_up_lines(group.state, group.consumer))
+    lines += [] if group is None else present_lines(group)
     for finding in held_back:
         lines += _indented((finding.found, finding.advice))
     if not entries:
@@ -125,6 +130,20 @@ def explained(
     if reader.passed_over:
         lines.append(f"{counted(reader.passed_over, 'record')} could not be read")
     return told, list(map(printable, lines))
+
+
+def present_lines(group: DescribedGroup) -> list[str]:
+    """Lines about the rebalance under way, and about the members that the group waits for."""
+    lines = []
+    if group.waiting is not None:
+        lines += _indented(waiting_lines(group.state, group.waiting))
+    if group.expects is not None:
+        lines += expects_lines(group.expects)
+    if group.state in RECONCILING and group.consumer is not None:
+        lines += _indented(held_up_lines(group.state, group.consumer))
+    elif group.state in REBALANCING and group.waiting is None:
+        lines.append(f"The group is {group.state} now; {NOT_SAID}")
+    return lines
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from coordinator.story.entries import Entry
     from coordinator.story.events import Cause
 
+NOT_SAID = "its server doesn't say whom it waits for"
+
 RECONCILING = frozenset({"Assigning", "Reconciling"})
 """States of a group of the consumer protocol whose members are not all at the newest target."""
 
@@ -555,7 +557,7 @@ def held_up_lines(state: str, consumer: ConsumerState) -> Iterator[str]:
     else:
         yield f"The group is {state} now{since}: not all members have their part of the target of epoch {epoch}"
     if consumer.awaited is None:
-        yield "its server doesn't say whom it waits for"
+        yield NOT_SAID
         return
     for awaited in consumer.awaited[:AWAITED_SHOWN]:
         yield _awaited_text(awaited)

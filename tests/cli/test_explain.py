@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.cli.explain import present_lines
 from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS
@@ -30,6 +31,7 @@ from coordinator.text import duration_text, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, run_app
+from tests.story.test_diagnosis import group_of
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
@@ -264,6 +266,14 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Served) -> 
     again = described.json[0]["waiting"]
     again["members"][0]["silent_ms"] = waiting["members"][0]["silent_ms"]  # it grows
     assert again == waiting, "as over HTTP"
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_a_rebalance_of_which_the_server_says_nothing_is_a_line(state: str) -> None:
+    """Apache Kafka keeps no event of a rebalance under way and names nobody: the state alone shows it."""
+    group = group_of(state=state)
+    assert present_lines(group) == [f"The group is {state} now; its server doesn't say whom it waits for"]
+    assert present_lines(group_of()) == []
 
 
 def synced(server: Server, group: str, leader: Member) -> dict[str, Any] | None:

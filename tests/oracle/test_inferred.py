@@ -154,3 +154,15 @@ def test_watch_shows_what_happens(bootstrap: str, tmp_path: Path) -> None:
     events = [json.loads(line) for line in printed.read_text().splitlines() if line.startswith("{")]
     (ended,) = [event for event in events if event["type"] == "rebalance_ended"]
     assert (ended["group"], ended["generation"], ended["causes"][0]["kind"]) == ("w", 1, "member_joined")
+
+
+def test_a_rebalance_under_way_is_the_last_line(bootstrap: str) -> None:
+    """Tenure says whom the group waits for; Apache Kafka, which writes no record before the end, has its state."""
+    port = int(bootstrap.rpartition(":")[2])
+    one = Member(port, "under-way", "one", 5)
+    settle(one)
+    Member(port, "under-way", "two", 5).send_join()
+    is_called(one)
+    ran = run_app(make_app("explain"), "explain", "under-way", *at(bootstrap))
+    hang_up()
+    assert "The group is PreparingRebalance now" in ran.out
