@@ -5,7 +5,7 @@ House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -60,6 +60,9 @@ RESERVED_TOPIC = "__cluster_metadata"
 CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
 """The most partitions that one CreateTopics creates, as in Kafka; more is POLICY_VIOLATION."""
 
+
+KEPT_PARTS_MAX = 100
+"""A program asks for few topics and one group when it starts."""
 
 ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 """The errors of topics that don't exist."""
@@ -128,8 +131,13 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
         body.cluster_authorized_operations = _cluster_operations(services, call)
-    call.may_repeat = discovery.is_fixed and not any(topic.error_code for topic in topics)
+    call.may_repeat = discovery.is_fixed and _may_be_kept(topics)
     call.answer(body)
+
+
+def _may_be_kept(parts: Sequence[MetadataResponse.MetadataResponseTopic | FindCoordinatorResponse.Coordinator]) -> bool:
+    """Whether these parts of an answer are as few as those of a program that starts, and none is an error."""
+    return len(parts) <= KEPT_PARTS_MAX and not any(each.error_code for each in parts)
 
 
 def _cluster_operations(services: Services, call: Call) -> int:
@@ -338,7 +346,7 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
                 )
             )
             yield
-        call.may_repeat = stays and not any(each.error_code for each in coordinators)
+        call.may_repeat = stays and _may_be_kept(coordinators)
         call.answer(FindCoordinatorResponse(coordinators=coordinators))
     else:
         node, error_code, error_message = node_for(request.key)

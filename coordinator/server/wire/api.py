@@ -42,7 +42,7 @@ from coordinator.server.wire.repeated_heartbeats import (
     pack_size,
     template,
 )
-from coordinator.server.wire.repeated_questions import API_VERSIONS, QUESTIONS, SOFTWARE_SINCE, Questions
+from coordinator.server.wire.repeated_questions import API_VERSIONS, QUESTION_MAX, QUESTIONS, SOFTWARE_SINCE, Questions
 from coordinator.transaction.state import V2
 from protocol.header import decode_request_header
 from protocol.messages import (
@@ -275,7 +275,7 @@ class Api:
             answer = self._heartbeat(connection, frame, version, client_id, offset)
             if answer is not None:
                 return answer
-        is_question = api_key in QUESTIONS and meter is None
+        is_question = api_key in QUESTIONS and meter is None and len(frame) <= QUESTION_MAX
         if is_question:
             answer = self._questions.answer(connection, api_key, client_id, owner, frame, offset)
             if answer is not None:

@@ -26,6 +26,9 @@ QUESTIONS = frozenset({API_VERSIONS, API_KEYS["Metadata"], API_KEYS["FindCoordin
 SOFTWARE_SINCE = 3
 """The version of ApiVersions from which on a client gives its name and version."""
 
+QUESTION_MAX = 32 * 1024
+"""Bytes of a request that may be kept: a hundred topics. Looking for a larger one would hold up others."""
+
 KEPT_BYTES_MAX = 1024 * 1024
 """Bytes of all kept requests and answers. If there are more, all go: clients can ask for any topics."""
 

@@ -130,6 +130,18 @@ async def test_the_coordinator_of_an_id_is_no_kept_answer() -> None:
         assert kept(server) == 0
 
 
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_a_question_about_much_is_no_kept_answer(is_long: bool) -> None:
+    """Neither one with many parts nor one with many bytes: to keep it would make a turn long."""
+    many, size = (10, 4_000) if is_long else (101, 1)
+    keys = [str(number).rjust(size, "g") for number in range(1_000, 1_000 + many)]
+    async with serving() as server:
+        peer = await server.peer()
+        for _ in range(2):
+            await peer.ask(FindCoordinatorRequest(coordinator_keys=keys), 4)
+        assert kept(server) == 0
+
+
 async def test_each_listener_has_its_own_addresses() -> None:
     """A kept answer of one listener is none of another."""
     listeners = "listeners=PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0"
