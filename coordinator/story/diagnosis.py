@@ -604,7 +604,8 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     gone: dict[str, list[tuple[int, TimedCause]]] = {}
     back: Counter[str] = Counter()
     places: set[int] = set()
-    slow = last_ms = 0
+    went_by: list[Cause] = []
+    last_ms = 0
     for place, rebalance in enumerate(rebalances):
         came: Counter[str] = Counter()
         for cause in causes_of(rebalance):
@@ -615,6 +616,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
             if said.kind == "member_expired" and came[client]:
                 came[client] -= 1
                 back[client] += 1
+                went_by.append(said)
                 places.add(place)
                 last_ms = cause.latest_ms
             elif said.kind in {"member_left", "member_expired"} and said.meaning not in NO_RETURNS:
@@ -625,7 +627,7 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
                     (went, left), *gone[client] = waiting
                     back[client] += 1
                     places |= {went, place}
-                    slow += left.said.meaning == "poll_timeout"
+                    went_by.append(left.said)
                     last_ms = cause.latest_ms
                 else:
                     came[client] += 1
@@ -634,20 +636,34 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
         return
     clients = [f"{client} {number} times" if number > 1 else f"{client} once" for client, number in back.most_common()]
     more = f", and {len(clients) - NAMED_MAX} further clients" if len(clients) > NAMED_MAX else ""
-    said_so = f"; {slow} of them had not polled for max.poll.interval.ms, as they said" if slow else ""
+    slow = sum(each.meaning == "poll_timeout" for each in went_by)
+    said_so = f"; {slow} of {times} were not polled for max.poll.interval.ms, as they said" if slow else ""
     yield Finding(
         Severity.NOTICE,
         "dynamic_members_come_back",
         group_id,
-        f"{len(places)} of {len(rebalances)} rebalances in the last {span_text(now_ms - rebalances[0].at_ms)} came of "
-        "members that left or expired and came back: "
-        f"{', '.join(clients[:NAMED_MAX])}{more}{said_so}",
-        "if they were restarted, give each a group.instance.id (KIP-345): who is back within session.timeout.ms then "
-        "moves nothing. If they ran on, they weren't polled for max.poll.interval.ms: raise that, or lower "
-        "max.poll.records",
+        f"members came back after they left or expired: {', '.join(clients[:NAMED_MAX])}{more}{said_so}. Of this came "
+        f"{len(places)} of {len(rebalances)} rebalances in the last {span_text(now_ms - rebalances[0].at_ms)}",
+        _returns_advice(went_by, slow),
         last_ms,
         times,
     )
+
+
+def _returns_advice(went_by: Sequence[Cause], slow: int) -> str:
+    """Advice about dynamic members that came back. went_by: why they went. slow: how many said that nobody polled."""
+    raise_it = "raise that, or lower max.poll.records"
+    if slow == len(went_by):
+        return f"nobody polled them for max.poll.interval.ms: {raise_it}"
+    advice = (
+        "if they were restarted, give each a group.instance.id (KIP-345): who is back within session.timeout.ms then "
+        "moves nothing"
+    )
+    if any(each.kind == "member_expired" for each in went_by):
+        advice += ". Those that expired sent no heartbeats: their programs were killed, frozen or cut off"
+    if slow or any(each.kind == "member_left" and each.meaning != "closed" for each in went_by):
+        advice += f". Those that left and ran on weren't polled for max.poll.interval.ms: {raise_it}"
+    return advice
 
 
 def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
