@@ -290,7 +290,7 @@ def _lag_time_row(known: LagTime | None) -> tuple[str | None, ...]:
     rates = (None, None) if known.rates is None else tuple(f"{each:.1f}" for each in known.rates)
     wait = None
     if known.is_wait_known:
-        wait = "never" if known.catch_up_s is None else f"{known.catch_up_s:.1f}s"
+        wait = "never" if known.catch_up_s is None else "keeps up" if known.keeps_up else f"{known.catch_up_s:.1f}s"
     return f"{'>' if known.is_least else ''}{known.behind_ms / 1000:.1f}s", *rates, wait
 
 

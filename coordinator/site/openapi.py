@@ -80,7 +80,10 @@ LAG_TIME: dict[str, Schema] = {
     "behind_is_least": {**or_null(FLAG), "description": "whether it may be older"},
     "in_per_s": {**or_null(RATE), "description": "records that come in a second"},
     "out_per_s": {**or_null(RATE), "description": "records that the group reads in a second"},
-    "catch_up_ms": {**or_null(NUMBER), "description": "until all is read; null for never, too"},
+    "catch_up_ms": {
+        **or_null(NUMBER),
+        "description": "until all is read; 0: it keeps up; null for never, too",
+    },
     "catches_up": {**or_null(FLAG), "description": "false for never"},
 }
 PAST: Schema = {

@@ -6,7 +6,7 @@ const WIDTH = 180, HEIGHT = 36, EDGE = 2;
 const MOMENTS_MAX = 240;  // of a graph: those that the server tells, and those that the page saw since
 
 export const behindText = (told) => told?.behind_ms === null || told?.behind_ms === undefined ? "-" : told.behind_ms === 0 ? "0" : `${told.behind_is_least ? "at least " : ""}${span(told.behind_ms)}`;
-export const catchUpText = (told) => told?.catches_up === false ? "never" : told?.catch_up_ms === null || told?.catch_up_ms === undefined ? "-" : told.catch_up_ms === 0 ? "0" : span(told.catch_up_ms);
+export const catchUpText = (told) => told?.catches_up === false ? "never" : told?.catch_up_ms === null || told?.catch_up_ms === undefined ? "-" : told.catch_up_ms === 0 ? told.lag > 0 ? "keeps up" : "0" : span(told.catch_up_ms);
 export const rateText = (rate) => rate === null || rate === undefined ? "-" : rate >= 100 ? grouped(Math.round(rate)) : String(Number(rate.toFixed(1)));
 
 /* Readers of committed records don't read records of open transactions, and no request tells which readers a group has. */

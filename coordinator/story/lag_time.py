@@ -41,6 +41,9 @@ AGE_MIN_MS, AGE_MAX_MS, NARROW = 1_000, 30 * 86_400_000, 1.1
 RATE_MS = 2 * 60_000
 """Rates are averages over this time: clients commit every 5 s by default."""
 
+COMMIT_S = 5
+"""What comes in so long isn't committed yet, though it was read: clients commit every 5 s by default."""
+
 PAST_MS, PAST_MAX, PAST_STEP_MS = 3_600_000, 120, 2_000
 """The length of a past, its most moments, and the first distance of two; it doubles until an hour has room."""
 
@@ -79,7 +82,8 @@ class LagTime(NamedTuple):
 
     stable_lag: that of readers of committed records, for whom records of open transactions don't count.
     is_least: whether the record may be older than behind_ms. rates: None after one look.
-    catch_up_s: the time until all is read, None for never; of several topic partitions that of the slowest one.
+    catch_up_s: the time until all is read, None for never, 0 if all that waits may be read and not committed yet; of
+    several topic partitions that of the slowest one.
     """
 
     lag: int = 0
@@ -93,6 +97,11 @@ class LagTime(NamedTuple):
     def is_wait_known(self) -> bool:
         """Whether looks tell when all is read, or that it never will be."""
         return self.rates is not None or not self.lag
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the group reads records as they come: its lag is what its clients haven't committed yet."""
+        return self.lag > 0 and self.rates is not None and self.catch_up_s == 0
 
 
 class Moment(NamedTuple):
@@ -318,10 +327,9 @@ class LagTimes:
         last = samples[-1]
         first = next((each for each in reversed(samples) if last.at_ms - each.at_ms >= RATE_MS), samples[0])
         rates = _rates(last.at_ms - first.at_ms, last.end - first.end, last.offset - first.offset)
-        lag = last.end - last.offset
+        lag, grown = last.end - last.offset, last.end - first.end - (last.offset - first.offset)
         stable_lag = lag if last.stable is None else max(last.stable - last.offset, 0)
-        catches_up = rates is not None and rates.out_s > rates.in_s
-        catch_up_s = lag / (rates.out_s - rates.in_s) if rates is not None and catches_up else None
+        catch_up_s = None if rates is None else _catch_up_s(lag, grown, rates)
         return LagTime(lag, stable_lag, *self._age(place, samples), rates, catch_up_s)
 
     @property
@@ -333,6 +341,18 @@ class LagTimes:
 def _rates(passed_ms: int, came: int, was_read: int) -> Rates | None:
     """The rates of a time; None if no time passed. An offset that an admin moved back counts as nothing read."""
     return Rates(max(came, 0) * 1000 / passed_ms, max(was_read, 0) * 1000 / passed_ms) if passed_ms else None
+
+
+def _catch_up_s(lag: int, grown: int, rates: Rates) -> float | None:
+    """The time until all is read, as of `LagTime`. grown: by how much the lag grew in the time of these rates.
+
+    A client commits now and then, so a look sees up to a commit's records too many: then out_s may be a little less
+    than in_s, or a little more, though the group reads each record as it comes.
+    """
+    uncommitted = max(rates.in_s * COMMIT_S, 1)
+    if rates.out_s > 0 and grown <= uncommitted and lag <= 2 * uncommitted:
+        return 0.0
+    return lag / (rates.out_s - rates.in_s) if rates.out_s > rates.in_s else None
 
 
 def _summed(found: Iterable[LagTime], rates: Rates | None) -> LagTime:

@@ -65,6 +65,16 @@ def test_a_group_that_reads_faster_catches_up() -> None:
     assert lag((0, 0, 1000), (10, 500, 1100)).catch_up_s == 15
 
 
+def test_a_group_that_reads_records_as_they_come_keeps_up() -> None:
+    """Its lag is what its client commits next, whichever of the two rates a look sees a little higher."""
+    for commits in ((20, 40), (24, 42), (20, 44)):
+        found = lag((0, 0, 6), (10, commits[0], 26), (20, commits[1], 46))
+        assert (found.catch_up_s, found.keeps_up) == (0, True)
+    assert lag((0, 10, 11), (60, 11, 12)).keeps_up, "a record a minute"
+    for slow in (lag((0, 0, 6), (10, 9, 26)), lag((0, 0, 60), (10, 20, 80)), lag((0, 20, 20), (4, 20, 24))):
+        assert (slow.catch_up_s, slow.keeps_up) == (None, False)
+
+
 def test_rates_are_those_of_the_last_minutes() -> None:
     """A group that stood still for an hour and reads again catches up, though it read little in that hour."""
     stood = [(second, 0, 10 * second) for second in range(0, 3600, 10)]

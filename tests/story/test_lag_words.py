@@ -18,6 +18,23 @@ def test_a_group_that_falls_behind() -> None:
     assert lines == [f"group g: {text}", f"  bills: {text}"]
 
 
+def test_the_topic_partition_that_does_not_catch_up_is_named() -> None:
+    """The sums may read faster than records come: the sentence has the numbers that it is about."""
+    stands = LagTime(40, 40, 20_000, rates=Rates(2, 0), catch_up_s=None)
+    reads = LagTime(6, 6, 2_000, rates=Rates(2, 5), catch_up_s=2.0)
+    whole = LagTime(46, 46, 20_000, rates=Rates(4, 5), catch_up_s=None)
+    known = GroupLag({("t", 0): stands, ("t", 1): reads}, {None: whole, "t": whole}, {})
+    text = "; it does not catch up in t-0 (2.0 records come and 0.0 are read in a second)"
+    assert [line.endswith(text) for line in lag_lines("g", known)] == [True, True]
+    elsewhere = GroupLag({("t", 0): stands, ("u", 0): reads}, {None: whole, "u": whole}, {})
+    assert list(lag_lines("g", elsewhere))[1].endswith("; it does not catch up")
+
+
+def test_a_group_that_keeps_up() -> None:
+    """Its lag is what it commits next."""
+    assert lag_text(LagTime(6, 6, 3_000, rates=Rates(2, 2), catch_up_s=0.0)).endswith("in a second; it keeps up")
+
+
 def test_a_group_that_catches_up() -> None:
     """The line says when it has read all."""
     text = lag_text(LagTime(100, 100, 5_000, is_least=True, rates=Rates(0, 10), catch_up_s=10.0))
