@@ -38,6 +38,9 @@ MARKERS_MAX = 10
 
 FORGOTTEN_MS = 10 * 60_000
 
+AGREE_MS = 30_000
+"""After that all looks know of a topic's added partitions: they keep an answer about a topic for 20 s."""
+
 SOON_MS, MOVES_MIN = 3_600_000, 3
 """Within an hour, and after the first offset of a log moved so often: then what it deletes overtakes what is read."""
 
@@ -99,6 +102,11 @@ class Track(NamedTuple):
     def lag(self) -> int:
         """How many records wait; 0 if nobody knows."""
         return 0 if self.offset is None or self.end is None else self.end - self.position
+
+    @property
+    def unread(self) -> int:
+        """How many records wait; without a committed offset, all that the log has."""
+        return self.lag if self.offset is not None else max((self.end or 0) - (self.start or 0), 0)
 
     def taken(self, line: OffsetLine, now_ms: int) -> Track:
         """The track after the next look."""
@@ -209,9 +217,9 @@ class GroupProgress(NamedTuple):
 
     rebalancing_ms: the first look at this rebalance; None outside of one, or if the server says more of it. tracks: by
     topic and partition. ownerless, idle: topic partitions without a member and members without a topic partition, by
-    the first look in a row that showed them, while the group is Stable. is_shared: whether several members may read a
-    topic partition, so that no track has a member. uneasy: the tracks of which a finding may say something. They are
-    few in a healthy group, so what reads them alone costs little with 100,000 tracks.
+    the first look in a row that showed them while the group was Stable; a rebalance ends no row. is_shared: whether
+    several members may read a topic partition, so that no track has a member. uneasy: the tracks of which a finding may
+    say something. They are few in a healthy group, so what reads them alone costs little with 100,000 tracks.
     """
 
     number: int = 0
@@ -290,14 +298,19 @@ class Progress:
         is_described = group.waiting is not None or (group.consumer is not None and group.consumer.awaited is not None)
         rebalancing_ms = None if is_described or group.state not in REBALANCING else known.rebalancing_ms or now_ms
         is_stable = group.state == "Stable"
+        is_rebalancing = group.state in REBALANCING  # then nobody knows, and a time goes on if nothing has changed
         tracks, uneasy = (known.tracks, known.uneasy) if lines is None else _tracks(known, lines, now_ms)
         taken = GroupProgress(
             self.looks,
             now_ms,
             rebalancing_ms,
             tracks,
-            _since(known.ownerless, _ownerless(group.members, counts) if is_stable else (), now_ms),
-            _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms),
+            known.ownerless
+            if is_rebalancing
+            else _since(known.ownerless, _ownerless(group.members, counts, known, now_ms) if is_stable else (), now_ms),
+            known.idle
+            if is_rebalancing
+            else _since(known.idle, _idle(group.members, counts) if is_stable else (), now_ms),
             is_shared=group.kind == SHARE and bool(group.members),
             uneasy=uneasy,
             first_ms=now_ms if known.first_ms is None else known.first_ms,
@@ -372,19 +385,30 @@ def _since(former: Mapping[Named, int], found: Iterable[Named], now_ms: int) -> 
     return {each: former.get(each, now_ms) for each in found}
 
 
-def _ownerless(members: Collection[Member], counts: Mapping[str, int]) -> Iterable[TopicPartition]:
-    """The topic partitions that no member has, of the topics of which members have some."""
+def _ownerless(
+    members: Collection[Member], counts: Mapping[str, int], known: GroupProgress, now_ms: int
+) -> Iterable[TopicPartition]:
+    """The topic partitions that no member has, of the topics of which members have some.
+
+    Also those that an earlier look found a moment ago, if this one doesn't know yet that somebody added them.
+    """
     owned: dict[str, set[int]] = {}
     for member in members:
         for topic, indexes in (member.assignment or {}).items():
             owned.setdefault(topic, set()).update(indexes)
-    return [
+    found = [
         (topic, index)
         for topic in sorted(owned.keys() & counts.keys())
         if owned[topic]
         for index in range(counts[topic])
         if index not in owned[topic]
     ]
+    added = [
+        (topic, index)
+        for (topic, index), at_ms in known.ownerless.items()
+        if now_ms - at_ms < AGREE_MS and index >= counts.get(topic, 0) and index not in owned.get(topic, {index})
+    ]
+    return [*found, *added]
 
 
 def _idle(members: Collection[Member], counts: Mapping[str, int]) -> Iterable[str]:

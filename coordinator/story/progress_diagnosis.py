@@ -80,7 +80,7 @@ def progress_findings(
     yield from _stuck(group, progress, {pair for each in late for pair in each.offsets}, now_ms)
     if progress.is_shared:
         yield from _unacknowledged(group, progress, now_ms)
-    if _is_settled(entries, now_ms):
+    if group.state == "Stable" and _is_settled(entries, now_ms):
         yield from _ownerless(group_id, progress, now_ms)
         yield from _idle(group, progress)
     yield from _back(group_id, progress)
@@ -382,14 +382,17 @@ def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[
         return
     since_ms = min(found.values())
     names = names_text([f"{topic}-{index}" for topic, index in found])
+    tracks = [track for pair in found if (track := progress.track(pair)) is not None and track.end is not None]
+    waiting = f": {sum(track.unread for track in tracks):,} records wait" if tracks else ""
     yield Finding(
         Severity.WARNING if now_ms - since_ms >= STUCK_MAX_MS else Severity.NOTICE,
         "partition_ownerless",
         group_id,
         f"no member has {names}, since {time_text(since_ms)} or longer, though the group is Stable and members have "
-        "others of the topic",
-        "clients find new partitions of a topic within metadata.max.age.ms (5 minutes). After that, let the group "
-        "rebalance once, as by a member that joins or leaves (KAFKA-21584)",
+        f"others of the topic{waiting}",
+        "clients find new partitions of a topic within metadata.max.age.ms (librdkafka: "
+        "topic.metadata.refresh.interval.ms), 5 minutes by default. After that, let the group rebalance once, as by a "
+        "member that joins or leaves (KAFKA-21584)",
         since_ms=since_ms,
     )
 

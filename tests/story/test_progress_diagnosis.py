@@ -23,6 +23,7 @@ from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.progress import (
+    AGREE_MS,
     MARKERS_MAX,
     STUCK_MAX_MS,
     STUCK_MS,
@@ -306,7 +307,10 @@ def test_partitions_and_members_without_each_other_are_usual_right_after_a_rebal
         assert kind not in each.findings(young)
         assert kind not in each.findings()
         assert each.findings(SETTLED)[kind].severity == "notice"
-    assert "no member has t-1, since" in OWNERLESS.findings(SETTLED)["partition_ownerless"].found
+    ownerless = OWNERLESS.findings(SETTLED)["partition_ownerless"]
+    assert "no member has t-1, since" in ownerless.found
+    assert ownerless.found.endswith("members have others of the topic: 0 records wait")
+    assert "topic.metadata.refresh.interval.ms" in ownerless.advice
     long = looks(OWNERLESS.group, (STUCK_MAX_MS, (9, 9), (9, 9)), *OWNERLESS.steps)
     assert long.findings(SETTLED)["partition_ownerless"].severity == "warning"
 
@@ -321,6 +325,28 @@ def test_a_partition_that_somebody_adds_has_time_to_get_a_member() -> None:
         seen = progress.look(group_of(ONE), [], COUNTS, NOW_MS)
         found = group_findings("g", entries, group_of(ONE), COUNTS, NOW_MS, seen)
         assert any(each.kind == "partition_ownerless" for each in found) == is_named, young_ms
+
+
+def test_records_of_a_partition_without_a_member_wait() -> None:
+    """Those behind the committed offset; without one, all that the log has."""
+    for place, count in (((4, 9), 5), ((None, 12, 2), 10)):
+        found = replace(OWNERLESS, steps=((0, (9, 9), place),)).findings(SETTLED)["partition_ownerless"].found
+        assert found.endswith(f"of the topic: {count} records wait")
+
+
+def test_a_partition_without_a_member_keeps_its_time() -> None:
+    """A rebalance that gives it to nobody ends no row, nor does a look that hasn't heard of it yet."""
+    progress, group = Progress(), group_of(ONE)
+    for passed_ms, seen, counts in (
+        (0, group, COUNTS),
+        (1, group, {"t": 1}),
+        (2, replace(group, state="PreparingRebalance", members=[]), {}),
+        (3, group, COUNTS),
+    ):
+        assert progress.look(seen, [], counts, NOW_MS + passed_ms).ownerless == {("t", 1): NOW_MS}
+    assert progress.look(group, [], {"t": 1}, NOW_MS + AGREE_MS).ownerless == {}
+    progress.look(group, [], COUNTS, NOW_MS + AGREE_MS)
+    assert progress.look(PAIR, [], {"t": 1}, NOW_MS + AGREE_MS + 1).ownerless == {}
 
 
 def test_an_offset_that_goes_back_names_both_numbers() -> None:
