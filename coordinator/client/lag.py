@@ -8,6 +8,7 @@ House rule: a missing number is None, never 0.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,13 @@ from coordinator.story.described import SHARE, Expiry, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from coordinator.client.client import Client
     from coordinator.client.groups import Group, Offsets
     from coordinator.client.retention import Retention
     from coordinator.client.topics import TopicPartition
+    from coordinator.story.described import Member
     from coordinator.story.lag_time import Past
 
 NOTHING = GroupLag({}, {}, {})
@@ -49,7 +53,9 @@ def known_lines(
     leaders: Leaders | None = None,
     retention: Retention | None = None,
 ) -> dict[str, list[OffsetLine] | Refused]:
-    """Lines by group: assigned topic partitions, others with committed offsets, then members that have none.
+    """Lines by group: assigned topic partitions, the others that it has or lacks, then members that have none.
+
+    The others have a committed offset, or no member has them though members have some of their topic.
 
     starts, stable: whether to ask for the first offset of logs with records that the group has not read, and where
     readers of committed records stop. leaders: of topic partitions, as far as known. retention: to ask how long the
@@ -71,9 +77,11 @@ def known_lines(
         committed[name] = shared if isinstance(shared, Refused) else {pair: each.start for pair, each in shared.items()}
         lags |= {} if isinstance(shared, Refused) else {(name, pair): each.lag for pair, each in shared.items()}
     offsets = {name: answer for name, answer in committed.items() if not isinstance(answer, Refused)}
-    placed = [pair for name, each in offsets.items() for pair in (*each, *owners[name])]
+    unowned = _unowned(client, [group for group in groups if group.group_id in offsets], owners, offsets, leaders)
+    placed = [pair for name, each in offsets.items() for pair in (*each, *owners[name], *unowned.get(name, ()))]
     ends = log_end_offsets(client, placed, leaders=leaders)
     behind = [pair for each in offsets.values() for pair, offset in each.items() if (offset or 0) < ends.get(pair, 0)]
+    behind += [pair for each in unowned.values() for pair in each if ends.get(pair)]
     firsts = log_end_offsets(client, behind, EARLIEST, leaders) if starts else {}
     stops = log_end_offsets(client, behind, leaders=leaders, only_committed=True) if stable else {}
     stops = {pair: offset for pair, offset in stops.items() if offset < ends[pair]}
@@ -86,7 +94,8 @@ def known_lines(
 
     def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
         owned = owners[group.group_id]
-        for pair in (*owned, *sorted(offsets.keys() - owned.keys())):
+        others = offsets.keys() - owned.keys()
+        for pair in (*owned, *sorted({*others, *unowned[group.group_id]} if group.group_id in unowned else others)):
             offset, told = offsets.get(pair), lags.get((group.group_id, pair)) if lags else None
             until = expiry(pair, offset) if pair in expiries else None
             yield OffsetLine(
@@ -102,6 +111,28 @@ def known_lines(
         else list(lines(group, answer))
         for group in groups
     }
+
+
+def _unowned(
+    client: Client,
+    groups: Iterable[Group],
+    owners: Mapping[str, Mapping[TopicPartition, Member | None]],
+    offsets: Mapping[str, Offsets],
+    leaders: Leaders,
+) -> dict[str, list[TopicPartition]]:
+    """The topic partitions without a member and without an offset, of topics of which members have others, by group."""
+    stable = [group for group in groups if group.state == "Stable" and group.kind != SHARE]
+    owned = {group.group_id: Counter(topic for topic, _ in owners[group.group_id]) for group in stable}
+    counts = leaders.counts(client, {topic for each in owned.values() for topic in each})
+    found: dict[str, list[TopicPartition]] = {}
+    for name, topics in owned.items():
+        for topic, number in topics.items():
+            if number < counts.get(topic, 0):
+                known = owners[name].keys() | offsets[name].keys()
+                found.setdefault(name, []).extend(
+                    pair for index in range(counts[topic]) if (pair := (topic, index)) not in known
+                )
+    return found
 
 
 def lag_json(lines: Sequence[OffsetLine], known: LagTime | None = None) -> dict[str, Any]:

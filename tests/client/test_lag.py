@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from coordinator.client.lag import TIME_FIELDS, group_lag_json, lag_json
+from confluent_kafka import Producer
+
+from coordinator.client.client import Client
+from coordinator.client.errors import Refused
+from coordinator.client.groups import Group
+from coordinator.client.lag import TIME_FIELDS, group_lag_json, known_lines, lag_json
 from coordinator.story.described import Member, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime, Moment, Past, Rates
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 
@@ -96,3 +104,24 @@ def test_lag_in_time_is_that_of_looks() -> None:
         assert never.items() <= each.items()
     assert (at_end["behind_ms"], at_end["catches_up"], at_end["in_per_s"]) == (0, True, None)
     assert told["past"] == told["topics"][0]["past"] == [{"at_ms": 1_000, "lag": 7}]
+
+
+def test_topic_partitions_that_no_member_has_are_lines() -> None:
+    """Of topics of which members have others, once the group is Stable: else such a group would look healthy."""
+    with Tenure({"tenure.topics": "orders:3,bills:1"}) as tenure, Client(tenure.bootstrap, WITHIN_S) as client:
+        producer = Producer({"bootstrap.servers": tenure.bootstrap})
+        producer.produce("orders", b"one", partition=1)
+        assert producer.flush(WITHIN_S) == 0
+        (node,) = client.nodes()
+        one = Member("m-1", "i-1", "c", "/h", {"orders": [0]}, frozenset({"orders", "bills"}))
+        group = Group("g", "Stable", "consumer", "range", node, [one])
+        told = known_lines(client, [group], starts=True)["g"]
+        moving = known_lines(client, [replace(group, state="CompletingRebalance")])["g"]
+    assert not isinstance(told, Refused)
+    assert not isinstance(moving, Refused)
+    assert [(each.pair, each.member, each.log_end_offset, each.log_start_offset) for each in told] == [
+        (("orders", 0), one, 0, None),
+        (("orders", 1), None, 1, 0),
+        (("orders", 2), None, 0, None),
+    ]
+    assert [each.pair for each in moving] == [("orders", 0)]
