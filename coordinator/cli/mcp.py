@@ -28,7 +28,9 @@ from coordinator.story.lag_words import lag_lines
 
 ABOUT = (
     "Answers about the consumer groups of a Kafka cluster: why a group rebalanced, whether it is stuck, its members, "
-    "and its lag. Begin with doctor for a problem, with explain_group for a rebalance. Nothing can be changed."
+    "and its lag. Begin with doctor for a problem, with explain_group for a rebalance. Nothing can be changed. "
+    "Advice names commands for a person to run. Tools here: `tenure explain` is explain_group, `tenure doctor` "
+    "doctor, `tenure groups list` list_groups, `tenure groups describe` describe_group, with --lag-time lag."
 )
 
 EVENTS_MAX = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from mcp.client.stdio import stdio_client
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.main import make_app
+from coordinator.cli.mcp import ABOUT, TOOLS
 from tests.cli.conftest import MakeGroup, at, run_app
 from tests.support.tenure import tenure_command
 
@@ -68,11 +70,18 @@ def test_tools_answer_as_the_commands_do(bootstrap: str, make_group: MakeGroup) 
     assert "rebalance_ended" in {event["type"] for event in events["events"]}
 
 
+def test_commands_that_the_instructions_name_are_tools() -> None:
+    """Advice names commands: a program that has tools alone finds the tool for each."""
+    assert {"explain_group", "doctor", "list_groups", "describe_group", "lag"} <= TOOLS.keys()
+    for command, tool in (("explain", "explain_group"), ("groups list", "list_groups"), ("doctor", "doctor")):
+        assert re.search(rf"`tenure {command}` (is )?{tool}\b", ABOUT)
+
+
 def test_a_failed_tool_says_why(bootstrap: str) -> None:
     """The answer is the line with which the command ends, and the next question is answered."""
     _, (absent, listed) = asked(bootstrap, ("explain_group", {"group": "none"}), ("list_groups", {}))
     assert absent.is_error
-    assert "no such group, and no events of one: none" in absent.content[0].text
+    assert absent.content[0].text == "Error executing tool explain_group: no such group, and no events of one: none"
     assert not listed.is_error
 
 
