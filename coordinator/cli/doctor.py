@@ -14,7 +14,7 @@ House rule: coordinator.story decides what is a finding and how bad it is.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -38,6 +38,7 @@ from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
 from coordinator.story.diagnosis import (
     DROPPED,
     LOG_FAILS,
+    NAMED_MAX,
     SAY_HOW_OFTEN,
     TOO_OLD,
     Finding,
@@ -47,6 +48,7 @@ from coordinator.story.diagnosis import (
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.progress import Progress
+from coordinator.story.progress_diagnosis import undecided_text
 from coordinator.text import printable, time_text
 from schemas.errors import ErrorCode
 
@@ -79,18 +81,18 @@ def command(
     """
     names_or_all("name a group, `tenure doctor GROUP`", is_named=group_id is not None, are_all=every)
     with cluster(bootstrap_server, timeout, command_config) as client:
-        wanted, found = findings(client, group_id, since, last)
+        wanted, found, undecided = findings(client, group_id, since, last)
     if output is Output.JSON:
         print_json(list(map(fields_of, found)))
     else:
-        print("\n".join(doctor_lines(wanted, found, every=every)))
+        print("\n".join(doctor_lines(wanted, found, undecided, every=every)))
     raise typer.Exit(ExitCode.FINDINGS if any(finding.severity.is_problem for finding in found) else ExitCode.DONE)
 
 
 def findings(
     client: Client, group_id: str | None, since_ms: int | None = None, last: int | None = None
-) -> tuple[list[str], list[Finding]]:
-    """The groups that were looked at, and the findings.
+) -> tuple[list[str], list[Finding], dict[str, str]]:
+    """The groups that were looked at, the findings, and by group what looks of this length can't tell, in words.
 
     group_id: the group that the command line names, None for all groups.
     """
@@ -112,17 +114,27 @@ def findings(
             raise answer
         if name == group_id and timelines[name].is_empty:
             fail(ExitCode.NOT_FOUND, f"no such group, and no events of one: {group_id}")
-    return wanted, found
+    texts = {name: undecided_text(progress.newest(name)) for name in wanted}
+    return wanted, found, {name: text for name, text in texts.items() if text is not None}
 
 
-def doctor_lines(wanted: Sequence[str], found: list[Finding], *, every: bool) -> Iterator[str]:
-    """The findings in words. every: about all groups, so that some kinds have one line for several groups."""
+def doctor_lines(
+    wanted: Sequence[str], found: list[Finding], undecided: Mapping[str, str], *, every: bool
+) -> Iterator[str]:
+    """The findings in words. every: about all groups, so that some kinds have one line for several groups.
+
+    undecided: as of `findings`.
+    """
     together = _together(found) if every else {}
     for finding in found:
         if finding.kind not in together:
             yield printable(f"{_whose(finding)}: {finding.severity}: {finding.found}{_when(finding)}")
             yield f"    {finding.advice}"
     yield from map(printable, together.values())
+    for name in [*undecided][:NAMED_MAX]:
+        yield printable(f"{name}: {undecided[name]}")
+    if len(undecided) > NAMED_MAX:
+        yield f"{counted(len(undecided) - NAMED_MAX, 'more group')}: too early to tell whether they are stuck"
     yield _summary(len(wanted), found)
 
 

@@ -64,8 +64,8 @@ def explain_group(client: Client, group: str, last: int = 20) -> Answer:
 
 def doctor(client: Client, group: str = "") -> Answer:
     """Find what is wrong with a group, or with all groups if none is named, and what to do. It may take 30 seconds."""
-    wanted, found = findings(client, group or None)
-    words = "\n".join(doctor_lines(wanted, found, every=not group))
+    wanted, found, undecided = findings(client, group or None)
+    words = "\n".join(doctor_lines(wanted, found, undecided, every=not group))
     return {"groups": len(wanted), "findings": list(map(fields_of, found))}, words
 
 

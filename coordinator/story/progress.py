@@ -239,6 +239,18 @@ class GroupProgress(NamedTuple):
         )
 
     @property
+    def undecided(self) -> list[tuple[str, Track]]:
+        """The topic partitions with records to read that may stand still, though looks don't say so yet."""
+        return [
+            (name, track)
+            for name, track in self.each()
+            if (self.is_shared or track.member is not None)
+            and track.lag > 0
+            and not (track.has_moved or track.stands)
+            and track.since_ms < track.seen_ms
+        ]
+
+    @property
     def is_suspect(self) -> bool:
         """Whether a partition may be about to stand still, or a rebalance takes its time."""
         return self.rebalancing_ms is not None or any(each.waits_ms is not None for each in self.uneasy.values())
@@ -347,6 +359,10 @@ class Progress:
             told.append(line)
         return told, asked, held
 
+    def newest(self, group_id: str) -> GroupProgress:
+        """The newest look at a group."""
+        return self._groups.get(group_id, NEVER)
+
     @property
     def groups(self) -> list[str]:
         """The ids of the groups in memory; the one that was looked at last is the last."""
@@ -375,10 +391,10 @@ def _tracks(
 
 
 def _is_open(track: Track, now_ms: int) -> bool:
-    """Whether a topic partition may turn out to be stuck."""
+    """Whether a topic partition may turn out to be stuck, or `Track.is_doubtful` may find that nothing waits."""
     if track.has_moved or track.lag <= 0 or track.stands:
         return False
-    return track.waits_ms is not None or now_ms - track.since_ms < GROWS_MS
+    return track.waits_ms is not None or 2 * (now_ms - track.since_ms) < STUCK_MS
 
 
 def _since(former: Mapping[Named, int], found: Iterable[Named], now_ms: int) -> dict[Named, int]:

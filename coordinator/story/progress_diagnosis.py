@@ -126,6 +126,20 @@ def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms
     return Work(f"the cluster doesn't show how far the group is: {unseen}", is_known=False) if unseen else Work()
 
 
+def undecided_text(progress: GroupProgress) -> str | None:
+    """The topic partitions that may stand still, after looks that were too short to tell; None if there are none."""
+    stand = progress.undecided
+    if not stand:
+        return None
+    for_ms = progress.seen_ms - min(track.since_ms for _, track in stand)
+    lag = sum(track.lag for _, track in stand)
+    return (
+        f"too early to tell whether it is stuck: in {span_text(for_ms)} nothing was committed of {_places(stand)}, and "
+        f"{lag:,} records wait{_hidden(stand)}. Run the doctor again once more records came, or let `tenure observe` "
+        "look on"
+    )
+
+
 def loop_findings(
     group_id: str,
     entries: Sequence[Entry],

@@ -22,7 +22,8 @@ def test_what_another_look_may_show() -> None:
     """One more look is worth while as long as a partition with records to read may stand still."""
     first = looks(PAIR, (0, (3, 5), (9, 9)))
     assert first.taken().is_open(NOW_MS)
-    assert not first.taken().is_open(NOW_MS + GROWS_MS)
+    assert first.taken().is_open(NOW_MS + STUCK_MS // 2 - 1)
+    assert not first.taken().is_open(NOW_MS + STUCK_MS // 2)
     assert not WORKS.taken().is_open(NOW_MS)
     assert not STUCK.taken().is_open(NOW_MS)
     assert REBALANCES.taken().is_open(NOW_MS)

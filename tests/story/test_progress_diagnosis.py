@@ -36,6 +36,7 @@ from coordinator.story.progress_diagnosis import (
     TRANSIENT_MS,
     Work,
     at_work,
+    undecided_text,
 )
 from coordinator.text import time_text
 from tests.story.test_diagnosis import NOW_MS, dynamic, group_of, member, started
@@ -240,6 +241,18 @@ def test_a_user_who_may_not_read_the_topic_gets_a_hedge() -> None:
     few, many, known = found(8, refused), found(8 + MARKERS_MAX, refused), found(8, Ahead(7, is_record=True))
     assert [each.severity for each in (few, many, known)] == ["notice", "warning", "warning"]
     assert ["needs Read on the topic" in each.found for each in (few, many, known)] == [True, True, False]
+
+
+def test_looks_that_are_too_short_to_tell_say_so() -> None:
+    """Of the partitions with records to read that didn't move; one that stands still has a finding instead."""
+    text = undecided_text(looks(PAIR, (6_000, (3, 5), (9, 9)), (0, (3, 5), (9, 9))).taken())
+    assert text is not None
+    assert text.startswith(
+        "too early to tell whether it is stuck: in 6.0 s nothing was committed of t-0 at 3, and 2 records wait. Run"
+    )
+    marker = (0, (3, 5, None, None, None, None, Ahead(5)), (9, 9))
+    for known in (HUNG, WORKS, IDLE, SILENT, looks(PAIR, (0, (3, 5), (9, 9))), looks(PAIR, HUNG.steps[0], marker)):
+        assert undecided_text(known.taken()) is None
 
 
 def test_a_share_group_that_acknowledges_nothing_names_its_readers() -> None:
