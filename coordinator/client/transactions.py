@@ -19,7 +19,7 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, unstable_offsets
 from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, leaders_of, log_end_offsets
 from coordinator.group.partition import partition_for
-from coordinator.story.described import Holder, HoldingTransaction
+from coordinator.story.described import BlockingTransaction, HoldingTransaction
 from protocol.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -172,7 +172,9 @@ def hanging_transactions(client: Client, topics: Iterable[str] | None = None) ->
     return [each for each in found if each in still and (each.producer_id, each.topic, each.partition) not in known]
 
 
-def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Holder]:
+def blocking_transactions(
+    client: Client, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, BlockingTransaction]:
     """The transactions at which readers of committed records must wait, by topic partition. ends: of the logs.
 
     One request to each leader shows that nobody waits.
@@ -186,12 +188,12 @@ def blocking_transactions(client: Client, ends: Mapping[TopicPartition, int]) ->
 
 def holders_at(
     client: Client, stable: Mapping[TopicPartition, int], leaders: Leaders | None = None
-) -> dict[TopicPartition, Holder]:
+) -> dict[TopicPartition, BlockingTransaction]:
     """The open transactions that begin at these offsets. leaders: as far as known.
 
     A user who may not ask for producers gets none named; so does one whose cluster doesn't answer.
     """
-    found = {where: Holder(offset) for where, offset in stable.items()}
+    found = {where: BlockingTransaction(offset) for where, offset in stable.items()}
     with suppress(Refused, Unreachable):  # Kafka before 2.8 doesn't know DescribeProducers
         asked = set(islice(stable, HELD_MAX))
         opened = [
@@ -202,14 +204,16 @@ def holders_at(
             if each.start_offset == stable[where]
         ]
         for each in opened:
-            found[each.topic, each.partition] = Holder(each.start_offset, None, each.producer_id, each.last_ms)
+            found[each.topic, each.partition] = BlockingTransaction(
+                each.start_offset, None, each.producer_id, each.last_ms
+            )
         known = list_transactions(client, OPEN) if opened else []
         ids = {(each.producer_id, *where): each for each in known for where in each.partitions}
         for each in opened:
             own = ids.get((each.producer_id, each.topic, each.partition))
             if own is not None:
                 named = own.transactional_id, own.producer_id, own.start_ms, own.start_ms + own.timeout_ms
-                found[each.topic, each.partition] = Holder(each.start_offset, *named)
+                found[each.topic, each.partition] = BlockingTransaction(each.start_offset, *named)
     return found
 
 

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 NAMES_MAX = 1_000
 NAME_MAX = 249
-"""Characters of a name, and of an identity: Kafka takes no longer `group.instance.id`."""
+"""Characters of a name, and of an identity: the most that Kafka takes as a `group.instance.id`."""
 POOL_MAX = 2_000
 """Characters of a pool's text: a coordinator stores the wishes of all members as one record, of 1 MB at most."""
 ROWS_MAX = 2_000

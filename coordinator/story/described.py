@@ -138,7 +138,7 @@ class Ahead(NamedTuple):
     made_ms: int | None = None
 
 
-class Holder(NamedTuple):
+class BlockingTransaction(NamedTuple):
     """The open transaction at which readers of committed records wait. None stands for what the client may not know.
 
     start_offset: where they wait. transactional_id, until_ms: the id, and when its coordinator aborts it; None if no
@@ -180,7 +180,7 @@ class OffsetLine(NamedTuple):
     told_lag: int | None = None
     stable_offset: int | None = None
     ahead: Ahead | None = None
-    holder: Holder | None = None
+    holder: BlockingTransaction | None = None
 
     @property
     def pair(self) -> tuple[str, int] | None:

@@ -42,7 +42,7 @@ RATE_MS = 2 * 60_000
 """Rates are averages over this time: clients commit every 5 s by default."""
 
 COMMIT_S = 5
-"""What comes in so long isn't committed yet, though it was read: clients commit every 5 s by default."""
+"""Seconds between two commits of a client, by default: records of that time may be read and not yet committed."""
 
 PAST_MS, PAST_MAX, PAST_STEP_MS = 3_600_000, 120, 2_000
 """The length of a past, its most moments, and the first distance of two; it doubles until an hour has room."""

@@ -19,7 +19,7 @@ from coordinator.story.described import SHARE
 from coordinator.story.entries import REBALANCING
 
 if TYPE_CHECKING:
-    from coordinator.story.described import Ahead, DescribedGroup, Expiry, Holder, Member, OffsetLine
+    from coordinator.story.described import Ahead, BlockingTransaction, DescribedGroup, Expiry, Member, OffsetLine
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")
@@ -91,7 +91,7 @@ class Track(NamedTuple):
     first: First | None = None
     stable: int | None = None
     ahead: Ahead | None = None
-    holder: Holder | None = None
+    holder: BlockingTransaction | None = None
 
     @property
     def position(self) -> int:

@@ -26,7 +26,7 @@ from coordinator.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from coordinator.story.described import Holder, HoldingTransaction
+from coordinator.story.described import BlockingTransaction, HoldingTransaction
 from protocol.messages import DescribeProducersResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -73,9 +73,9 @@ def test_the_transaction_for_which_readers_wait_is_named() -> None:
         stage.close()
         ((pair, found),) = blocking_transactions(client, {("orders", 0): 1, ("orders", 1): 0}).items()
         assert pair == ("orders", 0)
-        assert found == Holder(0, "holder.a", own.producer_id, own.start_ms, own.start_ms + 900_000)
+        assert found == BlockingTransaction(0, "holder.a", own.producer_id, own.start_ms, own.start_ms + 900_000)
         assert found.producer_text == "transactional id holder.a"
-        assert holders_at(client, {("orders", 1): 5}) == {("orders", 1): Holder(5)}
+        assert holders_at(client, {("orders", 1): 5}) == {("orders", 1): BlockingTransaction(5)}
 
 
 def test_who_may_not_ask_gets_no_name() -> None:
@@ -94,7 +94,7 @@ def test_who_may_not_ask_gets_no_name() -> None:
             ),
         )
         with Client(server.bootstrap, WITHIN_S) as client:
-            assert holders_at(client, {("orders", 0): 5}) == {("orders", 0): Holder(5)}
+            assert holders_at(client, {("orders", 0): 5}) == {("orders", 0): BlockingTransaction(5)}
             assert [name for name, _, _ in server.requests].count("ListTransactions") == 0
 
 

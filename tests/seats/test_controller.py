@@ -246,6 +246,7 @@ async def test_a_cluster_that_is_away_at_the_start_is_said(server: ApiServer, te
     async with running.running(server, Cluster(tenure.bootstrap_servers), tmp_path):
         await running.until(f"^kafka: .*{tenure.bootstrap_servers}")
         await running.until("has the lease")
+    assert len([line for line in running.said if line.startswith("kafka: ")]) == 1
 
 
 async def test_an_api_server_that_is_away_is_said_once(server: ApiServer, tenure: Tenure, tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from stat import S_IMODE, S_IRWXG, S_IRWXO
 from typing import Any
@@ -30,6 +28,7 @@ from tests.server.test_supervisor import (
     topics_at,
     wait_until_gone,
 )
+from tests.support.polled import polled
 from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 
@@ -59,23 +58,14 @@ class Seen:
             with suppress(FileNotFoundError):
                 self.modes.setdefault(str(path.relative_to(self._folder)), set()).add(S_IMODE(path.lstat().st_mode))
 
-    @contextmanager
-    def looking(self) -> Iterator[None]:
+    def looking(self) -> AbstractContextManager[None]:
         """Look all the time during a block."""
-        ended = threading.Event()
 
-        def work() -> None:
-            while not ended.is_set():
-                with suppress(OSError):  # a folder that goes meanwhile
-                    self.look()
+        def look() -> None:
+            with suppress(OSError):  # a folder that goes meanwhile
+                self.look()
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return polled(look)
 
 
 def commit_until_compacted(tenure: Tenure) -> None:

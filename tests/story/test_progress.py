@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.story.described import Ahead, Holder, Member, OffsetLine, StreamsSeat, Tasks
+from coordinator.story.described import Ahead, BlockingTransaction, Member, OffsetLine, StreamsSeat, Tasks
 from coordinator.story.progress import FORGOTTEN_MS, GROWS_MS, MARKERS_MAX, STUCK_MS, GroupProgress, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import ONE, PAIR, REBALANCES, STUCK, WORKS, looks
@@ -128,7 +128,7 @@ def test_the_producer_of_an_open_transaction_is_asked_for_once() -> None:
 
     def asked(line: OffsetLine, at_ms: int) -> dict[tuple[str, int], int]:
         lines, _, held = progress.recall("g", [line], at_ms)
-        holders = {pair: Holder(offset, "billing-1", 7, NOW_MS) for pair, offset in held.items()}
+        holders = {pair: BlockingTransaction(offset, "billing-1", 7, NOW_MS) for pair, offset in held.items()}
         lines = [each._replace(holder=holders.get(("t", 0), each.holder)) for each in lines]
         progress.look(PAIR, lines, {}, at_ms)
         return held

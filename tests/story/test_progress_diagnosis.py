@@ -12,10 +12,10 @@ from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
 from coordinator.story.described import (
     Ahead,
+    BlockingTransaction,
     ConsumerSeat,
     ConsumerState,
     Expiry,
-    Holder,
     HoldingTransaction,
     OffsetLine,
 )
@@ -211,20 +211,20 @@ def test_a_partition_that_no_look_saw_move_stands_since_its_oldest_record_came()
 def test_the_transaction_for_which_readers_wait_has_its_name() -> None:
     """The finding names its producer and since when; the advice says what ends it, as far as looks show that."""
 
-    def found(holder: Holder | None) -> Finding:
+    def found(holder: BlockingTransaction | None) -> Finding:
         last = (7, 30, None, None, None, 7, None, holder)
         steps = [(STUCK_MS + 6_000, (7, 10)), (STUCK_MS + 1_000, (7, 20)), (0, last)]
         found = looks(PAIR, *[(before_ms, place, (0, 0)) for before_ms, place in steps]).findings()
         return found["partition_stuck"]
 
-    known = found(Holder(7, "billing-1", 9, 1_000_000, 1_060_000))
+    known = found(BlockingTransaction(7, "billing-1", 9, 1_000_000, 1_060_000))
     assert "wait there: for transactional id billing-1 (since 1970-01-01 00:16:40.000Z)" in known.found
     assert "start the program with the transactional id billing-1 again" in known.advice
     assert "1970-01-01 00:17:40.000Z" in known.advice
-    hangs = found(Holder(7, None, 9, 1_000_000))
+    hangs = found(BlockingTransaction(7, None, 9, 1_000_000))
     assert "wait there: for producer id 9 (since" in hangs.found
     assert "abort --topic t --partition 0 --start-offset 7` drops its records there" in hangs.advice
-    for hidden in (found(Holder(7)), found(None)):
+    for hidden in (found(BlockingTransaction(7)), found(None)):
         assert hidden.found.endswith("wait there")
         assert "tenure transactions describe ID" in hidden.advice
 
