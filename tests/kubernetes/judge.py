@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Ran(NamedTuple):
-    """The program of a pod. member_id: "" if it never learned it. ended: infinite while it lives."""
+    """The program of a pod. member_id: the last one that it learned, or "". ended: infinite while it lives."""
 
     instance_id: str
     member_id: str
@@ -31,10 +31,14 @@ class Change(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """A member was removed by an admin's request."""
+    """A member was removed by an admin's request.
+
+    joined: when it got its member id; None if the log lacks that line, because the server was killed.
+    """
 
     instance_id: str
     member_id: str
+    joined: float | None
     at: float
 
 
@@ -44,16 +48,28 @@ def problems(programs: Iterable[Ran], changes: list[Change], removals: Iterable[
     found = []
     for removal in removals:
         name, at = removal.instance_id, removal.at
-        same = [each for each in ran if each.instance_id == name]
-        owners = [each for each in same if each.member_id == removal.member_id]
-        owners = owners or [each for each in same if not each.member_id and each.began < at]
+        owners = _owners([each for each in ran if each.instance_id == name], removal)
         if not owners:
             found.append(f"{name}: {removal.member_id}, of no program, was removed")
-        elif any(each.ended > at for each in owners):
+        elif all(each.ended > at for each in owners):
             found.append(f"{name}: a member that lives was removed")
         elif not any(may_have_wanted(each.ordinal, changes, each.ended, at, wants=False) for each in owners):
             found.append(f"{name}: a member was removed whose pod comes back")
     return found
+
+
+def _owners(same: list[Ran], removal: Removal) -> list[Ran]:
+    """The programs of one instance id of which one had the member that was removed.
+
+    A program that joins again has another member id, and one that ends while it joins never learns its own. A server
+    that stood still takes the JoinGroup of a program that has ended.
+    """
+    known = [each for each in same if each.member_id == removal.member_id]
+    joined = removal.joined
+    if joined is None:
+        return known or [each for each in same if each.began <= removal.at]
+    begun = [each for each in same if each.began <= joined]
+    return known or [each for each in begun if each.ended >= joined] or begun
 
 
 def may_have_wanted(ordinal: int, changes: list[Change], since: float, until: float, *, wants: bool) -> bool:

@@ -36,7 +36,7 @@ from tests.kubernetes.node import RETRY_S, Node, Process
 from tests.kubernetes.stage import Controller, a_set
 from tests.support.patience import WITHIN_S
 from tests.support.started import Started
-from tests.support.tenure import Tenure, wait_until
+from tests.support.tenure import LogEvent, Tenure, wait_until
 
 REPLICAS = 4
 PAUSE_S = 0.8
@@ -46,6 +46,13 @@ END_S = 0.5
 HEARTBEAT_MS = 1_000
 IS_AWAY = (429, 500, 503, 504)
 """The answers of an API server that starts or is busy."""
+GIVES_A_MEMBER_ID = ("member_joined", "member_replaced")
+"""The server's events of a JoinGroup that gives a member id."""
+
+
+def told_s(event: LogEvent) -> float:
+    """The time of a server's event, in seconds since the epoch."""
+    return datetime.fromisoformat(event["ts"]).timestamp()
 
 
 class Program:
@@ -147,9 +154,12 @@ class RacingSet:
 
     def removals(self) -> list[Removal]:
         """The removals, from the server's log."""
+        events = self._races.tenure.events(None, self.name)
+        joined = {each["member_id"]: told_s(each) for each in events if each["event"] in GIVES_A_MEMBER_ID}
         return [
-            Removal(event["group_instance_id"], event["member_id"], datetime.fromisoformat(event["ts"]).timestamp())
-            for event in self._races.tenure.events("member_left", self.name)
+            Removal(each["group_instance_id"], each["member_id"], joined.get(each["member_id"]), told_s(each))
+            for each in events
+            if each["event"] == "member_left"
         ]
 
     def seats(self) -> set[str]:
@@ -164,7 +174,7 @@ class RacingSet:
         ran = {each.member_id: each for each in (program.ran() for program in self.programs)}
         found = []
         for event in self._races.tenure.events("member_expired", self.name):
-            program, at = ran.get(event["member_id"]), datetime.fromisoformat(event["ts"]).timestamp()
+            program, at = ran.get(event["member_id"]), told_s(event)
             if program is None or program.ended > at or program.instance_id in forced:
                 continue
             if not may_have_wanted(program.ordinal, self.changes, program.ended, at, wants=True):
