@@ -8,7 +8,7 @@ decide: the number of KIP-423, which the rules read from the request itself (`jo
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from coordinator.group.client import ANONYMOUS
 from protocol.speed import HashedById
@@ -19,32 +19,185 @@ NO_JOIN_REASON = -1
 PARTIES_MAX = 100
 """Most members that a cause names where several caused a rebalance together."""
 
+JOIN, SYNC, LEAVE, HEARTBEAT = "JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat"
+NO_REQUEST = "by the coordinator itself: a time was over, a setting changed, or it loaded the group"
+
 TOPICS_MAX = 20
 """Most topics that a cause names: a regular expression may match thousands that come at once."""
 
 
-class CauseKind(HashedById):
-    """The kinds of causes for which a group rebalances. The last six are of the consumer protocol alone."""
+class Words(NamedTuple):
+    """The words for a kind of cause, and its meaning. name: in events.
 
-    MEMBER_JOINED = "member_joined"
-    MEMBER_REJOINED = "member_rejoined"
-    LEADER_REJOINED = "leader_rejoined"
-    METADATA_CHANGED = "metadata_changed"
-    PROTOCOL_CHANGED = "protocol_changed"
-    STATIC_MEMBER_REPLACED = "static_member_replaced"
-    MEMBER_LEFT = "member_left"
-    MEMBER_REMOVED = "member_removed"
-    MEMBER_EXPIRED = "member_expired"
-    SYNC_TIMED_OUT = "sync_timed_out"
-    ASSIGNMENT_TOO_LARGE = "assignment_too_large"
-    GROUP_OVER_CAPACITY = "group_over_capacity"
-    TARGET_SIZE_CHANGED = "target_size_changed"
-    SUBSCRIPTION_CHANGED = "subscription_changed"
-    TOPICS_CHANGED = "topics_changed"
-    REGEX_RESOLVED = "regex_resolved"
-    REVOCATION_TIMED_OUT = "revocation_timed_out"
-    TARGET_INCOMPLETE = "target_incomplete"
-    ASSIGNOR_CHANGED = "assignor_changed"
+    seen: what the coordinator saw, in log lines and timelines; {who} stands for the members. possible: the same, as one
+    of several events that the log of groups allows, and as why a seat went to a standby. short: in an audit's table.
+    request: the API behind it, or NO_REQUEST. also_by_heartbeat: in the consumer protocol a heartbeat is behind it.
+    of_topics: topics are its reason; with any other kind, topics may have changed beside it.
+    is_inference: the server knows that a member rejoined, and only the client knows why; the other kinds are facts.
+    is_gone: the member is gone after it, and no member has its member id again.
+    """
+
+    name: str
+    seen: str
+    possible: str
+    short: str
+    request: str
+    also_by_heartbeat: bool = False
+    of_topics: bool = False
+    is_inference: bool = False
+    is_gone: bool = False
+
+
+class CauseKind(HashedById):
+    """The kinds of causes for which a group rebalances. The last six are of the consumer protocol alone.
+
+    A kind has all its words here. mypy refuses a row that lacks one, and so does the import.
+    """
+
+    _value_: str
+    words: Words
+
+    def __new__(cls, *row: Any) -> Self:
+        """Take the words of a kind. Its value is its name in events."""
+        kind = object.__new__(cls)
+        kind.words = Words(*row)
+        kind._value_ = kind.words.name
+        return kind
+
+    MEMBER_JOINED = Words(
+        "member_joined", "new member {who}", "a member joined", "joined", JOIN, also_by_heartbeat=True
+    )
+    MEMBER_REJOINED = Words(
+        "member_rejoined",
+        "member {who} joins again",
+        "a member joined again",
+        "member rejoined",
+        JOIN,
+        is_inference=True,
+    )
+    LEADER_REJOINED = Words(
+        "leader_rejoined",
+        "leader {who} joins again",
+        "the leader joined again",
+        "leader rejoined",
+        JOIN,
+        is_inference=True,
+    )
+    METADATA_CHANGED = Words(
+        "metadata_changed",
+        "member {who} joins with other metadata",
+        "a member joined with other metadata",
+        "subscription changed",
+        JOIN,
+        is_inference=True,
+    )
+    PROTOCOL_CHANGED = Words(
+        "protocol_changed",
+        "static member {who} joins anew and changes the selected protocol",
+        "a static member joined anew and changed the selected protocol",
+        "protocol changed",
+        JOIN,
+    )
+    STATIC_MEMBER_REPLACED = Words(
+        "static_member_replaced",
+        "static member {who} joins anew before the assignment is known",
+        "a static member joined anew before the assignment was known",
+        "static member returned",
+        JOIN,
+    )
+    MEMBER_LEFT = Words(
+        "member_left", "member {who} leaves", "it left", "left", LEAVE, also_by_heartbeat=True, is_gone=True
+    )
+    MEMBER_REMOVED = Words(
+        "member_removed",
+        "member {who} is removed by an operator",
+        "an operator removed it",
+        "removed",
+        LEAVE,
+        is_gone=True,
+    )
+    MEMBER_EXPIRED = Words(
+        "member_expired", "member {who} expired, no heartbeat", "its session ended", "expired", NO_REQUEST, is_gone=True
+    )
+    SYNC_TIMED_OUT = Words(
+        "sync_timed_out",
+        "no sync in time from {who}",
+        "it did not sync in time",
+        "no sync in time",
+        NO_REQUEST,
+        is_gone=True,
+    )
+    ASSIGNMENT_TOO_LARGE = Words(
+        "assignment_too_large",
+        "the assignment by leader {who} does not fit into a record",
+        "the leader's assignment did not fit into a record",
+        "assignment too large",
+        SYNC,
+    )
+    GROUP_OVER_CAPACITY = Words(
+        "group_over_capacity",
+        "loaded with more members than group.max.size",
+        "the group was loaded with more members than group.max.size",
+        "over capacity",
+        NO_REQUEST,
+    )
+    TARGET_SIZE_CHANGED = Words(
+        "target_size_changed",
+        "target.group.size changed",
+        "target.group.size changed",
+        "target size changed",
+        NO_REQUEST,
+    )
+    SUBSCRIPTION_CHANGED = Words(
+        "subscription_changed",
+        "member {who} subscribes to other topics",
+        "a member subscribed to other topics",
+        "subscription changed",
+        HEARTBEAT,
+        of_topics=True,
+    )
+    TOPICS_CHANGED = Words(
+        "topics_changed",
+        "topics that the group subscribes to changed",
+        "topics changed",
+        "topics changed",
+        HEARTBEAT,
+        of_topics=True,
+    )
+    REGEX_RESOLVED = Words(
+        "regex_resolved",
+        "a regular expression matches other topics",
+        "a regular expression matched other topics",
+        "regular expression resolved",
+        NO_REQUEST,
+        of_topics=True,
+    )
+    REVOCATION_TIMED_OUT = Words(
+        "revocation_timed_out",
+        "member {who} did not give up its partitions in time",
+        "it did not give up its partitions in time",
+        "partitions not given up",
+        NO_REQUEST,
+        is_gone=True,
+    )
+    TARGET_INCOMPLETE = Words(
+        "target_incomplete",
+        "the assignment leaves out members or partitions",
+        "the assignment left out members or partitions",
+        "assignment incomplete",
+        HEARTBEAT,
+    )
+    ASSIGNOR_CHANGED = Words(
+        "assignor_changed",
+        "member {who} votes, and another assignor wins",
+        "a member voted, and another assignor won",
+        "assignor changed",
+        HEARTBEAT,
+    )
+
+
+GONE = frozenset(kind.value for kind in CauseKind if kind.words.is_gone)
+"""Kinds, as events name them, after which a member is gone."""
 
 
 class Change(HashedById):

@@ -15,7 +15,6 @@ from coordinator.group import notes
 from coordinator.group.causes import Cause, CauseKind, Change, JoinReason
 from coordinator.group.client import ANONYMOUS
 from coordinator.group.course import Outcome, Phase, Waited
-from coordinator.story.causes import CAUSES, OF_TOPICS
 
 JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
 """The numbers of KIP-423, in words."""
@@ -64,14 +63,14 @@ def reason_of(cause: Cause) -> str:
     who = ", ".join(cause.member_ids)
     if cause.group_instance_id is not None:
         who = f"{who} with group instance id {cause.group_instance_id}"
-    seen = CAUSES[cause.kind].seen
+    seen = cause.kind.words.seen
     if who:
         seen = seen.replace("{who}", who)
     elif "{who}" in seen:  # inferred: its generation left no record
         seen = f"{seen.replace(' {who}', '')}, the log doesn't say which"
     if cause.topics:
         topics = topics_text(((each.topic, CHANGES[each.change]) for each in cause.topics), cause.further_topics)
-        seen += topics if cause.kind in OF_TOPICS else f", and topics changed{topics}"
+        seen += topics if cause.kind.words.of_topics else f", and topics changed{topics}"
     if cause.kind is CauseKind.MEMBER_REMOVED:
         # The operator's tool sent this reason, not the client. A default reason adds nothing.
         return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
@@ -302,7 +301,7 @@ TEXTS: Mapping[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.SeatTaken: lambda note, _: (
         f"Standby {note.member_id} takes the seat of {note.old_member_id} in group {note.group} at generation "
-        f"{note.generation}, without a rebalance: {CAUSES[CauseKind(note.kind)].possible} (client {note.client_id}, "
+        f"{note.generation}, without a rebalance: {CauseKind(note.kind).words.possible} (client {note.client_id}, "
         f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
     ),
     notes.MembersDropped: lambda note, _: (

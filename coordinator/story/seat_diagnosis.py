@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from coordinator.story.causes import GONE
+from coordinator.group.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
 from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of, names_text
 from coordinator.story.entries import Entry, Held, Rebalance

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from coordinator.group import causes
-from coordinator.group.causes import CauseKind, Change
+from coordinator.group.causes import GONE, CauseKind, Change
 from coordinator.group.course import Phase
 from coordinator.group.notes import CLASSIC
 from coordinator.story import events
-from coordinator.story.causes import CAUSES, GONE, INFERENCES
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.described import client_text
 from coordinator.story.diagnosis import turns
@@ -116,7 +115,7 @@ def cause_text(cause: Cause) -> str:
         )
     ).removesuffix("; client reason: not provided")
     client = f" ({client_text(cause)})" if cause.client_host else ""
-    return f"{text}{client}" + (" [inferred]" if kind in INFERENCES and cause.source != "client" else "")
+    return f"{text}{client}" + (" [inferred]" if kind.words.is_inference and cause.source != "client" else "")
 
 
 def marked_text(cause: Cause, event: events.GroupEvent) -> str:
@@ -131,8 +130,8 @@ def _unknown_text(cause: Cause) -> str:
     """A cause that the log of groups doesn't tell: what it may have been."""
     kinds = [CauseKind(kind) for kind in cause.possible or ()]
     # Only a dynamic member may have left: an operator removes a static one. Its client leaves by itself in two cases.
-    left = f"{CAUSES[CauseKind.MEMBER_LEFT].possible} (stopped, or not polled for max.poll.interval.ms)"
-    maybe = ", or ".join(left if kind is CauseKind.MEMBER_LEFT else CAUSES[kind].possible for kind in kinds)
+    left = f"{CauseKind.MEMBER_LEFT.words.possible} (stopped, or not polled for max.poll.interval.ms)"
+    maybe = ", or ".join(left if kind is CauseKind.MEMBER_LEFT else kind.words.possible for kind in kinds)
     client = f" ({client_text(cause)})" if cause.client_host else ""
     who = ", ".join(_who(cause))
     if who and GONE.issuperset(cause.possible or ()):
@@ -289,7 +288,7 @@ def _taken_text(event: events.SeatTaken) -> str:
     old = event.old_group_instance_id or short(event.old_member_id)
     lost = client_text(events.Client(event.old_client_id, event.old_client_host))
     lead = " and leads" if event.leads else ""
-    why = "it is gone" if event.kind == UNKNOWN else CAUSES[CauseKind(event.kind)].possible
+    why = "it is gone" if event.kind == UNKNOWN else CauseKind(event.kind).words.possible
     waited = ""
     if event.waited_ms is not None:  # the log of groups alone doesn't tell
         waited = f"; it waited {duration_text(event.waited_ms)}, {_several(event.standbys or 0, 'standby')} left"

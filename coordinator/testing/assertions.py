@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.group.causes import CauseKind
-from coordinator.story.causes import BY_HEARTBEAT, CAUSES, HEARTBEAT, NO_REQUEST
+from coordinator.group.causes import HEARTBEAT, NO_REQUEST, CauseKind
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.words import clients_of, folded_lines, with_client
 
@@ -196,9 +195,9 @@ def _origins(entry: Rebalance) -> str:
 def _origin(cause: Cause, *, is_consumer: bool) -> str:
     """The request behind a cause, with its version if the server noted it. is_consumer: in the consumer protocol."""
     kind = CauseKind(cause.kind)
-    if is_consumer and kind in BY_HEARTBEAT:
+    if is_consumer and kind.words.also_by_heartbeat:
         return f"on {HEARTBEAT}"
-    request = CAUSES[kind].request
+    request = kind.words.request
     if request == NO_REQUEST:
         return request
     return f"on {request}" if cause.api_version is None else f"on {request} v{cause.api_version}"

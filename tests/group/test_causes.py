@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.causes import ECHOES, MEANINGS, Cause, CauseKind, Origin, meaning_of
+from coordinator.group.causes import ECHOES, MEANINGS, NO_REQUEST, Cause, CauseKind, Origin, meaning_of
 
 
 @pytest.mark.parametrize("start", MEANINGS)
@@ -22,3 +22,15 @@ def test_a_cause_says_whose_word_it_is() -> None:
     assert cause._replace(reason="done").source is Origin.CLIENT
     assert cause._replace(join_reason=0).source is Origin.CLIENT
     assert None not in ECHOES
+
+
+def test_each_cause_by_a_request_has_its_request() -> None:
+    """The others come from a timer or a load."""
+    assert {kind.value for kind in CauseKind if kind.words.request == NO_REQUEST} == {
+        "member_expired",
+        "sync_timed_out",
+        "group_over_capacity",
+        "target_size_changed",
+        "regex_resolved",
+        "revocation_timed_out",
+    }

@@ -456,3 +456,14 @@ def test_an_entry_whose_lines_leave_something_out_is_known() -> None:
         [begun, *[told("member_revoking")] * (AWAITED_SHOWN + 1)],
     ):
         assert is_cut(entries_of(*cut)[0])
+
+
+@pytest.mark.parametrize("kind", CauseKind)
+def test_each_kind_has_words_where_it_is_one_of_several(kind: CauseKind) -> None:
+    """A log that allows several kinds of causes is told in words, whichever they are."""
+    assert cause_text(cause_of(cause("unknown", possible=[kind.value, "member_joined"]))).startswith("unknown: ")
+
+
+def test_seats_that_changed_name_their_setting() -> None:
+    """An operator finds what to look at."""
+    assert cause_text(cause_of(cause("target_size_changed"))).startswith("target.group.size changed")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.group.causes import CauseKind
-from coordinator.story.causes import CAUSES
 from coordinator.story.events import Cause
 from coordinator.story.schema import UNKNOWN
 
@@ -43,4 +42,4 @@ def words_of(causes: Iterable[Cause]) -> str:
 
 def _word(cause: Cause) -> str:
     kinds = cause.possible or () if cause.kind == UNKNOWN else [cause.kind]
-    return " or ".join(CAUSES[CauseKind(kind)].short for kind in kinds) or UNKNOWN
+    return " or ".join(CauseKind(kind).words.short for kind in kinds) or UNKNOWN

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from coordinator.group.causes import CauseKind, Origin
-from coordinator.story.causes import GONE
+from coordinator.group.causes import GONE, CauseKind, Origin
 from coordinator.story.events import Cause
 from coordinator.story.inference.told import cause_of
 from coordinator.story.schema import UNKNOWN

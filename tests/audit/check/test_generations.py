@@ -6,7 +6,6 @@ import pytest
 
 from coordinator.audit.check.generations import Clock, words_of
 from coordinator.group.causes import CauseKind
-from coordinator.story.causes import CAUSES
 from coordinator.story.inference.classic import ENDED, RETURNED
 from coordinator.story.inference.told import unknown
 from tests.audit.histories import story_of
@@ -41,7 +40,7 @@ def test_cause_is_the_difference(before: list[Member], after: list[Member], caus
 
 def test_a_cause_that_the_log_does_not_tell_names_all_that_fit() -> None:
     """A static member that is back in a new generation."""
-    words = " or ".join(CAUSES[CauseKind(kind)].short for kind in RETURNED)
+    words = " or ".join(CauseKind(kind).words.short for kind in RETURNED)
     assert story_of(Scene().group(static_members(a=1), 1).group(static_members(a=2), 2))[0].causes == {words: 1}
     assert words_of([unknown(())]) == "unknown"
     assert words_of([unknown(ENDED)]) == "left or removed or expired or no sync in time"
