@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
@@ -40,6 +41,11 @@ Actor = Client | Producer | Seat
 
 TOGETHER = 8
 """Cases that are played at the same time. A case that waits for a timeout does little else, and most do wait."""
+
+PARSING = Lock()
+"""Before Python 3.11.5 all threads share the parser's depth, so that two that parse at once get a SystemError. It takes
+a garbage collection in the midst of one, with a callback: Hypothesis has one.
+"""
 
 TOLD = re.compile(r"(?P<who>(?:'[^']*'|[\w.,])+) (?P<rest>.*)$")
 MAKES: dict[str, Callable[..., Actor]] = {
@@ -106,7 +112,8 @@ class Play:
             assert match, command
             who, rest = match.groups()
         word, _, arguments = rest.partition(" ")
-        call = cast("ast.Call", ast.parse(f"_({arguments})", mode="eval").body)
+        with PARSING:
+            call = cast("ast.Call", ast.parse(f"_({arguments})", mode="eval").body)
         if who:
             for each in who.split(","):
                 self._tell(self._actor(each), word, call)

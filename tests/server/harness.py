@@ -225,8 +225,8 @@ class Serving:
         return connection.peer == f"{host}:{port}"
 
     async def loaded(self) -> None:
-        """Wait until all partitions are loaded."""
-        await self.until(lambda: bool(self.events("partitions_loaded")))
+        """Wait until all groups are loaded. The log line alone may be that of the transactional ids."""
+        await self.until(lambda: not self.server.runtime._to_load)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Go round the loop until something is so."""
