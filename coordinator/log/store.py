@@ -212,12 +212,12 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         _cleaned_by(engine),
         close,
         write_out=engine.write_out,
-        other=_other_in_folder(config, lambda _: config.node_id, report, counts),
+        other=_other_in_folder(engine, config, lambda _: config.node_id, report, counts),
     )
 
 
-def _other_in_folder(config: Config, owners: Owners, report: Report, counts: Counts) -> OtherLog:
-    """Another log in the data folder, whose lock this process has, or its supervisor."""
+def _other_in_folder(first: EmbeddedEngine, config: Config, owners: Owners, report: Report, counts: Counts) -> OtherLog:
+    """Another log in the data folder, whose lock this process has, or its supervisor. first: the groups' engine."""
     data_dir = Path(config.log_dirs)
 
     def exists(log: str) -> bool:
@@ -236,6 +236,7 @@ def _other_in_folder(config: Config, owners: Owners, report: Report, counts: Cou
             report=partial(report, log=log),
             counts=counts,
             log=log,
+            beside=first,
         )
 
     return OtherLog(exists, engine, owners)
@@ -268,7 +269,7 @@ def open_share(
         _cleaned_by(engine),
         engine.close,
         write_out=engine.write_out,
-        other=_other_in_folder(config, owner, report, counts),
+        other=_other_in_folder(engine, config, owner, report, counts),
     )
 
 

@@ -1,18 +1,8 @@
 """The default engine: the log in files below a data folder, in Kafka's format. See Engine for its promises.
 
-One thread takes all calls, so it shares no state with others:
-
-    queue -> all queued calls -> appends, per partition: one write, one fdatasync, then their callbacks
-                              -> other calls, in their place between the appends of their partition
-          -> one page of the current load -> back to the queue
-
-While the disk syncs, further appends queue up; the next sync makes all of them durable (group commit). Under light load
-no append waits for others. If several partitions have appends, a pool of threads writes and syncs their logs at the
-same time, one log per thread, and the engine's thread waits for the pool. The engine reads loads page by page between
-the windows of appends, so that a large partition doesn't delay the others.
-
-With a journal (journal.py), one write and one fdatasync serve all partitions of a window, on the engine's thread.
-Appends that begin a segment, or that the journal has no room for, take the way above.
+A thread takes all calls (writer.py), so it shares no state with others. Several engines of one data folder, each with a
+log of its own, may share that thread and its journal: one write and one fdatasync then serve all of them. The first
+engine owns the thread; the others end before it.
 
 Compaction (compaction/cleaner.py) uses a thread that waits and a process that works. Between the windows of appends the
 engine's thread chooses partitions to compact, and swaps in the files that the process wrote, one at a time.
@@ -25,14 +15,10 @@ House rule: the engine reports facts for operators by name and fields (report.py
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, ItemsView, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from coordinator.log.advice import explain
 from coordinator.log.compaction.cleaner import Cleaner, call_on
@@ -42,30 +28,19 @@ from coordinator.log.embedded.loads import Loads
 from coordinator.log.embedded.ownership import Owned, fenced, lock_partition
 from coordinator.log.embedded.report import Availability, Report, ignore
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
+from coordinator.log.embedded.writer import SYNCS_MAX, Append, Writer
 from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.journal import EXTENT_SIZE, Extent, window_size
+from coordinator.log.segments.journal import journal_number
 from coordinator.log.segments.lock import Lock, lock_data_folder, partition_lock
-from coordinator.log.segments.partition import PartitionLog, Staged
+from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from protocol.records.batch import Record
 from protocol.speed import new
 
 SEGMENT_SIZE = 4 * 1024 * 1024
 """Default of offsets.topic.segment.bytes here; Kafka's is 100 MiB (docs/start/differences.md)."""
-
-WINDOW_MAX = 4096
-"""The most calls that the thread takes from the queue at once. The limit bounds how long the first of them waits."""
-
-SYNCS_MAX = 8
-"""Threads that write. Twice as many were hardly faster (docs/contribute/decisions.md)."""
-
-
-class _Append(NamedTuple):
-    own: Owned
-    batches: list[list[Record]]
-    done: Appended
 
 
 class EmbeddedEngine:
@@ -78,7 +53,8 @@ class EmbeddedEngine:
     lock_folder: False if a supervisor of several workers holds the lock of the data folder.
     journal: write windows to a journal of `journal_size` bytes first. recovers_all: at the start, bring back what the
     journals of all nodes have, not only this node's: no other engine uses the folder.
-    counts: counts the appends and compactions. log: whose partitions it serves; the journal is the groups' log's.
+    counts: counts the appends and compactions. log: whose partitions it serves. beside: the first engine of the folder,
+    which has started; this one uses its thread and its journal, and has no options of these.
     """
 
     def __init__(
@@ -99,6 +75,7 @@ class EmbeddedEngine:
         disk: Disk | None = None,
         counts: Counts | None = None,
         log: str = OFFSETS_TOPIC,
+        beside: EmbeddedEngine | None = None,
     ) -> None:
         assert log == OFFSETS_TOPIC or not journal
         self._log = log
@@ -108,34 +85,31 @@ class EmbeddedEngine:
         self._segment_size = segment_size
         self._cleaning = cleaning
         self._owners = owners or [node_id] * partition_count
-        self._syncs_max = syncs_max
+        self._is_first = beside is None
         self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
         self._counts = counts or Counts()
-        self._queue: SimpleQueue[_Append | Callable[[], None]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        if beside is None:
+            made = Journal(
+                self._disk,
+                data_dir,
+                node_id,
+                journal_size,
+                recovers_all=recovers_all,
+                report=report,
+                counts=self._counts,
+            )
+            self.writer = Writer(made, report, syncs_max, has_journal=journal)
+        else:
+            self.writer = beside.writer
+        self._queue, self._journal, self._thread = self.writer.queue, self.writer.journal, self.writer.thread
         # After the start, only the engine's thread uses the attributes below.
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._folder_lock: Lock | None = None
-        self._pool: ThreadPoolExecutor | None = None
         self._owned: dict[int, Owned] = {}
         self._availability = Availability(report)
-        self._has_journal = journal
-        self._journal = Journal(
-            self._disk,
-            data_dir,
-            node_id,
-            journal_size,
-            recovers_all=recovers_all,
-            owned=self._owned,
-            report=report,
-            availability=self._availability,
-            counts=self._counts,
-            wake=self._queue.put,
-        )
         self._loads = Loads(report, self._availability, self._report_epoch)
-        self._is_closing = False
         self._cleaner: Cleaner | None = None
         if cleaning is not None:
             compactions = Compactions(self._owned, report, self._availability, self._counts)
@@ -155,7 +129,9 @@ class EmbeddedEngine:
             self._release_folder()
             raise
         self._queue.put(self._report_owners)
-        self._thread.start()
+        self._queue.put(partial(self.writer.loads.append, self._loads))
+        if self._is_first:
+            self._thread.start()
         if self._cleaner is not None:
             self._cleaner.start()
 
@@ -164,7 +140,7 @@ class EmbeddedEngine:
 
         Raises Damaged, and Unavailable if a person must act first.
         """
-        if self._log == OFFSETS_TOPIC:  # the journal of another log's engine may be in use
+        if self._log == OFFSETS_TOPIC:  # an engine of another log has the journal of the first one, or none
             self._journal.start()
 
     def clean_by(self, cleaning: Cleaning) -> None:
@@ -189,7 +165,7 @@ class EmbeddedEngine:
         assert isinstance(own, Owned)
         assert batches
         assert all(batches)
-        self._queue.put(new(_Append, (own, batches, done)))
+        self._queue.put(new(Append, (own, batches, done)))
 
     def release(self, own: Ownership, done: Done) -> None:
         """See Engine."""
@@ -197,7 +173,10 @@ class EmbeddedEngine:
         self._queue.put(partial(self._release, own, done))
 
     def write_out(self, partitions: Iterable[int], done: Callable[[], object]) -> None:
-        """Have the files contain all appends to these partitions that were reported; then call `done`, as others."""
+        """Have the files contain all appends to these partitions that were reported; then call `done`, as others.
+
+        partitions: by their `journal_number`, of all engines that share the journal.
+        """
         self._queue.put(partial(self._write_out, partitions, done))
 
     def close(self) -> None:
@@ -206,129 +185,11 @@ class EmbeddedEngine:
             self._cleaner.stop()
         if self._thread.ident is None:
             return  # it couldn't start, and has released what it had
-        self._queue.put(self._close)
-        self._thread.join()
-        if self._pool is not None:
-            self._pool.shutdown()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_closing:
-                wait_s = self._journal.due_s()
-                if wait_s == 0.0:
-                    self._journal.work()
-                    wait_s = self._journal.due_s()
-                if self._loads.waiting:
-                    self._loads.read_page()
-                # Last, and with little behind it: the loop's thread wakes up for what this reports, and both threads
-                # share Python's lock.
-                self._work(self._take_calls(wait_s))
-        except BaseException as error:
-            self._report("engine_failed", partition=-1, error=repr(error))
-            raise
-
-    def _take_calls(self, wait_s: float | None) -> list[_Append | Callable[[], None]]:
-        """Take all queued calls. If there are none and nothing else is to do, wait for one, at most that long."""
-        try:
-            calls = [self._queue.get(not self._loads.waiting, wait_s)]
-        except Empty:  # nothing came in time
-            return []
-        while len(calls) < WINDOW_MAX and not self._queue.empty():
-            calls.append(self._queue.get_nowait())
-        return calls
-
-    def _work(self, calls: list[_Append | Callable[[], None]]) -> None:
-        window: dict[Owned, list[_Append]] = {}
-        for call in calls:
-            if isinstance(call, _Append):
-                window.setdefault(call.own, []).append(call)
-            else:
-                if window:
-                    self._write(window)
-                window = {}
-                call()
-        if window:
-            self._write(window)
-
-    def _write(self, window: dict[Owned, list[_Append]]) -> None:
-        if self._has_journal:
-            window = self._write_journal(window)
-            if not window:
-                return
-        items = window.items()
-        for (own, appends), outcome in zip(items, self._append(items), strict=True):
-            self._tell(own, appends, outcome)
-
-    def _tell(self, own: Owned, appends: list[_Append], outcome: int | None) -> None:
-        """Report the outcomes. outcome: as of `_append_to`."""
-        durable = outcome or 0
-        for append in appends:
-            wanted = len(append.batches)
-            if durable >= wanted:
-                append.done(wanted, None)
-                durable -= wanted
-                continue
-            if outcome is not None:
-                self._availability.failed(own.partition, own.log.closed_because)
-            append.done(durable, Unavailable(own.log.closed_because) if own.valid() else fenced(own))
-            durable = 0
-
-    def _append(self, items: ItemsView[Owned, list[_Append]]) -> Iterable[int | None]:
-        """Return the result of `_append_to` for each item, in order. The first use creates the pool's threads."""
-        if len(items) < 2 or self._syncs_max == 1:
-            return map(_append_to, items)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._syncs_max, thread_name_prefix="log-sync")
-        return self._pool.map(_append_to, items)
-
-    def _write_journal(self, window: dict[Owned, list[_Append]]) -> dict[Owned, list[_Append]]:
-        """Write appends to the journal and report them; return those that don't go through it."""
-        others: dict[Owned, list[_Append]] = {}
-        staged: list[tuple[Owned, list[_Append], Staged]] = []
-        size, most = 0, self._journal.most
-        for own, appends in window.items():
-            batches = appends[0].batches
-            if len(appends) > 1:
-                batches = [records for append in appends for records in append.batches]
-            stage = None if own.log.closed_because else own.log.stage(batches)
-            if stage is None or stage.size + EXTENT_SIZE > most:
-                others[own] = appends
-                continue
-            if size + stage.size + EXTENT_SIZE > most:
-                others |= self._write_staged(staged, size)
-                staged, size = [], 0
-            staged.append((own, appends, stage))
-            size += stage.size + EXTENT_SIZE
-        if staged:
-            others |= self._write_staged(staged, size)
-        return others
-
-    def _write_staged(self, window: list[tuple[Owned, list[_Append], Staged]], size: int) -> dict[Owned, list[_Append]]:
-        """Write a window to the journal, and report each append's outcome; return those that it can't take now.
-
-        size: of the batches, with EXTENT_SIZE for each partition.
-        """
-        try:
-            if not self._journal.make_room(window_size(size)):
-                return {own: appends for own, appends, _ in window}
-            extents = []
-            for own, _, (segment, position, batches, _, _) in window:
-                if not own.log.closed_because:
-                    extent = own.partition, segment.base_offset, position, batches, False, None
-                    extents.append(new(Extent, extent))
-            if extents:
-                self._journal.write(extents)
-        except OSError as error:
-            for own, _, _ in window:
-                if own.log.is_open():
-                    own.log.refuse(error)
-        for own, appends, staged in window:
-            if own.log.closed_because:
-                self._tell(own, appends, 0)
-            else:
-                own.log.journaled(staged)
-                self._tell(own, appends, len(staged.batches))
-        return {}
+        if self._is_first:
+            self._queue.put(self._close)
+            self.writer.join()
+        else:
+            self._call_and_wait(self._release_all)
 
     def _set_cleaning(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
@@ -347,7 +208,7 @@ class EmbeddedEngine:
         except OSError as error:
             done(Unavailable(explain(error)))
         else:
-            self._owned[partition] = own
+            self._owned[partition] = self._journal.owned[own.number] = own
             self._on_ownership(partition, self._node_id, own.epoch)
             done(own)
 
@@ -361,11 +222,12 @@ class EmbeddedEngine:
         upkeep = (
             Upkeep(self._disk, partition, folder, log, self._segment_size, self._cleaning) if self._cleaning else None
         )
-        return Owned(partition, lock, log, upkeep)
+        number = journal_number(partition, self._log)
+        return Owned(partition, number, lock, log, upkeep, self._availability)
 
     def _before_read(self, partition: int) -> None:
-        if self._log == OFFSETS_TOPIC:
-            self._journal.before_read(partition)
+        if self._log == OFFSETS_TOPIC or not self._is_first:
+            self._journal.before_read(journal_number(partition, self._log))
 
     def _release(self, own: Owned, done: Done) -> None:
         if own.valid():
@@ -375,21 +237,28 @@ class EmbeddedEngine:
         done(None)
 
     def _write_out(self, partitions: Iterable[int], done: Callable[[], object]) -> None:
-        self._journal.write_out([self._owned[each] for each in partitions if each in self._owned])
+        owned = self._journal.owned
+        self._journal.write_out([owned[each] for each in partitions if each in owned])
         done()
 
     def _end(self, own: Owned) -> None:
+        del self._journal.owned[own.number]
         own.end()
         self._loads.end(own, fenced(own))
         self._journal.end(own)
         own.release_lock()
 
-    def _close(self) -> None:
+    def _release_all(self) -> None:
         for own in list(self._owned.values()):
             self._release(own, lambda _outcome: None)
+        self.writer.loads.remove(self._loads)
+
+    def _close(self) -> None:
+        self._release_all()
+        assert not self._journal.owned
         self._journal.close()
         self._release_folder()
-        self._is_closing = True
+        self.writer.is_closing = True
 
     def _release_folder(self) -> None:
         if self._folder_lock is not None:
@@ -414,11 +283,3 @@ class EmbeddedEngine:
 
     def _report_cut(self, partition: int, file: Path, position: int, size: int) -> None:
         self._report("tail_cut", partition=partition, file=str(file), position=position, size=size)
-
-
-def _append_to(item: tuple[Owned, list[_Append]]) -> int | None:
-    """Append to one partition's log; return the number of durable batches, None if the log takes no appends."""
-    own, appends = item
-    if own.log.closed_because:
-        return None
-    return own.log.append([records for append in appends for records in append.batches])

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -41,7 +41,7 @@ from typing import NamedTuple, TypeVar
 
 from coordinator.log.advice import explain
 from coordinator.log.embedded.ownership import Owned
-from coordinator.log.embedded.report import Availability, Report
+from coordinator.log.embedded.report import Report
 from coordinator.log.engine import Damaged, Unavailable
 from coordinator.log.files import needs_a_person
 from coordinator.log.segments.counts import Counts
@@ -108,7 +108,7 @@ class Journal:
     """The journal of node `node_id`; see the module. size: bytes of both files together.
 
     recovers_all: bring back the journals of all nodes at the start, not only this node's.
-    owned: the partitions that the engine owns. wake: queues a call for the engine's thread.
+    owned: the partitions that engines own, by their `journal_number`. wake: queues a call for the engines' thread.
     most: bytes of the extents of a window at most, each with EXTENT_SIZE.
     """
 
@@ -120,11 +120,8 @@ class Journal:
         size: int,
         *,
         recovers_all: bool,
-        owned: Mapping[int, Owned],
         report: Report,
-        availability: Availability,
         counts: Counts,
-        wake: Callable[[Callable[[], None]], None],
     ) -> None:
         assert size >= JOURNAL_SIZE_MIN
         self._disk = disk
@@ -133,11 +130,10 @@ class Journal:
         self._file_size = size // 2 // PAGE_SIZE * PAGE_SIZE
         self.most = most_bytes(self.window_max)
         self._recovers = None if recovers_all else node_id
-        self._owned = owned
+        self.owned: dict[int, Owned] = {}
+        self.wake: Callable[[Callable[[], None]], None] = _forget
         self._report = report
-        self._availability = availability
         self._counts = counts
-        self._wake = wake
         self._files: list[_File | None] = [None, None]
         self._current = 0
         self._sequence = 0
@@ -168,13 +164,16 @@ class Journal:
                 raise Unavailable(explain(error)) from error
             # Else the disk fails: each load tries again.
 
-    def before_read(self, partition: int) -> None:
-        """Called before a partition's log is read: nothing else has bytes for it then. Raises Damaged, OSError."""
+    def before_read(self, number: int) -> None:
+        """Called before a partition's log is read: nothing else has bytes for it then. Raises Damaged, OSError.
+
+        number: its `journal_number`.
+        """
         if self._must_recover:
             self._recover()
         if self._has_failed:
             self.settle()
-        redo_left(self._disk, self._data_dir, partition)
+        redo_left(self._disk, self._data_dir, number)
 
     def _recover(self) -> None:
         for done in recover(self._disk, self._data_dir, self._recovers):
@@ -348,7 +347,7 @@ class Journal:
         now_s = time.monotonic()
         if 0 < self._write_due_s <= now_s:
             self._write_due_s = 0.0
-            self.write_out(self._owned.values())
+            self.write_out(self.owned.values())
         if self._sync_due_s and now_s >= self._sync_due_s and self._checkpoint is None and not self._has_failed:
             self._begin_checkpoint()
 
@@ -361,11 +360,11 @@ class Journal:
 
     def _behind(self) -> list[Owned]:
         """The partitions whose open logs have something that their segments lack."""
-        return [own for own in self._owned.values() if own.log.is_behind and own.log.is_open()]
+        return [own for own in self.owned.values() if own.log.is_behind and own.log.is_open()]
 
     def _note_closed(self, own: Owned) -> None:
         if not own.log.is_open():
-            self._availability.failed(own.partition, own.log.closed_because)
+            own.availability.failed(own.partition, own.log.closed_because)
 
     def _begin_checkpoint(self) -> None:
         logs = []
@@ -377,7 +376,7 @@ class Journal:
         self._write_due_s = self._sync_due_s = 0.0
         checkpoint = _Synced(self._sequence, logs)
         self._checkpoint = _on_a_thread(lambda: self._sync(checkpoint))
-        self._checkpoint.add_done_callback(lambda _: self._wake(self._checkpoint_ended))
+        self._checkpoint.add_done_callback(lambda _: self.wake(self._checkpoint_ended))
 
     def _sync(self, checkpoint: _Synced) -> _Synced:
         """Sync the segments; on a thread of its own. Each gets a result, as its log may wait for it."""
@@ -418,7 +417,7 @@ class Journal:
         """Wait for the checkpoint; its windows aren't needed any more. Raises OSError: they are."""
         sequence = self._take_results()
         try:
-            for own in [*self._owned.values(), *self._orphans]:
+            for own in [*self.owned.values(), *self._orphans]:
                 if not own.log.is_open():
                     self._secure(own)
         except OSError:
@@ -426,7 +425,7 @@ class Journal:
             raise
         self._orphans.clear()
         self._needed = max(self._needed, sequence + 1)
-        if any(own.log.is_behind for own in self._owned.values()):
+        if any(own.log.is_behind for own in self.owned.values()):
             self._sync_due_s = self._sync_due_s or time.monotonic() + SYNC_S
 
     def _take_results(self) -> int:
@@ -449,12 +448,12 @@ class Journal:
         try:
             own.log.sync()
         except (OSError, Damaged) as error:
-            self._availability.failed(own.partition, reason(error))
+            own.availability.failed(own.partition, reason(error))
             segment, position, data = own.log.behind()
-            extent = Extent(own.partition, segment.base_offset, position, [data])
-            self._unfinished.add(own.partition)
-            leave(self._disk, self._data_dir, own.partition, [extent])
-            self._unfinished.remove(own.partition)
+            extent = Extent(own.number, segment.base_offset, position, [data])
+            self._unfinished.add(own.number)
+            leave(self._disk, self._data_dir, own.number, [extent])
+            self._unfinished.remove(own.number)
             own.log.forget_behind()
 
     def end(self, own: Owned) -> None:
@@ -474,7 +473,7 @@ class Journal:
             making, self._making = self._making, None
             with suppress(OSError):  # its file is removed below, or wasn't made
                 self._disk.close(making.result().descriptor)
-        for own in [*self._owned.values(), *self._orphans]:
+        for own in [*self.owned.values(), *self._orphans]:
             self._secure(own)
         self._orphans.clear()
         if self._unfinished:
@@ -495,6 +494,10 @@ class Journal:
                 with suppress(OSError):  # nothing is read from it
                     self._disk.close(file.descriptor)
         self._files = [None, None]
+
+
+def _forget(_call: object) -> None:
+    """Call nobody: no engine's thread has this journal yet."""
 
 
 def _on_a_thread(call: Callable[[], _T]) -> Future[_T]:

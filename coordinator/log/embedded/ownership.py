@@ -14,6 +14,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from coordinator.log.embedded.report import Availability
 from coordinator.log.embedded.upkeep import Upkeep
 from coordinator.log.engine import Fenced
 from coordinator.log.segments.disk import Disk
@@ -24,13 +25,24 @@ from coordinator.log.segments.partition import EPOCH_MAX, PartitionLog
 class Owned:
     """An ownership, and what it consists of: the partition's lock, its log, and its upkeep (None: no compaction).
 
+    number: of the partition in journals (`journal_number`). availability: gets to know that its disk fails, or works.
     reported_epoch: the epoch in the last report; a load may have raised the epoch since.
     """
 
-    __slots__ = ("_is_valid", "lock", "log", "partition", "reported_epoch", "upkeep")
+    __slots__ = ("_is_valid", "availability", "lock", "log", "number", "partition", "reported_epoch", "upkeep")
 
-    def __init__(self, partition: int, lock: Lock, log: PartitionLog, upkeep: Upkeep | None) -> None:
+    def __init__(
+        self,
+        partition: int,
+        number: int,
+        lock: Lock,
+        log: PartitionLog,
+        upkeep: Upkeep | None,
+        availability: Availability,
+    ) -> None:
         self.partition = partition
+        self.number = number
+        self.availability = availability
         self.reported_epoch = log.epoch
         self.lock = lock
         self.log = log

@@ -5,7 +5,10 @@ module is what recovery and readers of a folder need. Files, in the data folder:
 
     .journal-1.0  .journal-1.1    of node 1, written in turn, each from its front to its end and then anew
     .journal-left-7.0             what partition 7's segment could not take yet, each time in a file of its own; its
-                                  next load takes it
+                                  next load takes it. `.journal-left-__transaction_state-7.0`: that of the other log
+
+Two logs share a journal. In it a partition of `__consumer_offsets` has its own number, and partition p of
+`__transaction_state` has the number -1 - p (`journal_number`). All numbers in this module are of this kind.
 
 A file begins with a page of its own: magic, CRC, salt, and the file's size, which never changes. So a file that was
 cut is known. Windows follow, each at the start of a page and filled up with zeros, so no page holds bytes of two
@@ -50,7 +53,14 @@ from typing import NamedTuple
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search
 from coordinator.log.segments.disk import Disk, replace_file, write_all
-from coordinator.log.segments.segment import list_segments, partition_folder, segment_at
+from coordinator.log.segments.segment import (
+    ENGINES_TOPICS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    list_segments,
+    partition_folder,
+    segment_at,
+)
 from protocol.checksum import behind_zeros, crc32c, shifted
 from protocol.records.batch import CRC_START, HEADER_SIZE, CorruptBatch, check_crc, peek_header
 
@@ -70,7 +80,7 @@ _CRC_AT = 8
 _COVERED_AT = 12
 _NAME = re.compile(r"\.journal-(0|[1-9][0-9]*)\.([01])")
 _UNFINISHED = re.compile(r"\.journal-.*\.new")
-_LEFT_NAME = re.compile(r"\.journal-left-(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
+_LEFT_NAME = re.compile(rf"\.journal-left-({TRANSACTIONS_TOPIC}-)?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 
 EXTENT_SIZE = _EXTENT.size
 """Bytes that an extent takes beside its batches."""
@@ -80,6 +90,23 @@ OVERLAP_FACTOR = 2
 overlap; a reader may see some that do, if the engine begins the file anew meanwhile."""
 
 _READ_BYTES = 256 * 1024
+
+
+def journal_number(partition: int, log: str = OFFSETS_TOPIC) -> int:
+    """Return the number that a partition of a log, the groups' by default, has in journals."""
+    assert log in ENGINES_TOPICS
+    return partition if log == OFFSETS_TOPIC else -1 - partition
+
+
+def _log_of(number: int) -> tuple[str, int]:
+    """The log and the partition of a number in journals."""
+    return (OFFSETS_TOPIC, number) if number >= 0 else (TRANSACTIONS_TOPIC, -1 - number)
+
+
+def numbered_folder(data_dir: Path, number: int) -> Path:
+    """Return the folder of a partition by its number in journals."""
+    log, partition = _log_of(number)
+    return partition_folder(data_dir, partition, log)
 
 
 class Extent(NamedTuple):
@@ -115,7 +142,9 @@ class Window(NamedTuple):
 
     def damage_of(self, partition: int) -> Damaged:
         """The error for a partition with a damaged extent."""
-        reason = f"the checksum of partition {partition}'s batches is wrong"
+        log, own = _log_of(partition)
+        name = f"partition {own}" if log == OFFSETS_TOPIC else f"{log}-{own}"
+        reason = f"the checksum of {name}'s batches is wrong"
         return Damaged(str(self.path), self.wrong[partition], reason)
 
 
@@ -197,7 +226,8 @@ def journal_path(data_dir: Path, node_id: int, number: int) -> Path:
 
 def left_path(data_dir: Path, partition: int, number: int) -> Path:
     """Return the path of a file with what is left for a partition; the numbers count up from 0."""
-    return data_dir / f".journal-left-{partition}.{number}"
+    log, own = _log_of(partition)
+    return data_dir / f".journal-left-{own if log == OFFSETS_TOPIC else f'{log}-{own}'}.{number}"
 
 
 def padded(size: int) -> int:
@@ -291,9 +321,7 @@ def _in_segment(disk: Disk, data_dir: Path, extent: Extent, size: int, crc: int,
     """The bytes of an extent if they stand whole in its segment, else nothing; an unreadable segment has none."""
     data = b""
     with suppress(OSError):
-        descriptor = disk.open_to_read(
-            segment_at(partition_folder(data_dir, extent.partition), extent.base_offset).path
-        )
+        descriptor = disk.open_to_read(segment_at(numbered_folder(data_dir, extent.partition), extent.base_offset).path)
         try:
             data = disk.read(descriptor, size, extent.position)
         finally:
@@ -406,12 +434,17 @@ def left_partitions(disk: Disk, data_dir: Path) -> list[int]:
     return sorted(_left_among(disk.list_folder(data_dir)))
 
 
+def _left_for(found: re.Match[str]) -> int:
+    """The partition that a name of a file with what is left is about."""
+    return journal_number(int(found[2]), TRANSACTIONS_TOPIC if found[1] else OFFSETS_TOPIC)
+
+
 def _left_among(names: Iterable[str]) -> dict[int, list[int]]:
     """The numbers of the files with what is left, ascending, by partition."""
     numbers: dict[int, list[int]] = {}
     for found in map(_LEFT_NAME.fullmatch, names):
         if found:
-            numbers.setdefault(int(found[1]), []).append(int(found[2]))
+            numbers.setdefault(_left_for(found), []).append(int(found[3]))
     return {partition: sorted(of_partition) for partition, of_partition in numbers.items()}
 
 
@@ -427,7 +460,7 @@ def discard(disk: Disk, paths: Iterable[Path]) -> None:
 
 def redo(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent]) -> None:
     """Make a partition's extents durable in its newest segment; see the module. Raises Damaged, OSError."""
-    folder = partition_folder(data_dir, partition)
+    folder = numbered_folder(data_dir, partition)
     segments = list_segments(disk, folder)
     newest = segments[-1].base_offset if segments else -1
     counted = [extent for extent in extents if extent.base_offset >= newest]
@@ -507,7 +540,7 @@ def discard_unfinished(disk: Disk, data_dir: Path, partitions: Container[int]) -
     """Remove what a failed `leave` for one of these partitions may have begun. Raises OSError."""
     for name in disk.list_folder(data_dir):
         found = _LEFT_NAME.fullmatch(name.removesuffix(".new"))
-        if found and name.endswith(".new") and int(found[1]) in partitions:
+        if found and name.endswith(".new") and _left_for(found) in partitions:
             disk.remove(data_dir / name)
 
 

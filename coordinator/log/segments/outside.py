@@ -35,7 +35,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.damage import Search, is_whole_but_for_its_frame, makes_sense
 from coordinator.log.segments.disk import Disk, read_data, write_all
-from coordinator.log.segments.journal import Extent, Journals, fitting, segment_gone
+from coordinator.log.segments.journal import Extent, Journals, fitting, journal_number, numbered_folder, segment_gone
 from coordinator.log.segments.segment import (
     CHUNK_SIZE,
     OFFSETS_TOPIC,
@@ -43,7 +43,6 @@ from coordinator.log.segments.segment import (
     Frame,
     Segment,
     list_segments,
-    partition_folder,
     read_frames,
     segment_at,
     segments_among,
@@ -117,10 +116,10 @@ def find_logs(path: Path, topic: str = OFFSETS_TOPIC) -> list[Log]:
         read_regular(path / META_NAME)
     logs = _logs_among(inside, topic)
     try:
-        journaled = _journals(path).partitions() if topic == OFFSETS_TOPIC else ()
-        lacking = {partition_folder(path, each) for each in journaled}.difference(inside)
+        journaled = _journals(path).partitions()
+        lacking = {numbered_folder(path, each) for each in journaled}.difference(inside)
     except OSError:
-        if not logs:
+        if not logs and topic == OFFSETS_TOPIC:
             raise
         lacking = set()  # each reader of a log meets the error
     logs += _logs_among(lacking, topic)
@@ -180,11 +179,12 @@ class JournalsBeside:
         """The batches that journals have for a log. Raises OSError, also if a journal is damaged."""
         data_dir = log.folder.absolute().parent
         topic, partition = _log_partition(log.folder)
-        if topic != OFFSETS_TOPIC or partition is None:
+        if topic is None or partition is None:
             return []
+        number = journal_number(partition, topic)
         for _ in range(OPEN_ATTEMPTS):
             try:
-                return self._beside(data_dir).of(partition)
+                return self._beside(data_dir).of(number)
             except FileNotFoundError as error:
                 _require_removed(error)
                 del self._found[data_dir]  # a load has taken what was left

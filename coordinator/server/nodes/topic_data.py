@@ -8,7 +8,7 @@ Two timers make the thread look at its logs: one for retention, one for compacti
 A call waits for topic partitions (`wait`). It looks again when somebody appends to one of them, or when one is deleted.
 
 Engines write `__consumer_offsets` and `__transaction_state`, and the thread reads their files. No reader misses an
-append that a client knows of: before each read the groups' engine writes out what it has reported. And a call that
+append that a client knows of: before each read their engine writes out what it has reported. And a call that
 found nothing compares `engine_writes` before it waits.
 
 House rule: nothing here waits for the disk; the thread hands its outcomes to callbacks on the loop.
@@ -246,28 +246,28 @@ class TopicData:
     def read(
         self,
         function: Callable[[Callable[[TopicPartition], View]], Any],
-        of_groups: Collection[int],
+        in_journals: Collection[int],
         done: Callable[[Any], None],
     ) -> None:
         """Call `function` on the logs' thread with a function that opens a log; `done` gets a result or Exception.
 
-        of_groups: the partitions of `__consumer_offsets` that it opens.
+        in_journals: the partitions of engines' logs that it opens, by their `journal_number`.
         """
         logs = self._logs()
-        self._call(logs, partial(function, logs.view), of_groups, done)
+        self._call(logs, partial(function, logs.view), in_journals, done)
 
     def producers(
-        self, partitions: Sequence[TopicPartition], of_groups: Collection[int], done: Callable[[Any], None]
+        self, partitions: Sequence[TopicPartition], in_journals: Collection[int], done: Callable[[Any], None]
     ) -> None:
         """As `read`; `done` gets what TopicLogs.producers returns for each partition."""
         logs = self._logs()
-        self._call(logs, lambda: list(map(logs.producers, partitions)), of_groups, done)
+        self._call(logs, lambda: list(map(logs.producers, partitions)), in_journals, done)
 
     def _call(
-        self, logs: TopicLogs, function: Callable[[], Any], of_groups: Collection[int], done: Callable[[Any], None]
+        self, logs: TopicLogs, function: Callable[[], Any], in_journals: Collection[int], done: Callable[[Any], None]
     ) -> None:
-        if of_groups and self._write_out is not None:
-            self._write_out(of_groups, lambda: self._hop(partial(logs.call, function, done)))
+        if in_journals and self._write_out is not None:
+            self._write_out(in_journals, lambda: self._hop(partial(logs.call, function, done)))
         else:
             logs.call(function, done)
 

@@ -24,7 +24,7 @@ from coordinator.server.requests.records import (
     begun,
     code_of,
     leader_error,
-    note_log_of_groups,
+    note_engines_log,
     topic_of,
 )
 from coordinator.server.requests.rights import may
@@ -144,7 +144,7 @@ class _Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._until_ms = services.waits.ms() + request.max_wait_ms
         self._has_waited = False
-        self._of_groups: set[int] = set()
+        self._in_journals: set[int] = set()
         self._of_engines: list[Key] = []
         self._engine_writes = 0
 
@@ -161,7 +161,7 @@ class _Fetch:
 
     def _look(self, *, may_wait: bool) -> Steps:
         present = []
-        self._of_groups.clear()
+        self._in_journals.clear()
         self._of_engines.clear()
         for each in self._wanted:
             if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
@@ -175,7 +175,7 @@ class _Fetch:
                 may_wait = False
             else:
                 present.append(each)
-                note_log_of_groups(self._of_groups, each.topic_partition)
+                note_engines_log(self._in_journals, each.topic_partition)
                 if each.topic_partition.topic in ENGINES_TOPICS:
                     self._of_engines.append(each.topic_partition.key)
             yield
@@ -194,7 +194,7 @@ class _Fetch:
             return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
 
         self._engine_writes = services.data.engine_writes(self._of_engines)
-        services.data.read(read, self._of_groups, self._call.reply(self._looked).deliver)
+        services.data.read(read, self._in_journals, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
         """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""

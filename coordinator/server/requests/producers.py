@@ -22,6 +22,7 @@ from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.producers import marker_error
 from coordinator.security.acls import Kind, Operation
+from coordinator.server.requests.records import note_engines_log
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
 from coordinator.transaction.state import V2
@@ -45,7 +46,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
     partitions: dict[tuple[str, int], DescribeProducersResponse.PartitionResponse] = {}
     asked: list[LogPartition] = []
     answers: list[Any] = []
-    of_groups: set[int] = set()
+    in_journals: set[int] = set()
     for topic in request.topics:
         named = topic.name, tuple(topic.partition_indexes)
         if named in topics:
@@ -80,8 +81,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             else:
                 asked.append(services.data.topic_partition(known, index))
                 answers.append(answer)
-                if known.name == OFFSETS_TOPIC:
-                    of_groups.add(index)
+                note_engines_log(in_journals, asked[-1])
             yield
         yield
 
@@ -111,7 +111,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
         call.work(fill(found))
 
     if asked:
-        services.data.producers(asked, of_groups, call.reply(read).deliver)
+        services.data.producers(asked, in_journals, call.reply(read).deliver)
     else:
         call.answer(body)
 

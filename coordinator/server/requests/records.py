@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.config import INT64_MAX
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.segment import ENGINES_TOPICS, OFFSETS_TOPIC
+from coordinator.log.segments.journal import journal_number
+from coordinator.log.segments.segment import ENGINES_TOPICS
 from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
@@ -121,7 +122,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
         yield
     topics = []
     asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, LogPartition, int]] = []
-    of_groups: set[int] = set()
+    in_journals: set[int] = set()
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -144,7 +145,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
                 if not error:
                     topic_partition = services.data.topic_partition(known, asked.partition_index)
                     asked_of.append((answer, topic_partition, asked.timestamp))
-                    note_log_of_groups(of_groups, topic_partition)
+                    note_engines_log(in_journals, topic_partition)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield
 
@@ -161,15 +162,15 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
 
     body = ListOffsetsResponse(topics=topics)
     if asked_of:
-        services.data.read(look, of_groups, answering(call, body))
+        services.data.read(look, in_journals, answering(call, body))
     else:
         call.answer(body)
 
 
-def note_log_of_groups(numbers: set[int], topic_partition: LogPartition) -> None:
-    """Add the partition's number if it is one of `__consumer_offsets`."""
-    if topic_partition.topic == OFFSETS_TOPIC:
-        numbers.add(topic_partition.number)
+def note_engines_log(numbers: set[int], topic_partition: LogPartition) -> None:
+    """Add the partition's number in journals if an engine writes its log."""
+    if topic_partition.topic in ENGINES_TOPICS:
+        numbers.add(journal_number(topic_partition.number, topic_partition.topic))
 
 
 def _offset_at(log: View, timestamp: int, *, only_committed: bool) -> tuple[int, int] | None:
@@ -212,7 +213,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     """
     topics = []
     asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, LogPartition]] = []
-    of_groups: set[int] = set()
+    in_journals: set[int] = set()
     may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_logged=False)
     for topic in request.topics:
         partitions = []
@@ -236,7 +237,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             elif asked.leader_epoch == LEADER_EPOCH:
                 topic_partition = services.data.topic_partition(known, asked.partition)
                 asked_of.append((answer, topic_partition))
-                note_log_of_groups(of_groups, topic_partition)
+                note_engines_log(in_journals, topic_partition)
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield
 
@@ -249,7 +250,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
 
     body = OffsetForLeaderEpochResponse(topics=topics)
     if asked_of:
-        services.data.read(look, of_groups, answering(call, body))
+        services.data.read(look, in_journals, answering(call, body))
     else:
         call.answer(body)
 

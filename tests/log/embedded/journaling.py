@@ -19,6 +19,7 @@ from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.ownership import Owned
 from coordinator.log.engine import Damaged, EngineError, Ownership
 from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from protocol.records.batch import Record
 from tests.log.calls import append_batch, numbers_of, record
 from tests.log.disks import CrashingDisk, FailingDisk, Killed, SharedDisk
@@ -33,6 +34,14 @@ def journaling(folder: Path, disk: Disk | None = None, **options: object) -> Emb
     """Return a started engine with a small journal."""
     options = {"segment_size": 100_000, "journal": True, "journal_size": JOURNAL_SIZE} | options
     engine = EmbeddedEngine(folder, 50, 1, disk=disk, **options)  # type: ignore[arg-type]
+    engine.start(lambda *_change: None)
+    return engine
+
+
+def beside(first: EmbeddedEngine, folder: Path, disk: Disk, **options: object) -> EmbeddedEngine:
+    """Return a started engine of transactional ids that shares the thread and the journal of `first`."""
+    log = {"disk": disk, "log": TRANSACTIONS_TOPIC, "lock_folder": False, "beside": first}
+    engine = EmbeddedEngine(folder, 50, 1, segment_size=20_000, **log, **options)  # type: ignore[arg-type]
     engine.start(lambda *_change: None)
     return engine
 
@@ -59,7 +68,10 @@ class Partition:
 
 
 class Run:
-    """One life of an engine, from its start to its end, in order or not. refused: how many appends were."""
+    """One life of two engines with one journal, from their start to their end, in order or not.
+
+    Every second partition is one of transactional ids. refused: how many appends were.
+    """
 
     def __init__(self, folder: Path, disk: FailingDisk, partitions: list[Partition], **options: object) -> None:
         self.refused = 0
@@ -68,7 +80,9 @@ class Run:
         self._owns: dict[int, Ownership] = {}
         self._loaded: set[int] = set()
         self._crashed = dict.fromkeys(range(len(partitions)), True)
-        self._engine = journaling(folder, SharedDisk(disk), report=self._report, **options)
+        shared = SharedDisk(disk)
+        self._engine = journaling(folder, shared, report=self._report, **options)
+        self._others = beside(self._engine, folder, shared, report=self._report)
 
     def play(self, chance: Random, windows: int, first: int, size_max: int = 3_000) -> None:
         """Append windows of numbered records; load what is refused; now and then release a partition."""
@@ -79,7 +93,7 @@ class Run:
             if chance.random() < 0.1 and self._loaded:
                 partition = chance.choice(sorted(self._loaded))
                 self._loaded.remove(partition)
-                self._engine.release(self._owns.pop(partition), partial(self._tell, -1))
+                self._engine_of(partition).release(self._owns.pop(partition), partial(self._tell, -1))
                 self._next()
 
     def roll(self, partition: int) -> None:
@@ -98,16 +112,19 @@ class Run:
 
     def close(self) -> None:
         """End in order."""
+        self._others.close()
         self._engine.close()
+
+    def _engine_of(self, partition: int) -> EmbeddedEngine:
+        return self._others if partition % 2 else self._engine
 
     def window(self, number: int, sizes: dict[int, int]) -> None:
         """Append a record of that number to each loaded partition in `sizes`, of that size; take the outcomes."""
 
         def appended(_outcome: object) -> None:
             for partition, size in sizes.items():
-                append_batch(
-                    self._engine, self._owns[partition], [record(number, size)], partial(self._tell, partition)
-                )
+                engine, tell = self._engine_of(partition), partial(self._tell, partition)
+                append_batch(engine, self._owns[partition], [record(number, size)], tell)
 
         for partition in sizes:
             self._partitions[partition].open.add(number)
@@ -126,13 +143,13 @@ class Run:
         if partition in self._loaded:
             return True
         if partition not in self._owns:
-            self._engine.acquire(partition, partial(self._tell, partition))
+            self._engine_of(partition).acquire(partition, partial(self._tell, partition))
             _, own = self._next()
             if isinstance(own, EngineError):
                 return False
             self._owns[partition] = cast("Ownership", own)
         records: list[Record] = []
-        self._engine.load(self._owns[partition], records.extend, partial(self._tell, partition))
+        self._engine_of(partition).load(self._owns[partition], records.extend, partial(self._tell, partition))
         _, error = self._next()
         assert not isinstance(error, Damaged), error
         if error is None:

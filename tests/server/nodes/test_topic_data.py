@@ -17,6 +17,7 @@ from coordinator.server.nodes.topic_data import Budget
 from protocol.messages import (
     CreateTopicsRequest,
     IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitValue,
@@ -262,6 +263,32 @@ async def test_a_reader_of_the_log_of_groups_sees_each_commit_that_was_answered(
                 assert listed.topics[0].partitions[0].offset == offset + 1
             else:
                 request = fetch_request(("__consumer_offsets", 0, offset), max_wait_ms=2**31 - 1)
+                found = (await reader.ask(request, 11)).responses[0].partitions[0]
+                assert found.high_watermark == offset + 1
+
+
+@pytest.mark.usefixtures("segments_lag")
+async def test_a_reader_of_the_log_of_ids_sees_each_of_them_that_was_answered(tmp_path: Path) -> None:
+    """However short ago, by a Fetch that would wait, and as the end of the log."""
+    settings = "transaction.state.log.num.partitions=1", f"log.dirs={tmp_path}"
+    async with serving(*ON_DISK, *settings, opened=open_store) as server:
+        await server.loaded()
+        reader, writer = await server.peer(), await server.peer()
+
+        async def begun() -> int:
+            asked = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+            error: int = (await writer.ask(asked, 5)).error_code
+            return error
+
+        while await begun() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            pass  # it opens the log
+        for offset in range(1, 5):
+            assert await begun() == ErrorCode.NONE
+            if offset % 2:
+                listed = await reader.ask(list_request(("__transaction_state", 0, -1)), 5)
+                assert listed.topics[0].partitions[0].offset == offset + 1
+            else:
+                request = fetch_request(("__transaction_state", 0, offset), max_wait_ms=2**31 - 1)
                 found = (await reader.ask(request, 11)).responses[0].partitions[0]
                 assert found.high_watermark == offset + 1
 

@@ -765,9 +765,9 @@ async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() 
         asked: list[object] = []
         read_before = data.read
 
-        def counted(function: Any, of_groups: Any, done: Any) -> None:
+        def counted(function: Any, in_journals: Any, done: Any) -> None:
             asked.append(function)
-            read_before(function, of_groups, done)
+            read_before(function, in_journals, done)
 
         data.read = counted  # type: ignore[method-assign]
         request = fetch_request(("orders", 0, 1))
