@@ -14,6 +14,9 @@ MESSAGE_MAX = 1_000
 
 CUT = " ..."
 
+_PLURALS = {"batch": "batches"}
+"""Plurals of the nouns that don't just add an s."""
+
 
 def printable(text: str) -> str:
     """Text of a client or of a log, for a terminal: what would move the cursor or end the line is escaped."""
@@ -41,6 +44,11 @@ def duration_text(ms: int) -> str:
     if ms < 1_000:
         return f"{ms} ms"
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
+
+
+def several(number: int, noun: str) -> str:
+    """A number with its noun: "1 batch", "2 batches"."""
+    return f"{number} {noun if number == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def size_text(size: float) -> str:

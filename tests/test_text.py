@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.text import duration_text, printable, second_text, size_text, time_text
+from coordinator.text import duration_text, printable, second_text, several, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,15 @@ def test_sizes_and_times_in_words() -> None:
 def test_what_can_not_be_seen_is_spelt_out() -> None:
     """Characters that would move a cursor or reverse the text's direction are escaped."""
     assert printable("\x1b[2J\u202e\n") == "\\x1b[2J\\u202e\\n"
+
+
+def test_counts_agree_with_their_noun() -> None:
+    """The noun is singular for one, and plural for none or several."""
+    assert [several(number, noun) for noun in ("segment", "batch") for number in (0, 1, 2)] == [
+        "0 segments",
+        "1 segment",
+        "2 segments",
+        "0 batches",
+        "1 batch",
+        "2 batches",
+    ]

@@ -29,7 +29,7 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
-from coordinator.cli.output import Output, counted, print_json
+from coordinator.cli.output import Output, print_json
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.examination import examine, wall_ms, watch
 from coordinator.client.groups import Group, list_known_groups
@@ -49,7 +49,7 @@ from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import undecided_text
-from coordinator.text import printable, time_text
+from coordinator.text import printable, several, time_text
 from schemas.errors import ErrorCode
 
 
@@ -64,7 +64,7 @@ def command(
             "--last",
             metavar="N",
             parser=whole_number,
-            help="Only the newest N entries of each group, counted as in explain.",
+            help="Only the newest N entries of each group as in explain.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group, in place of GROUP.")] = False,
@@ -134,7 +134,7 @@ def doctor_lines(
     for name in [*undecided][:NAMED_MAX]:
         yield printable(f"{name}: {undecided[name]}")
     if len(undecided) > NAMED_MAX:
-        yield f"{counted(len(undecided) - NAMED_MAX, 'more group')}: too early to tell whether they are stuck"
+        yield f"{several(len(undecided) - NAMED_MAX, 'more group')}: too early to tell whether they are stuck"
     yield _summary(len(wanted), found)
 
 
@@ -153,7 +153,7 @@ def _together(found: list[Finding]) -> dict[str, str]:
         said = ", ".join(sorted({finding.found.rpartition(": ")[2] for finding in silent}))
         groups = [finding.group_id for finding in silent if finding.group_id is not None]
         lines[UNAVAILABLE] = (
-            f"{counted(len(groups), 'group')}: {Severity.ERROR}: their coordinators don't answer: {said}: "
+            f"{several(len(groups), 'group')}: {Severity.ERROR}: their coordinators don't answer: {said}: "
             f"{names_text(groups)}; {UNAVAILABLE_ADVICE}"
         )
     dropped = [finding for finding in found if finding.kind == DROPPED]
@@ -164,7 +164,7 @@ def _together(found: list[Finding]) -> dict[str, str]:
         groups = [finding.group_id for finding in found if finding.kind == kind and finding.group_id is not None]
         if len(groups) > 1:
             said = f"clients {too_old.text}: {names_text(groups)}"
-            lines[kind] = f"{counted(len(groups), 'group')}: {Severity.NOTICE}: {said}"
+            lines[kind] = f"{several(len(groups), 'group')}: {Severity.NOTICE}: {said}"
     return lines
 
 
@@ -179,5 +179,5 @@ def _when(finding: Finding) -> str:
 
 def _summary(groups: int, found: list[Finding]) -> str:
     counts = [(severity, sum(finding.severity is severity for finding in found)) for severity in Severity]
-    said = ", ".join(counted(number, severity) for severity, number in counts if number)
-    return f"{counted(groups, 'group')} looked at: {said or 'nothing found'}"
+    said = ", ".join(several(number, severity) for severity, number in counts if number)
+    return f"{several(groups, 'group')} looked at: {said or 'nothing found'}"

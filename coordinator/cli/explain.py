@@ -34,7 +34,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import OutputForm, Since, whole_number
-from coordinator.cli.output import Output, counted, print_json
+from coordinator.cli.output import Output, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
@@ -58,7 +58,7 @@ from coordinator.story.words import (
     is_cut,
     waiting_lines,
 )
-from coordinator.text import printable, time_text
+from coordinator.text import printable, several, time_text
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def explained(
             f"Some lists are cut. --output json has up to {MEMBERS_MAX} members and {MOVES_MAX} moves of each rebalance"
         )
     if reader.passed_over:
-        lines.append(f"{counted(reader.passed_over, 'record')} could not be read")
+        lines.append(f"{several(reader.passed_over, 'record')} could not be read")
     return told, list(map(printable, lines))
 
 

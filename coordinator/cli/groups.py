@@ -25,7 +25,7 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.options import Command, Commands, OutputForm, names_or_all, number_or_none
-from coordinator.cli.output import Output, assignment_text, counted, print_json, print_table
+from coordinator.cli.output import Output, assignment_text, print_json, print_table
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.examination import wall_ms, watch_lag
@@ -43,6 +43,7 @@ from coordinator.client.lag import group_lag_json, line_time, offset_lines, time
 from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import SHARE, Member, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
+from coordinator.text import several
 from schemas.errors import ErrorCode
 
 STATES = (
@@ -247,7 +248,7 @@ def _remark(group: Group) -> None:
         warn(f"group {group.group_id} is rebalancing")
     elif not group.members:
         held = 0 if group.expects is None else group.expects.held
-        warn(f"group {group.group_id} has no members" + (f"; {counted(held, 'join')} held for others" if held else ""))
+        warn(f"group {group.group_id} has no members" + (f"; {several(held, 'join')} held for others" if held else ""))
 
 
 def _warn_of_open_transactions(client: Client, lines: Iterable[Sequence[OffsetLine]]) -> None:

@@ -17,9 +17,6 @@ from coordinator.text import printable
 
 MISSING = "-"
 
-_PLURALS = {"batch": "batches"}
-"""Plurals of the nouns that don't just add an s."""
-
 
 class Output(StrEnum):
     """The form of a command's output."""
@@ -35,11 +32,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: "1 batch", "2 batches"."""
-    return f"{number} {noun if number == 1 else _PLURALS.get(noun, f'{noun}s')}"
 
 
 def print_json(value: Any) -> None:

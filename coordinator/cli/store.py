@@ -17,7 +17,7 @@ import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import Command, Commands
-from coordinator.cli.output import counted
+from coordinator.text import several
 
 if TYPE_CHECKING:
     from coordinator.config import Config
@@ -93,6 +93,6 @@ def restore_command(
     except EngineError as error:
         fail(ExitCode.USAGE, str(error))
     print(
-        f"cluster {config.cluster} is restored: the epochs of {counted(done.partitions, 'partition')} are raised by "
-        f"{EPOCHS:,}, {counted(done.leases, 'lease')} of nodes ended"
+        f"cluster {config.cluster} is restored: the epochs of {several(done.partitions, 'partition')} are raised by "
+        f"{EPOCHS:,}, {several(done.leases, 'lease')} of nodes ended"
     )

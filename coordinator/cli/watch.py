@@ -33,11 +33,12 @@ from coordinator.cli.cluster import (
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds
-from coordinator.cli.output import Output, counted, json_text
+from coordinator.cli.output import Output, json_text
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
 from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
+from coordinator.story.described import short
 from coordinator.story.entries import Entry, Return, Timeline
 from coordinator.story.events import (
     Cause,
@@ -61,11 +62,10 @@ from coordinator.story.words import (
     end_lines,
     marked_text,
     revoking_text,
-    short,
     target_text,
     timed_lines,
 )
-from coordinator.text import duration_text, printable, time_text
+from coordinator.text import duration_text, printable, several, time_text
 
 WAIT_MS = 500
 """How long one poll of the topic may wait for events; at most half of the time that an answer may take."""
@@ -238,5 +238,5 @@ def _ended(prefix: str, event: RebalanceEnded, causes_shown: int) -> Iterator[Bl
     lines = [f"{prefix}{time_text(event.at_ms)}  rebalance ended after {took}, {generations}: {outcome}"]
     lines += [f"    also: {cause_text(cause)}" for cause in event.causes[max(causes_shown, 1) :]]
     if event.further_causes:
-        lines.append(f"    and {counted(event.further_causes, 'further cause')}")
+        lines.append(f"    and {several(event.further_causes, 'further cause')}")
     yield Block(event.at_ms, lines + [f"    {line}" for line in more])

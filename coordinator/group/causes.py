@@ -7,6 +7,7 @@ decide: the number of KIP-423, which the rules read from the request itself (`jo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
@@ -210,12 +211,26 @@ class Change(HashedById):
     REMOVED = "removed"
 
 
+CHANGES = {
+    Change.CREATED: "created",
+    Change.GROWN: "more partitions",
+    Change.DELETED: "deleted",
+    Change.ADDED: "new",
+    Change.REMOVED: "gone",
+}
+"""How a topic changed, or the group's subscription to it, in words."""
+
+
 class JoinReason(IntEnum):
     """The member's own reason to join (KIP-423)."""
 
     RESTART = 0
     TOPIC_METADATA_CHANGE = 1
     UPGRADE = 2
+
+
+JOIN_REASONS = {int(reason): reason.name.lower().replace("_", " ") for reason in JoinReason}
+"""The numbers of KIP-423, in words."""
 
 
 class Meaning(HashedById):
@@ -256,6 +271,10 @@ KafkaAdminClient), our own commands, and franz-go (kgo, consumer_group.go).
 
 ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GIVEN, Meaning.REBALANCE_FAILED}
 """Reasons of a member that joins because the coordinator asked it to. They are the cause of nothing."""
+
+
+SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
+"""Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
 
 
 class Origin(HashedById):
@@ -327,3 +346,35 @@ def meaning_of(reason: str) -> Meaning | None:
     if not reason:
         return None
     return next((meaning for start, meaning in MEANINGS.items() if reason.startswith(start)), None)
+
+
+def topics_text(topics: Iterable[tuple[str, str]], further: int) -> str:
+    """Topics with their changes, after a cause; empty without any. topics: names with words of CHANGES."""
+    named = [f"{topic} ({how})" for topic, how in topics]
+    if further:
+        named.append(f"{further} more")
+    return f": {', '.join(named)}" if named else ""
+
+
+def reason_of(cause: Cause) -> str:
+    """A cause in words: what the coordinator saw, and the client's own reason."""
+    who = ", ".join(cause.member_ids)
+    if cause.group_instance_id is not None:
+        who = f"{who} with group instance id {cause.group_instance_id}"
+    seen = cause.kind.words.seen
+    if who:
+        seen = seen.replace("{who}", who)
+    elif "{who}" in seen:  # inferred: its generation left no record
+        seen = f"{seen.replace(' {who}', '')}, the log doesn't say which"
+    if cause.topics:
+        topics = topics_text(((each.topic, CHANGES[each.change]) for each in cause.topics), cause.further_topics)
+        seen += topics if cause.kind.words.of_topics else f", and topics changed{topics}"
+    if cause.kind is CauseKind.MEMBER_REMOVED:
+        # The operator's tool sent this reason, not the client. A default reason adds nothing.
+        return seen if cause.reason in SAY_NOTHING else f"{seen}, who says: {cause.reason}"
+    said = [cause.reason] if cause.reason else []
+    if cause.join_reason is not None:
+        said.append(JOIN_REASONS.get(cause.join_reason, f"number {cause.join_reason}"))
+    if said:
+        return f"{seen}; client reason: {', '.join(said)}"
+    return f"{seen}; client reason: not provided" if cause.api_version is not None else seen

@@ -40,6 +40,15 @@ class Outcome(HashedById):
     """The partition was unloaded."""
 
 
+OUTCOMES = {
+    Outcome.COMPLETED: "every member has its assignment",
+    Outcome.EMPTIED: "nobody is left",
+    Outcome.SUPERSEDED: "another one starts before the assignments are known",
+    Outcome.UNLOADED: "the partition goes away",
+}
+"""How a rebalance ended, in words."""
+
+
 class Phase(HashedById):
     """The phase of a rebalance: it waits for members that join, then for the leader's assignments.
 
@@ -51,6 +60,15 @@ class Phase(HashedById):
     COMPLETING = "completing"
     REVOKING = "revoking"
     ACKNOWLEDGING = "acknowledging"
+
+
+AWAITED = {
+    Phase.PREPARING: "to join",
+    Phase.COMPLETING: "to assign",
+    Phase.REVOKING: "to give up partitions",
+    Phase.ACKNOWLEDGING: "to take its new assignment",
+}
+"""The steps of a member that a group waits for, in words."""
 
 
 class Snapshot(NamedTuple):

@@ -3,17 +3,22 @@
 A note says what changed in a group. The note of a rebalance also says why: which client caused it, with which request,
 and whether the client gave the reason or the coordinator inferred it. The core writes notes and reads none.
 
+TEXTS has the text of each note's log line. Texts keep Kafka's wording, because people and scripts search for it.
+
 House rule: a note's name is an interface of log lines and events. Fields may be added, not renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
 from uuid import UUID
 
+from coordinator.group.causes import CauseKind, reason_of
 from coordinator.group.client import ANONYMOUS
+from coordinator.group.course import AWAITED, OUTCOMES
 
 if TYPE_CHECKING:
     from coordinator.group.causes import Cause
@@ -478,3 +483,248 @@ class UnexpectedRequest(Note):
 
     member_id: str
     detail: str
+
+
+# The texts of log lines. Where Kafka has a wording, it is Kafka's.
+
+
+def _waited_text(waited: Waited | None) -> str:
+    if waited is None:
+        return ""
+    who = waited.member_id if waited.group_instance_id is None else waited.group_instance_id
+    return f"; waited longest for {who} {AWAITED[waited.phase]}, {waited.ms} ms"
+
+
+def _as(principal: str) -> str:
+    """The principal of a client that authenticated."""
+    return "" if principal == ANONYMOUS else f", {principal}"
+
+
+def _completed_text(note: RebalanceCompleted, _: str) -> str:
+    text = (
+        f"Assignment received from leader {note.leader} for group {note.group} for generation {note.generation}. "
+        f"The group has {note.members} members, {note.static_members} of which are static."
+    )
+    return f"{text} Without an assignment: {', '.join(note.without_assignment)}." if note.without_assignment else text
+
+
+def _joined_text(note: MemberJoined, _: str) -> str:
+    client = f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    if note.group_instance_id is None:
+        return f"Dynamic member {note.member_id} joins group {note.group}. Adding to the group now {client}"
+    return (
+        f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group {note.group}. "
+        f"Created a new member id {note.member_id} for this member and added it to the group {client}"
+    )
+
+
+def _fenced_text(note: MemberFenced, _: str) -> str:
+    who = f"memberId={note.member_id}" if note.member_id else "without a member id"
+    return (
+        f"Request {who} for static member with groupInstanceId={note.group_instance_id} "
+        f"is fenced by current memberId={note.current_member_id} during operation {note.operation} "
+        f"in group {note.group}"
+    )
+
+
+def _expired_text(note: MemberExpired, _: str) -> str:
+    static = "" if note.group_instance_id is None else f" with groupInstanceId={note.group_instance_id}"
+    return (
+        f"Member {note.member_id}{static} in group {note.group} has been removed after session timeout expiration "
+        f"(client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    )
+
+
+def _pending_expired_text(note: PendingExpired, _: str) -> str:
+    if note.left:
+        return f"Pending member {note.member_id} has left group {note.group} through explicit `LeaveGroup`"
+    return f"Pending member {note.member_id} in group {note.group} has been removed after session timeout expiration."
+
+
+def _missing_text(names: Sequence[str], count: int) -> str:
+    return ", ".join(names) + ("" if count == len(names) else f" and {count - len(names)} more")
+
+
+def _held_text(note: RebalanceHeld, _: str) -> str:
+    missing = _missing_text(note.missing, note.missing_count)
+    return f"Group {note.group} holds new members until expected ones are there; missing: {missing}"
+
+
+def _hold_ended_text(note: HoldEnded, _: str) -> str:
+    if not note.missing_count:
+        return f"Group {note.group} lets {note.joins} held members in: no expected member is missing"
+    missing = _missing_text(note.missing, note.missing_count)
+    return f"Group {note.group} lets {note.joins} held members in and waits no longer; missing: {missing}"
+
+
+def _refused_text(note: ClientRefused, _: str) -> str:
+    who = f"member {note.member_id}" if note.member_id else "a client"
+    if note.group_instance_id is not None:
+        who += f" with groupInstanceId={note.group_instance_id}"
+    by = note.client
+    return (
+        f"Group {note.group} refuses {who} with {note.error}: {note.why.removesuffix('.')}, until {note.until} "
+        f"(client {by.id}, {by.host}{_as(by.principal)})"
+    )
+
+
+def _deleted_text(note: GroupDeleted, _: str) -> str:
+    if note.expired:
+        return f"Group {note.group} transitioned to Dead in generation {note.generation}"
+    return f"Group {note.group} was deleted. A total of {note.offsets} offsets were removed."
+
+
+def _removed_text(note: OffsetsRemoved, _: str) -> str:
+    what = ", ".join(f"{topic}-{index}" for topic, index in note.topic_partitions)
+    return f"Group {note.group}: {'expired' if note.expired else 'deleted'} committed offsets of {what}"
+
+
+def _started_text(note: RebalanceStarted, place: str) -> str:
+    if note.group_type == CONSUMER:
+        return (
+            f"[GroupId {note.group}] Bumped group epoch to {note.generation + 1} {place} "
+            f"(reason: {reason_of(note.cause)}; from state {note.state})"
+        )
+    return (
+        f"Preparing to rebalance group {note.group} in state PreparingRebalance with old generation "
+        f"{note.generation} {place} (reason: {reason_of(note.cause)}; from state {note.state})"
+    )
+
+
+def _cause_text(note: RebalanceCause, place: str) -> str:
+    if note.group_type == CONSUMER:
+        return (
+            f"[GroupId {note.group}] Bumped group epoch to {note.generation + 1} {place} "
+            f"(reason: {reason_of(note.cause)}; while it rebalances)"
+        )
+    return f"Group {note.group} is preparing to rebalance already; another reason: {reason_of(note.cause)}"
+
+
+def _target_text(note: TargetAssigned, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Computed a new target assignment for epoch {note.generation} with '{note.assignor}' "
+        f"assignor: {note.members} members, {note.gained_partitions} topic partitions given, "
+        f"{note.lost_partitions} taken away"
+    )
+
+
+def named(member_id: str, instance_id: str | None) -> str:
+    """A member with its instance id, if it has one."""
+    return member_id if instance_id is None else f"{member_id} with groupInstanceId={instance_id}"
+
+
+def _revoking_text(note: MemberRevoking, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Member {named(note.member_id, note.group_instance_id)} is asked to give up "
+        f"{note.partitions} topic partitions (client {note.client_id}, {note.client_host})"
+    )
+
+
+def _away_text(note: MemberAway, _: str) -> str:
+    return (
+        f"[GroupId {note.group}] Static member {note.member_id} with instance id {note.group_instance_id} temporarily "
+        f"left the group; its seat is kept until its session ends (client {note.client_id}, {note.client_host})"
+    )
+
+
+def _unreleased_text(note: InstanceIdUnreleased, _: str) -> str:
+    heard = "" if note.silent_ms is None else f", heard of {note.silent_ms} ms ago"
+    return (
+        f"[GroupId {note.group}] Static member {note.member_id} with instance id {note.group_instance_id} cannot join "
+        f"the group because the instance id is owned by member {note.current_member_id} "
+        f"({note.client.id}, {note.client.host}; the owner is {note.current_client.id}, "
+        f"{note.current_client.host}{heard})"
+    )
+
+
+# A table, because `match` would try one class after the other.
+TEXTS: Mapping[type[Note], Callable[[Any, str], str]] = {
+    RebalanceStarted: _started_text,
+    RebalanceCause: _cause_text,
+    TargetAssigned: _target_text,
+    MemberRevoking: _revoking_text,
+    MemberAway: _away_text,
+    InstanceIdUnreleased: _unreleased_text,
+    GenerationStarted: lambda note, place: (
+        f"Stabilized group {note.group} generation {note.generation} {place} with {note.members} members"
+    ),
+    RebalanceCompleted: _completed_text,
+    RebalanceEnded: lambda note, place: (
+        f"Rebalance of group {note.group} from {'generation' if note.group_type == CLASSIC else 'epoch'} "
+        f"{note.generation_before} {place} is over: "
+        f"{OUTCOMES[note.outcome]}{_waited_text(note.waited_for)}"
+    ),
+    RebalanceStuck: lambda note, _: f"Group {note.group} could not complete rebalance because no members rejoined",
+    GroupEmptied: lambda note, place: f"Group {note.group} with generation {note.generation} is now empty {place}",
+    GroupConverted: lambda note, _: (
+        f"Converted group {note.group} to a {note.kind} group in generation {note.generation} with {note.members} "
+        f"members"
+    ),
+    GroupLoaded: lambda note, place: (
+        f"Loading group metadata for {note.group} with generation {note.generation} {place}: {note.state}, "
+        f"{note.members} members"
+    ),
+    GroupUnloaded: lambda note, place: (
+        f"Unloading group metadata for {note.group} with generation {note.generation} {place}"
+    ),
+    GroupDeleted: _deleted_text,
+    MemberPending: lambda note, _: (
+        f"Dynamic member with unknown member id joins group {note.group}. Created a new member id "
+        f"{note.member_id}, with which the member has to join again (client {note.client_id}, "
+        f"{note.client_host}{_as(note.principal)})"
+    ),
+    PendingExpired: _pending_expired_text,
+    RebalanceHeld: _held_text,
+    HoldEnded: _hold_ended_text,
+    ClientRefused: _refused_text,
+    MemberJoined: _joined_text,
+    MemberReplaced: lambda note, _: (
+        f"Static member with groupInstanceId={note.group_instance_id} and unknown member id joins group "
+        f"{note.group} in {note.state} state. Replacing previously mapped member {note.old_member_id} with "
+        f"{note.member_id} (client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    ),
+    MemberFenced: _fenced_text,
+    MemberLeft: lambda note, _: (
+        f"Member {note.member_id} has left group {note.group} through explicit `LeaveGroup`; client reason: "
+        f"{note.reason or 'not provided'}"
+    ),
+    MemberExpired: _expired_text,
+    StandbyJoined: lambda note, _: (
+        f"Member {note.member_id} waits as a standby of group {note.group}, whose seats are taken: standby number "
+        f"{note.standbys} (client {note.client_id}, {note.client_host}{_as(note.principal)})"
+    ),
+    StandbySeated: lambda note, _: (
+        f"Standby {note.member_id} gets a seat in the rebalance of group {note.group} after {note.waited_ms} ms "
+        f"(client {note.client_id}, {note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
+    StandbyGone: lambda note, _: (
+        f"Standby {note.member_id} of group {note.group} is gone: {note.why} (client {note.client_id}, "
+        f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
+    SeatTaken: lambda note, _: (
+        f"Standby {note.member_id} takes the seat of {note.old_member_id} in group {note.group} at generation "
+        f"{note.generation}, without a rebalance: {CauseKind(note.kind).words.possible} (client {note.client_id}, "
+        f"{note.client_host}{_as(note.principal)}); {note.standbys} left"
+    ),
+    MembersDropped: lambda note, _: f"Group {note.group} removed members {', '.join(note.member_ids)}: {note.why}",
+    LeaderElected: lambda note, _: (
+        f"Group {note.group}: leader {note.old_leader} did not rejoin in time, {note.leader} leads now"
+    ),
+    OffsetsCreatedGroup: lambda note, _: f"Creating simple consumer group {note.group} via manual offset commit.",
+    OffsetsRemoved: _removed_text,
+    GroupTooLarge: lambda note, _: (
+        f"Group {note.group} would need a record of {note.size} bytes, the limit (message.max.bytes, or that of the "
+        f"cluster's store) is {note.limit}: not written, the group stays as it was"
+    ),
+    UnexpectedRequest: lambda note, _: (
+        f"Group {note.group} refused a request of member {note.member_id}: {note.detail}"
+    ),
+}
+"""A function for each note: takes the note, and its group's partition in words."""
+assert set(TEXTS) == set(Note.__subclasses__())
+
+
+@cache
+def place_text(partition: int) -> str:
+    """A partition of the metadata log, as Kafka's lines name it."""
+    return f"(__consumer_offsets-{partition})"

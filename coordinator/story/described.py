@@ -5,9 +5,13 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
+"""A member id as coordinators make it: the client id or instance id, and a UUID."""
 
 ABSENT_MS = 10_000
 """A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
@@ -393,3 +397,9 @@ def client_text(client: Caller) -> str:
     principal = getattr(client, "principal", None)
     who = f" as {principal}" if principal else ""
     return f"{client.client_id} at {client.client_host.removeprefix('/')}{who}"
+
+
+def short(name: str) -> str:
+    """A member id, cut to what tells members of a group apart; an instance id stays whole."""
+    made = MEMBER_ID.fullmatch(name)
+    return name if made is None else made[1]

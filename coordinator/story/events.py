@@ -11,16 +11,19 @@ House rule: `version` grows when a field changes its meaning or goes; new fields
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, DecodeError, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from coordinator.group.causes import Change, Origin
+from coordinator.group.causes import CauseKind, Change, Origin
 from coordinator.group.course import Outcome, Phase
 from coordinator.group.notes import CLASSIC, CONSUMER
-from coordinator.story.schema import CONFLICT, SELF, STREAMS, event_name
+from coordinator.story.described import client_text, short
+from coordinator.story.schema import CONFLICT, SELF, STREAMS, UNKNOWN, event_name
+from coordinator.text import duration_text, several, time_text
 
 
 def one_of(values: type[Enum] | tuple[str, ...], text: str | None = None) -> Meta:
@@ -136,7 +139,23 @@ class TargetChange(Struct, frozen=True):
     partitions: int
 
 
-class EventsDropped(Struct, frozen=True, kw_only=True):
+class _Told(Struct, frozen=True):
+    """An event.
+
+    entry: the type of the entry of a timeline that it may begin; empty if it only adds to one (`entries`).
+    """
+
+    entry: ClassVar[str] = ""
+
+    def lines(self) -> Iterator[str]:
+        """The entry in words, if this event tells all of it: a line, and further lines below it."""
+        return self._lines()
+
+    def _lines(self) -> Iterator[str]:
+        return iter(())
+
+
+class EventsDropped(_Told, frozen=True, kw_only=True):
     """Events that could not be kept. They may be of any group."""
 
     version: Literal[1] = 1
@@ -150,14 +169,15 @@ class EventsDropped(Struct, frozen=True, kw_only=True):
     last_ms: UnixMs
     inferred: Flag = UNSET
 
+    def _lines(self) -> Iterator[str]:
+        first, last = time_text(self.first_ms), time_text(self.last_ms)
+        when = f"at {first}" if first == last else f"between {first} and {last}"
+        yield f"gap: {several(self.events, 'event')} could not be kept {when}"
 
-class GroupEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened to a group. node: of a server that told it. inferred: made of the log of groups.
 
-    entry: the type of the entry of a timeline that it may begin; empty if it only adds to one (`entries`).
-    """
+class GroupEvent(_Told, frozen=True, kw_only=True):
+    """Something that happened to a group. node: of a server that told it. inferred: made of the log of groups."""
 
-    entry: ClassVar[str] = ""
     version: Literal[1] = 1
     type: str
     at_ms: UnixMs
@@ -292,6 +312,11 @@ class ClientRefused(GroupEvent, frozen=True, kw_only=True):
     until: str
     client: Client
 
+    def _lines(self) -> Iterator[str]:
+        seat = "" if self.group_instance_id is None else f" with the instance id {self.group_instance_id}"
+        yield f"refused: a client{seat} ({client_text(self.client)}) got {self.error}: {self.why}"
+        yield f"this lasts until {self.until}"
+
 
 class InstanceIdUnreleased(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
@@ -305,6 +330,15 @@ class InstanceIdUnreleased(GroupEvent, frozen=True, kw_only=True):
     client: Client
     current_client: Client
 
+    def _lines(self) -> Iterator[str]:
+        one, other = client_text(self.client), client_text(self.current_client)
+        heard = "" if self.silent_ms is None else f" and was heard of {duration_text(self.silent_ms)} before"
+        yield (
+            f"refused: {short(self.member_id)} ({one}) wants the seat of {self.group_instance_id}, which "
+            f"{short(self.current_member_id)} ({other}) has{heard}"
+        )
+        yield "a seat is free once its member leaves or its session ends (UNRELEASED_INSTANCE_ID)"
+
 
 class GroupConverted(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
@@ -313,6 +347,20 @@ class GroupConverted(GroupEvent, frozen=True, kw_only=True):
     entry: ClassVar[str] = "converted"
     kind: Annotated[str, one_of((CLASSIC, CONSUMER, STREAMS), "the group's protocol from then on")]
     members: int
+
+    def _lines(self) -> Iterator[str]:
+        members = several(self.members, "member")
+        if self.kind != CLASSIC:
+            stay = "stays" if self.members == 1 else "stay"
+            yield (
+                f"upgrade: the group has the {self.kind} protocol, from epoch {self.generation} on; "
+                f"{members} of the classic protocol {stay}"
+            )
+        else:
+            yield (
+                f"downgrade: the group has the classic protocol again, from generation {self.generation} on, with "
+                f"{members}"
+            )
 
 
 class GroupLoaded(GroupEvent, frozen=True, kw_only=True):
@@ -335,6 +383,9 @@ class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
     offsets: int | None
     expired: bool
     client: Annotated[Client | None, says("null if it expired")] = None
+
+    def _lines(self) -> Iterator[str]:  # without a client where the group expired
+        yield "the group was deleted" + (f" by {client_text(self.client)}" if self.client else "")
 
 
 class MemberPending(GroupEvent, frozen=True, kw_only=True):
@@ -398,6 +449,21 @@ class MemberFenced(GroupEvent, frozen=True, kw_only=True):
         """Whether two programs have one instance id."""
         return self.kind == CONFLICT
 
+    def _lines(self) -> Iterator[str]:
+        one, other = ("unknown" if each is None else client_text(each) for each in (self.client, self.current_client))
+        fenced, current = short(self.member_id), short(self.current_member_id)
+        if not fenced:
+            yield (
+                f"refused: a request had the instance id {self.group_instance_id} and no member id "
+                f"({self.operation}, {one}), and {current} ({other}) has the seat"
+            )
+        elif self.is_conflict:
+            parties = f"{fenced} ({one}) is fenced by {current} ({other})"
+            yield f"conflict: two programs are {self.group_instance_id}: {parties}"
+        else:
+            came = "which came after it from the same client"
+            yield f"fenced: {fenced} of {self.group_instance_id} ({one}) by {current}, {came}"
+
 
 class SeatTaken(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
@@ -417,6 +483,20 @@ class SeatTaken(GroupEvent, frozen=True, kw_only=True):
     leads: bool
     standbys: int | None
     principal: str | UnsetType = UNSET
+
+    def _lines(self) -> Iterator[str]:
+        new = self.group_instance_id or short(self.member_id)
+        old = self.old_group_instance_id or short(self.old_member_id)
+        lost = client_text(Client(self.old_client_id, self.old_client_host))
+        lead = " and leads" if self.leads else ""
+        why = "it is gone" if self.kind == UNKNOWN else CauseKind(self.kind).words.possible
+        waited = ""
+        if self.waited_ms is not None:  # the log of groups alone doesn't tell
+            waited = f"; it waited {duration_text(self.waited_ms)}, {several(self.standbys or 0, 'standby')} left"
+        yield (
+            f"seat taken: standby {new} ({client_text(self)}) has the seat of {old} ({lost}){lead}, because {why}; "
+            f"no rebalance{waited}"
+        )
 
 
 class LeaderElected(GroupEvent, frozen=True, kw_only=True):

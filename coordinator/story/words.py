@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from coordinator.group import causes
-from coordinator.group.causes import GONE, CauseKind, Change
-from coordinator.group.course import Phase
-from coordinator.group.notes import CLASSIC
+from coordinator.group.causes import GONE, CauseKind, Change, reason_of
+from coordinator.group.course import AWAITED, Phase
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
-from coordinator.story.described import client_text
+from coordinator.story.described import client_text, short
 from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.folding import folded
-from coordinator.story.log_words import AWAITED, reason_of
 from coordinator.story.schema import STREAMS, UNKNOWN
-from coordinator.text import duration_text, time_text
+from coordinator.text import duration_text, several, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
@@ -47,9 +45,6 @@ AWAITED_SHOWN = 20
 
 NO_CLIENTS: Mapping[str, str] = {}
 
-MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
-"""A member id as coordinators make it: the client id or instance id, and a UUID."""
-
 CLIENTS_ID = re.compile("([A-Za-z0-9+/_-]{8})[A-Za-z0-9+/_-]{14}")
 """A member id as clients of the consumer protocol make it: a UUID in base64."""
 
@@ -62,12 +57,6 @@ ENDS = {
     "interrupted": "not completed, as far as records tell: the server ended first",
     None: "under way",
 }
-
-
-def short(name: str) -> str:
-    """A member id, cut to what tells members of a group apart; an instance id stays whole."""
-    made = MEMBER_ID.fullmatch(name)
-    return name if made is None else made[1]
 
 
 def clients_of(entry: Entry) -> dict[str, str]:
@@ -197,36 +186,7 @@ def entry_lines(entry: Entry) -> Iterator[str]:
         case Loaded():
             yield _loaded_text(entry)
         case _:
-            yield from _event_lines(entry.event)
-
-
-def _event_lines(event: events.RebalanceEvent) -> Iterator[str]:
-    """The lines of an entry that its event alone tells."""
-    match event:
-        case events.MemberFenced():
-            yield fencing_text(event)
-        case events.ClientRefused():
-            seat = "" if event.group_instance_id is None else f" with the instance id {event.group_instance_id}"
-            yield f"refused: a client{seat} ({client_text(event.client)}) got {event.error}: {event.why}"
-            yield f"this lasts until {event.until}"
-        case events.InstanceIdUnreleased():
-            one, other = client_text(event.client), client_text(event.current_client)
-            heard = "" if event.silent_ms is None else f" and was heard of {duration_text(event.silent_ms)} before"
-            yield (
-                f"refused: {short(event.member_id)} ({one}) wants the seat of {event.group_instance_id}, which "
-                f"{short(event.current_member_id)} ({other}) has{heard}"
-            )
-            yield "a seat is free once its member leaves or its session ends (UNRELEASED_INSTANCE_ID)"
-        case events.SeatTaken():
-            yield _taken_text(event)
-        case events.EventsDropped():
-            first, last = time_text(event.first_ms), time_text(event.last_ms)
-            when = f"at {first}" if first == last else f"between {first} and {last}"
-            yield f"gap: {_several(event.events, 'event')} could not be kept {when}"
-        case events.GroupConverted():
-            yield _converted_text(event)
-        case events.GroupDeleted():  # without a client where the group expired
-            yield "the group was deleted" + (f" by {client_text(event.client)}" if event.client else "")
+            yield from entry.event.lines()
 
 
 def _return_lines(kind: str, event: events.MemberReplaced) -> Iterator[str]:
@@ -258,18 +218,18 @@ def _held_text(entry: Held) -> str:
     whom = took = ""
     if entry.missing is not None:
         count = entry.missing_count or 0
-        whom = f"{_several(count, 'expected member')} ({_named(entry.missing, count)})"
+        whom = f"{several(count, 'expected member')} ({_named(entry.missing, count)})"
         if entry.outcome is None:
             return f"joins are held for {whom} until {time_text(entry.until_wall_ms or 0)} at the latest"
         took = f"after {duration_text((entry.ended_ms or 0) - entry.at_ms)} "
     begin = f"joins were held for {whom or 'expected members'}"
     if entry.outcome == "interrupted":
         return f"{begin}; their end is not told: {took}the coordinator started anew, or the group went"
-    come = f"{begin}; {took}{_several(entry.joins or 0, 'join')} came in"
+    come = f"{begin}; {took}{several(entry.joins or 0, 'join')} came in"
     if entry.outcome == "arrived":
         return f"{come}, and no expected member is missing"
     count = entry.still_missing_count or 0
-    return f"{come} without {_several(count, 'expected member')} ({_named(entry.still_missing or [], count)})"
+    return f"{come} without {several(count, 'expected member')} ({_named(entry.still_missing or [], count)})"
 
 
 def _named(names: Sequence[str], count: int) -> str:
@@ -279,23 +239,8 @@ def _named(names: Sequence[str], count: int) -> str:
     return ", ".join(shown) + (f" and {further} more" if further else "")
 
 
-def _seat(member: events.Party | events.MemberRevoking | events.SeatTaken) -> str:
+def _seat(member: events.Party | events.MemberRevoking) -> str:
     return short(member.member_id) if member.group_instance_id is None else member.group_instance_id
-
-
-def _taken_text(event: events.SeatTaken) -> str:
-    """A standby that took a seat."""
-    old = event.old_group_instance_id or short(event.old_member_id)
-    lost = client_text(events.Client(event.old_client_id, event.old_client_host))
-    lead = " and leads" if event.leads else ""
-    why = "it is gone" if event.kind == UNKNOWN else CauseKind(event.kind).words.possible
-    waited = ""
-    if event.waited_ms is not None:  # the log of groups alone doesn't tell
-        waited = f"; it waited {duration_text(event.waited_ms)}, {_several(event.standbys or 0, 'standby')} left"
-    return (
-        f"seat taken: standby {_seat(event)} ({client_text(event)}) has the seat of {old} ({lost}){lead}, because "
-        f"{why}; no rebalance{waited}"
-    )
 
 
 def restarts_text(restarts: Sequence[Return]) -> str:
@@ -337,7 +282,7 @@ def _rebalance_lines(entry: Rebalance) -> Iterator[str]:
         yield from _steps_lines(entry)
         return
     if end.further_causes:
-        yield f"and {_several(end.further_causes, 'further cause')}"
+        yield f"and {several(end.further_causes, 'further cause')}"
     yield from end_lines(end, clients_of(entry))
 
 
@@ -400,7 +345,7 @@ def target_text(target: events.TargetAssigned, clients: Mapping[str, str] = NO_C
     ]
     more = len(target.changes) - len(changes) + target.further_changes
     by = f" by {target.assignor}" if target.assignor else ""  # the log of groups may not name it
-    text = f"target{by} for {_several(target.members, 'member')}"
+    text = f"target{by} for {several(target.members, 'member')}"
     if not changes:
         return f"{text}: nothing changes"
     return f"{text}: {', '.join(changes)}" + (f" and {more} more" if more else "")
@@ -408,7 +353,7 @@ def target_text(target: events.TargetAssigned, clients: Mapping[str, str] = NO_C
 
 def revoking_text(asked: events.MemberRevoking) -> str:
     """A member of the consumer protocol that must give up partitions."""
-    what = _several(asked.partitions, "topic partition")
+    what = several(asked.partitions, "topic partition")
     return f"{_seat(asked)} ({client_text(asked)}) must give up {what} until {time_text(asked.until_ms)}"
 
 
@@ -434,26 +379,14 @@ def _moves_texts(end: events.RebalanceEnded, moved: Iterable[events.Move], clien
         if number or (what == "moved" and not any(numbers)):
             shown = ", ".join(named[:MOVES_SHOWN])
             more = ", ..." if number > MOVES_SHOWN else ""
-            yield f"{_several(number, 'task' if end.group_type == STREAMS else 'topic partition')} {what}" + (
+            yield f"{several(number, 'task' if end.group_type == STREAMS else 'topic partition')} {what}" + (
                 f" ({shown}{more})" if shown else ""
             )
 
 
-def _converted_text(event: events.GroupConverted) -> str:
-    """A group that changed its protocol: upgraded by its first member of the consumer protocol, or the way back."""
-    members = _several(event.members, "member")
-    if event.kind != CLASSIC:
-        stay = "stays" if event.members == 1 else "stay"
-        return (
-            f"upgrade: the group has the {event.kind} protocol, from epoch {event.generation} on; "
-            f"{members} of the classic protocol {stay}"
-        )
-    return f"downgrade: the group has the classic protocol again, from generation {event.generation} on, with {members}"
-
-
 def _loaded_text(entry: Loaded) -> str:
     event = entry.event
-    members = _several(event.members, "member")
+    members = several(event.members, "member")
     if event.inferred:
         return (
             f"the log of the group begins here, in {counter_name(event.group_type)} {event.generation} with {members}"
@@ -472,37 +405,19 @@ def _loaded_text(entry: Loaded) -> str:
     return f"{begin} with {members} in generation {event.generation}"
 
 
-def fencing_text(event: events.MemberFenced) -> str:
-    """A fencing, with both parties."""
-    one, other = (
-        "unknown" if client is None else client_text(client) for client in (event.client, event.current_client)
-    )
-    fenced, current = short(event.member_id), short(event.current_member_id)
-    if not fenced:
-        return (
-            f"refused: a request had the instance id {event.group_instance_id} and no member id "
-            f"({event.operation}, {one}), and {current} ({other}) has the seat"
-        )
-    if event.is_conflict:
-        parties = f"{fenced} ({one}) is fenced by {current} ({other})"
-        return f"conflict: two programs are {event.group_instance_id}: {parties}"
-    came = "which came after it from the same client"
-    return f"fenced: {fenced} of {event.group_instance_id} ({one}) by {current}, {came}"
-
-
 def expects_lines(expects: Expects) -> Iterator[str]:
     """The expected members that are missing: one line."""
     missing = expects.missing
     names = ", ".join(missing[:AWAITED_SHOWN])
     further = len(missing) - AWAITED_SHOWN
-    names += f" and {_several(further, 'further member')}" if further > 0 else ""
+    names += f" and {several(further, 'further member')}" if further > 0 else ""
     whom = (
-        f"{_several(len(missing), 'expected member')} missing: {names}" if missing else "No expected member is missing"
+        f"{several(len(missing), 'expected member')} missing: {names}" if missing else "No expected member is missing"
     )
     if expects.until_ms is not None:
-        yield f"{whom}; {_several(expects.held, 'join')} held for them until {time_text(expects.until_ms)}"
+        yield f"{whom}; {several(expects.held, 'join')} held for them until {time_text(expects.until_ms)}"
     elif expects.held:
-        yield f"{whom}; {_several(expects.held, 'join')} of members that are not expected held"
+        yield f"{whom}; {several(expects.held, 'join')} of members that are not expected held"
     else:
         yield f"{whom}; the group does not wait for them"
 
@@ -522,7 +437,7 @@ def waiting_lines(state: str, waiting: Waiting) -> Iterator[str]:
         yield f"it waits for {leader}{_named_member(member)} {what}{_silence_text(member)}"
     further = len(waiting.members) - AWAITED_SHOWN
     if further > 0:
-        yield f"and for {_several(further, 'further member')}"
+        yield f"and for {several(further, 'further member')}"
     for pending in waiting.pending[:AWAITED_SHOWN]:
         yield (
             f"it waits for {pending.member_id} ({client_text(pending)}), a member id that nobody has used; "
@@ -530,7 +445,7 @@ def waiting_lines(state: str, waiting: Waiting) -> Iterator[str]:
         )
     further = len(waiting.pending) - AWAITED_SHOWN
     if further > 0:
-        yield f"and for {_several(further, 'further member id')}"
+        yield f"and for {several(further, 'further member id')}"
 
 
 def _named_member(member: Member) -> str:
@@ -562,14 +477,14 @@ def held_up_lines(state: str, consumer: ConsumerState) -> Iterator[str]:
         yield _awaited_text(awaited)
     further = len(consumer.awaited) - AWAITED_SHOWN
     if further > 0:
-        yield f"and for {_several(further, 'further member')}"
+        yield f"and for {several(further, 'further member')}"
 
 
 def _awaited_text(awaited: Awaited) -> str:
     who = _named_member(awaited.member)
     since = "" if awaited.since_ms is None else f", since {time_text(awaited.since_ms)}"
     until = time_text(awaited.until_ms)
-    partitions = _several(awaited.partitions, "topic partition")
+    partitions = several(awaited.partitions, "topic partition")
     if awaited.phase == "away":
         return f"{who} is away{since}; it keeps its seat with {partitions} until {until}"
     if awaited.phase == Phase.REVOKING.value:
@@ -581,7 +496,3 @@ def _some(names: list[str], clients: Mapping[str, str]) -> str:
     return ", ".join(with_client(name, clients) for name in names[:MEMBERS_SHOWN]) + (
         f" and {len(names) - MEMBERS_SHOWN} more" if len(names) > MEMBERS_SHOWN else ""
     )
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

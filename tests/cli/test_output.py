@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coordinator.cli.output import assignment_text, counted, print_json, print_table
+from coordinator.cli.output import assignment_text, print_json, print_table
 
 
 def test_columns_are_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,15 +67,3 @@ def test_json_of_a_client_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[
 def test_assignment_in_a_column(assignment: dict[str, list[int]] | None, text: str) -> None:
     """An assignment shows topics with their partitions."""
     assert assignment_text(assignment) == text
-
-
-def test_counts_agree_with_their_noun() -> None:
-    """The noun is singular for one, and plural for none or several."""
-    assert [counted(number, noun) for noun in ("segment", "batch") for number in (0, 1, 2)] == [
-        "0 segments",
-        "1 segment",
-        "2 segments",
-        "0 batches",
-        "1 batch",
-        "2 batches",
-    ]

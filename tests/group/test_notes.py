@@ -1,4 +1,4 @@
-"""The names of notes are an interface."""
+"""The names of notes are an interface, and so are Kafka's words in log lines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.group.client import Client
 from coordinator.group.notes import (
+    CONSUMER,
+    TEXTS,
     GenerationStarted,
+    GroupDeleted,
+    MemberFenced,
     MemberJoined,
     MemberPending,
     Note,
     PendingExpired,
     RebalanceCompleted,
+    RebalanceEnded,
+    place_text,
 )
 from tests.group.harness import SESSION_MS, WALL_MS, Bench
+from tests.server.telemetry.test_note_lines import ENDED, EVENTS
 
 NAMES = {
     "member_away",
@@ -153,3 +160,105 @@ def test_what_is_told_of_members_that_come() -> None:
         RebalanceCompleted(group=group, generation=number, leader=static.member_id, members=number, static_members=1)
         for number in (1, 2)
     ]
+
+
+def text_of(note: Note) -> str:
+    """The text of a log line."""
+    return TEXTS[type(note)](note, place_text(12))
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        (
+            "rebalance_started",
+            (
+                "Preparing to rebalance group g in state PreparingRebalance with old generation 3 "
+                "(__consumer_offsets-12) (reason: "
+            ),
+        ),
+        (
+            "rebalance_ended",
+            (
+                "Rebalance of group g from generation 3 (__consumer_offsets-12) is over: every member has its "
+                "assignment; waited longest for m-1 to join, 20 ms"
+            ),
+        ),
+        ("generation_started", "Stabilized group g generation 4 (__consumer_offsets-12) with 2 members"),
+        (
+            "rebalance_completed",
+            (
+                "Assignment received from leader m-1 for group g for generation 4. The group has 2 members, 1 of "
+                "which are static."
+            ),
+        ),
+        ("group_converted", "Converted group g to a consumer group in generation 5 with 3 members"),
+        ("group_emptied", "Group g with generation 5 is now empty (__consumer_offsets-12)"),
+        ("member_expired", "in group g has been removed after session timeout expiration"),
+        ("pending_expired", "Pending member m-1 in group g has been removed after session timeout expiration."),
+        (
+            "member_replaced",
+            (
+                "Static member with groupInstanceId=i-1 and unknown member id joins group g in Stable state. Replacing "
+                "previously mapped member m-1 with"
+            ),
+        ),
+        (
+            "member_fenced",
+            (
+                "Request memberId=m-1 for static member with groupInstanceId=i-1 is fenced by current memberId=m-2 "
+                "during operation heartbeat"
+            ),
+        ),
+        ("member_left", "Member m-1 has left group g through explicit `LeaveGroup`; client reason: done"),
+        (
+            "target_assigned",
+            "[GroupId g] Computed a new target assignment for epoch 5 with 'uniform' assignor: 2 members, 3 topic",
+        ),
+        ("member_revoking", "Member m-1 with groupInstanceId=i-1 is asked to give up 3 topic partitions"),
+        ("member_away", "Static member m-1 with instance id i-1 temporarily left the group"),
+        (
+            "instance_id_unreleased",
+            (
+                "Static member m-2 with instance id i-1 cannot join the group because the instance id is owned by "
+                "member m-1 (c, /h; the owner is d, /i, heard of 700 ms ago)"
+            ),
+        ),
+        (
+            "client_refused",
+            (
+                "Group g refuses member m-1 with groupInstanceId=i-1 with GROUP_MAX_SIZE_REACHED: the group is full, "
+                "until a member is gone (client c, /h)"
+            ),
+        ),
+        ("hold_ended", "Group g lets 3 held members in: no expected member is missing"),
+        ("rebalance_stuck", "Group g could not complete rebalance because no members rejoined"),
+    ],
+)
+def test_lines_keep_the_words_that_people_grep_for(name: str, words: str) -> None:
+    """People and scripts search for Kafka's wording."""
+    assert words in text_of(EVENTS[name])
+
+
+def test_a_rebalance_of_the_consumer_protocol_ends_from_an_epoch() -> None:
+    """Such a group has no generations."""
+    fields = dict(zip(ENDED.FIELDS, ENDED, strict=True)) | {"group_type": CONSUMER}
+    text = text_of(RebalanceEnded(**fields))
+    assert text.startswith("Rebalance of group g from epoch 3 (__consumer_offsets-12) is over: ")
+
+
+def test_a_fenced_request_without_a_member_id_has_no_empty_name() -> None:
+    """The line says that the id is missing."""
+    note = MemberFenced("g", 1, "", "m-2", "i-1", "heartbeat")
+    assert text_of(note).startswith("Request without a member id for static member with groupInstanceId=i-1 is ")
+
+
+def test_the_two_ways_of_a_note_have_their_own_words() -> None:
+    """Lines differ for deleted and expired, left and lapsed, static and dynamic."""
+    pairs: list[tuple[Note, Note]] = [
+        (GroupDeleted("g", 1, 0), GroupDeleted("g", 1, 0, expired=True)),
+        (PendingExpired("g", 1, "m"), PendingExpired("g", 1, "m", left=True)),
+        (MemberJoined("g", 1, "m", None, "c", "/h"), MemberJoined("g", 1, "m", "i", "c", "/h")),
+    ]
+    for one, other in pairs:
+        assert text_of(one) != text_of(other)

@@ -10,6 +10,7 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.story import described
 from coordinator.story.counts import TAKEOVER
+from coordinator.story.described import short
 from coordinator.story.entries import Pending, Return
 from coordinator.story.words import (
     AWAITED_SHOWN,
@@ -18,11 +19,9 @@ from coordinator.story.words import (
     cause_text,
     entry_lines,
     expects_lines,
-    fencing_text,
     held_up_lines,
     is_cut,
     revoking_text,
-    short,
     target_text,
     waiting_lines,
     with_client,
@@ -50,25 +49,27 @@ def member(member_id: str) -> described.Member:
 
 def test_a_conflict_names_both_parties_and_a_client_of_its_own_does_not() -> None:
     """If a client is not known, the text says "unknown"."""
-    assert fencing_text(FENCED) == (
+    assert lines_of(FENCED) == [
         "conflict: two programs are i-1: m-1 (app-1 at 10.0.0.1) is fenced by m-2 (app-2 at 10.0.0.2)"
-    )
-    assert "came after it from the same client" in fencing_text(but(FENCED, kind="self"))
-    assert "(unknown)" in fencing_text(but(FENCED, client=None))
+    ]
+    assert "came after it from the same client" in lines_of(but(FENCED, kind="self"))[0]
+    assert "(unknown)" in lines_of(but(FENCED, client=None))[0]
 
 
 def test_a_client_that_authenticated_is_named_with_its_principal() -> None:
     """Behind its host."""
     two = TWO | {"principal": "User:bob"}
-    assert "is fenced by m-2 (app-2 at 10.0.0.2 as User:bob)" in fencing_text(but(FENCED, current_client=two))
+    assert "is fenced by m-2 (app-2 at 10.0.0.2 as User:bob)" in lines_of(but(FENCED, current_client=two))[0]
 
 
 def test_a_request_without_a_member_id_names_no_second_program() -> None:
     """The text says what the request had and who has the seat, with no empty name."""
-    assert fencing_text(but(FENCED, member_id="", kind="self", operation="offset-commit")) == (
-        "refused: a request had the instance id i-1 and no member id (offset-commit, app-1 at 10.0.0.1), "
-        "and m-2 (app-2 at 10.0.0.2) has the seat"
-    )
+    assert lines_of(but(FENCED, member_id="", kind="self", operation="offset-commit")) == [
+        (
+            "refused: a request had the instance id i-1 and no member id (offset-commit, app-1 at 10.0.0.1), "
+            "and m-2 (app-2 at 10.0.0.2) has the seat"
+        )
+    ]
 
 
 def test_a_static_restart_says_whether_it_cost_a_rebalance() -> None:

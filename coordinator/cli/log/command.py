@@ -18,7 +18,8 @@ import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import Command, Commands, output_form, whole_number
-from coordinator.cli.output import Output, counted
+from coordinator.cli.output import Output
+from coordinator.text import several
 
 if TYPE_CHECKING:
     from coordinator.cli.log.transfer import Moved
@@ -111,14 +112,14 @@ def dump_command(
         progress = ProgressLines(size_of(logs), done="read")
         counts = print_lines(logs, group_id, as_json=output is Output.JSON, progress=progress)
     for version, count in sorted(counts.unknown.items(), key=str):
-        warn(f"{counted(count, 'record')} of unknown key version {version}")
+        warn(f"{several(count, 'record')} of unknown key version {version}")
     if group_id is not None and not counts.records:
         absent = f"no such group, and no record of one: {group_id}"
         if not counts.damaged:
             fail(ExitCode.NOT_FOUND, absent)
         warn(absent)
     if counts.damaged:
-        fail(ExitCode.FINDINGS, f"damage in {counted(counts.damaged, 'place')}")
+        fail(ExitCode.FINDINGS, f"damage in {several(counts.damaged, 'place')}")
 
 
 @app.command("verify", cls=Command)
@@ -157,9 +158,9 @@ def verify_command(
     for problem in summary.unreadable:
         warn(problem)
     if summary.unreadable:
-        fail(ExitCode.USAGE, f"{counted(len(summary.unreadable), 'file')} could not be read")
+        fail(ExitCode.USAGE, f"{several(len(summary.unreadable), 'file')} could not be read")
     if count:
-        fail(ExitCode.FINDINGS, counted(count, "finding"))
+        fail(ExitCode.FINDINGS, several(count, "finding"))
 
 
 KafkaLogDirs = Annotated[
@@ -308,14 +309,14 @@ def _move(move: Callable[[], Moved], done: str) -> None:
     for note in moved.summary.notes:
         print(f"note: {note}")
     for kind, number in sorted(moved.summary.skipped.items()):
-        print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
-    topics = f", {counted(moved.topics, 'topic')} without records" if moved.topics else ""
+        print(f"note: {several(number, 'record')} of {kind}, which Tenure skips")
+    topics = f", {several(moved.topics, 'topic')} without records" if moved.topics else ""
     found = moved.summary.transactional_ids
-    ids = f", {counted(found, 'transactional id')}" if found else ""
+    ids = f", {several(found, 'transactional id')}" if found else ""
     amount = (
-        counted(moved.records, "record") if moved.records or not moved.segments else counted(moved.segments, "segment")
+        several(moved.records, "record") if moved.records or not moved.segments else several(moved.segments, "segment")
     )
     print(
-        f"{done}: {counted(moved.partitions, 'partition')}, {amount}, "
-        f"{counted(moved.size, 'byte')}, {counted(moved.summary.groups, 'group')}{ids}{topics}"
+        f"{done}: {several(moved.partitions, 'partition')}, {amount}, "
+        f"{several(moved.size, 'byte')}, {several(moved.summary.groups, 'group')}{ids}{topics}"
     )

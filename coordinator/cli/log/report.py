@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from coordinator.cli.exit_codes import warn
 from coordinator.cli.log.verify import BrokenRule, Summary
-from coordinator.cli.output import Output, counted, print_json
-from coordinator.text import printable
+from coordinator.cli.output import Output, print_json
+from coordinator.text import printable, several
 
 FINDINGS_MAX = 1_000
 """The most findings in a list. A person reads only the first ones; a wrong number of partitions makes one per record.
@@ -101,18 +101,18 @@ def _print_summary(count: int, summary: Summary, partition_count: int | None) ->
     for note in summary.notes:
         print(printable(f"note: {note}"))
     for kind, number in sorted(summary.skipped.items()):
-        print(f"note: {counted(number, 'record')} of {kind}, which Tenure skips")
+        print(f"note: {several(number, 'record')} of {kind}, which Tenure skips")
     if summary.open_transactions:
-        print(f"note: open at the end: {counted(summary.open_transactions, 'transaction')}")
+        print(f"note: open at the end: {several(summary.open_transactions, 'transaction')}")
     if partition_count is None:
         print("note: the partition of each group was not checked: give the number of partitions with --partitions")
-    partitions = counted(summary.partitions, "partition")
+    partitions = several(summary.partitions, "partition")
     if partition_count is not None:
-        partitions = f"{summary.partitions} of {counted(partition_count, 'partition')}"
-    ids = f", {counted(summary.transactional_ids, 'transactional id')}" if summary.transactional_ids else ""
+        partitions = f"{summary.partitions} of {several(partition_count, 'partition')}"
+    ids = f", {several(summary.transactional_ids, 'transactional id')}" if summary.transactional_ids else ""
     outcome = "not all could be read" if summary.unreadable else "clean"
     print(
-        f"{partitions}, {counted(summary.segments, 'segment')}, {counted(summary.batches, 'batch')}, "
-        f"{counted(summary.records, 'record')}, {counted(summary.groups, 'group')}{ids}: "
-        f"{counted(count, 'finding') if count else outcome}"
+        f"{partitions}, {several(summary.segments, 'segment')}, {several(summary.batches, 'batch')}, "
+        f"{several(summary.records, 'record')}, {several(summary.groups, 'group')}{ids}: "
+        f"{several(count, 'finding') if count else outcome}"
     )

@@ -37,7 +37,6 @@ from coordinator.cli.log.transfer import (
     save_topics,
 )
 from coordinator.cli.log.verify import Summary, guess_id_partition_count
-from coordinator.cli.output import counted
 from coordinator.log.engine import EngineError
 from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
@@ -54,6 +53,7 @@ from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
 from coordinator.log.topics.entries import entries_of, topics_of
 from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
+from coordinator.text import several
 from protocol.records.batch import Record, encode_batch
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _leave_behind(summary: Summary) -> None:
     """Note that transactional ids aren't moved."""
     if summary.transactional_ids:
         summary.notes.append(
-            f"{counted(summary.transactional_ids, 'transactional id')} left behind, as a cluster has no transactions; "
+            f"{several(summary.transactional_ids, 'transactional id')} left behind, as a cluster has no transactions; "
             "offsets of open ones don't count"
         )
         summary.transactional_ids = 0

@@ -51,7 +51,6 @@ from coordinator.cli.log.verify import (
     guess_partition_count,
     verify,
 )
-from coordinator.cli.output import counted
 from coordinator.log.engine import EngineError
 from coordinator.log.files import read_regular
 from coordinator.log.meta import note_partition_count
@@ -71,6 +70,7 @@ from coordinator.log.segments.outside import (
 from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Frame, partition_folder, segment_at
 from coordinator.log.topics.list import TOPICS_NAME, Topic, TopicsFile
+from coordinator.text import several
 from coordinator.transaction.records import Replay
 from protocol.records.batch import Header
 from protocol.records.rewrite import encode_slices, slice_records
@@ -111,7 +111,7 @@ class NotClean(Exception):
     """The source has findings, so nothing was moved. findings: the first of all of them, FINDINGS_MAX at most."""
 
     def __init__(self, findings: Sequence[BrokenRule], count_of_all: int) -> None:
-        super().__init__(f"{counted(count_of_all, 'finding')}: nothing was moved")
+        super().__init__(f"{several(count_of_all, 'finding')}: nothing was moved")
         self.findings = findings
 
 

@@ -1,6 +1,6 @@
 """Makes log lines of notes, and hands the notes on to the counts and to the queue of events.
 
-A text line has the words of `story.log_words`. A JSON line has the note's name in snake_case as `event`, and the
+A text line has the words of `group.notes`. A JSON line has the note's name in snake_case as `event`, and the
 note's fields: a cause is an object (kind, member_ids, ..., source), and the members before and after a rebalance are
 two numbers.
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from coordinator.group import notes
+from coordinator.group.notes import TEXTS, place_text
 from coordinator.loop.lines import Level, Lines
-from coordinator.story.log_words import TEXTS, place_text
 from coordinator.story.schema import event_name
 
 LEVELS = {
