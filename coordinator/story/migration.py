@@ -10,7 +10,6 @@ House rule: a kind is a row of ROWS, and a function yields it with its words. A 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -401,14 +400,17 @@ def _members(facts: Facts, members: Sequence[Member]) -> Kinds:
 
 
 def _clients(facts: Facts, members: Sequence[Member]) -> Kinds:
-    found = Counter(library_of(facts.clients.get(member.member_id, Client()).software, member) for member in members)
+    alike: dict[tuple[Library | None, str, bool], list[Member]] = {}
+    for member in members:
+        software = facts.clients.get(member.member_id, Client()).software
+        alike.setdefault(library_of(software, member), []).append(member)
     able = False
-    for (library, version, is_guess), number in sorted(found.items(), key=lambda each: str(each[0])):
-        many = number_text(number, "member")
+    for (library, version, is_guess), those in sorted(alike.items(), key=lambda each: str(each[0])):
+        many = number_text(len(those), "member")
         if library is None or (library.since and not version):
             able = True
-            named = {member.client_id for member in members if library_of("", member)[0] is library}
-            what = f" ({library.name} by their client ids)" if library else f" ({names_text(sorted(named))})"
+            named = names_text(sorted({member.client_id for member in those}))
+            what = f" ({library.name} by their client ids)" if library else f" ({named})"
             yield "clients_unknown", {"members": many + what}
             continue
         words = {"members": many, "library": f"{library.name} {version}".strip()}

@@ -137,6 +137,13 @@ def test_a_remark_blocks_nothing(kind: str, words: str, said: dict[str, Any]) ->
     assert words in point(checked, kind).found
 
 
+def test_only_members_of_unknown_libraries_are_named_as_such() -> None:
+    """A member whose library is known by what it says may have any client id."""
+    clients = {"a-1": JAVA_4, "b-1": Client("something 1.0")}
+    checked = check(facts(member("a", client_id="mine"), member("b", client_id="theirs"), clients=clients))
+    assert point(checked, "clients_unknown").found == "the libraries of 1 member (theirs)"
+
+
 @each("software, version", [("librdkafka 2..12", "2"), ("apache-kafka-java 4.0..1", "4.0"), ("kgo v1.22.", "1.22")])
 def test_a_version_ends_where_it_is_no_number(software: str, version: str) -> None:
     """A client may call itself anything, and the check goes on."""
