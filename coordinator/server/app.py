@@ -616,7 +616,7 @@ class Server:
         if self.certificates is not None:
             self.certificates.stop()
         if self._sasl is not None:
-            self._sasl.stop()
+            await self._sasl.stop()
         if self._searches is not None:
             self._searches.close()
         self.connections.stop()

@@ -113,7 +113,7 @@ class Sasl:
             if not source.keys and url.startswith("file:"):
                 raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {url}: {source.problem}")
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Read no more keys."""
         for source in self._sources.values():
-            source.stop()
+            await source.stop()

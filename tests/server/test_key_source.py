@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from coordinator.loop.clock import Arguments
 from coordinator.loop.lines import Lines, Sparing
-from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, fetched
+from coordinator.server.key_source import BYTES_MAX, MISSED_PAUSE_MS, KeySource, Reading, fetched
 from tests.server.harness import ManualClock
 from tests.support.certificates import Certificates
 from tests.support.patience import WITHIN_S
@@ -114,7 +115,7 @@ async def test_keys_are_read_again() -> None:
         await served.taken()
         assert served.names() == ["ed25519"]
         assert "can't be read: " in served.log.getvalue()
-        served.source.stop()
+        await served.source.stop()
         served.clock.advance(REFRESH_MS)
         assert server.asked == 3
 
@@ -132,7 +133,32 @@ async def test_a_missed_key_is_looked_for_with_a_pause() -> None:
             served.source.missed()
         await served.taken()
         assert server.asked == 2
-        served.source.stop()
+        await served.source.stop()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_end_waits_for_the_thread(scheme: str) -> None:
+    """A provider takes the connection and says nothing, not even in TLS: the thread ends with the source, silently."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        served = Served(f"{scheme}://127.0.0.1:{listening.getsockname()[1]}/keys")
+        starting = asyncio.create_task(served.source.start())
+        peer, _ = await asyncio.to_thread(listening.accept)
+        with peer:
+            await asyncio.to_thread(peer.recv, 1)  # its request, or its hello
+            await served.source.stop()
+            assert "jwks" not in {thread.name for thread in threading.enumerate()}
+            await starting
+            assert served.log.getvalue() == ""
+
+
+def test_nothing_connects_behind_the_end() -> None:
+    """A thread that was late, because it waited for a name, say, begins no TLS."""
+    with provider() as server:
+        reading = Reading()
+        reading.cut_off()
+        with pytest.raises(OSError, match="the server ends"):
+            fetched(f"https://localhost:{server.server_port}/keys", None, reading)
+        assert server.asked == 0
 
 
 @pytest.mark.parametrize("content", [None, b"x", bytes(BYTES_MAX + 1)], ids=["missing", "broken", "large"])
@@ -145,7 +171,7 @@ async def test_a_file_without_keys(tmp_path: Path, content: bytes | None) -> Non
     await served.source.start()
     assert served.names() == []
     assert served.source.problem
-    served.source.stop()
+    await served.source.stop()
 
 
 def test_no_redirection_leads_out_of_tls(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,12 +179,12 @@ def test_no_redirection_leads_out_of_tls(certificates: Certificates, monkeypatch
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
     with provider(certificates.server) as secure, provider(certificates.server) as other, provider() as plain:
         url = f"https://localhost:{secure.server_port}/keys"
-        assert fetched(url) == secure.content
+        assert fetched(url, None, Reading()) == secure.content
         secure.elsewhere = f"https://localhost:{other.server_port}/keys"
-        assert fetched(url) == other.content
+        assert fetched(url, None, Reading()) == other.content
         secure.elsewhere = f"http://127.0.0.1:{plain.server_port}/keys"
         with pytest.raises(OSError, match="it redirects to http"):
-            fetched(url)
+            fetched(url, None, Reading())
         assert plain.asked == 0
 
 
@@ -166,4 +192,4 @@ def test_a_file_has_keys(tmp_path: Path) -> None:
     """By its URL, whatever its name."""
     path = tmp_path / "my keys.json"
     path.write_bytes(jwks(jwk("ec")))
-    assert fetched(path.as_uri()) == path.read_bytes()
+    assert fetched(path.as_uri(), None, Reading()) == path.read_bytes()
