@@ -73,6 +73,10 @@ class Connection(Closes):
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
 
+    def fileno(self) -> int:
+        """The number of the socket: connections can be waited for together."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the connection, even if answers are still due."""
         self._socket.close()
