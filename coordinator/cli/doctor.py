@@ -64,7 +64,7 @@ def command(
             "--last",
             metavar="N",
             parser=whole_number,
-            help="Only the newest N entries of each group as in explain.",
+            help="Only the newest N entries of each group, counted as in explain.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Look at every group, in place of GROUP.")] = False,
