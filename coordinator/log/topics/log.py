@@ -82,6 +82,7 @@ class TopicLog(PartitionLog):
         self.is_being_compacted = False
         self._has_gaps = False
         self._is_parked = False
+        self._is_claimed = False
         self.view = View(disk)
 
     # Opening.
@@ -90,7 +91,7 @@ class TopicLog(PartitionLog):
         """Read the log; after that it takes appends. Raises Damaged, OSError: then it stays closed."""
         self.close("it is being loaded")
         self.reads += 1
-        self._is_parked = self.is_being_compacted = False
+        self._is_parked = self.is_being_compacted = self._is_claimed = False
         recover_swaps(self._disk, self._folder)
         if self._must_mend:
             self._mend()
@@ -362,10 +363,13 @@ class TopicLog(PartitionLog):
 
     def claim(self) -> None:
         """Note the topic's id in the folder, once. Raises OSError."""
+        if self._is_claimed:
+            return
         path = self._folder / OWNER_NAME
         if not path.exists():
             self._disk.make_folder(self._folder)
             replace_file(self._disk, path, f"version: 0\ntopic_id: {kafka_id(self.topic_id)}\n".encode())
+        self._is_claimed = True
 
 
 def take_batch(producers: Producers, view: View, base_offset: int, header: Header, data: bytes, at: int) -> None:

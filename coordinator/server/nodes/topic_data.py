@@ -198,9 +198,11 @@ class TopicData:
         """
 
         def appended(outcome: Any) -> None:
-            self._ends.pop(topic_partition.key, None)
+            key = topic_partition.key
+            self._ends.pop(key, None)
             done(outcome)
-            self.wake(topic_partition.key)
+            if key in self._waiting:
+                self.wake(key)
 
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended, is_v2=is_v2)
 
@@ -237,9 +239,11 @@ class TopicData:
             return log.append_marker(marker, topic_partition.limits, coordinator_epoch, is_higher=is_higher)
 
         def appended(outcome: Any) -> None:
-            self._ends.pop(topic_partition.key, None)
+            key = topic_partition.key
+            self._ends.pop(key, None)
             done(outcome)
-            self.wake(topic_partition.key)
+            if key in self._waiting:
+                self.wake(key)
 
         logs.call(append, appended)
 
