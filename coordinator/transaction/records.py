@@ -8,22 +8,38 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
 from coordinator.transaction.state import NO_PRODUCER_ID, Status, TopicPartition, TransactionalId
 from protocol.errors import ProtocolError
-from protocol.messages import TransactionLogKey, TransactionLogValue, decode, encode
+from protocol.messages import TransactionLogKey, TransactionLogValue, decode, encode, writer
 from protocol.records.batch import Record
+from protocol.speed import new
 
 KEY_VERSION, VALUE_VERSION = 0, 1
 VALUE_VERSIONS = range(2)
 _int16 = struct.Struct(">h")
+_KEY_START = _int16.pack(KEY_VERSION)
+
+_HEAD = struct.Struct(">hqhib")
+_TIMES = struct.Struct(">qq")
+"""The fields of a value before its partitions, with the version, and those between partitions and tags. All of them
+have a fixed size. A producer's transactions repeat the rest, so it is encoded once and remembered."""
+_STATUS_END = _HEAD.size - _int16.size
+_NO_PARTITIONS_SIZE = (4, 1)
+"""Of null, in each version."""
+NO_TAGS = NO_PRODUCER_ID, NO_PRODUCER_ID, 0
+
+VALUES_CACHED_MAX = 4_096
+PARTITIONS_CACHED_MAX = 4
+"""Partitions of a transaction whose bytes are remembered: names of topics may be long."""
 
 
 def key_of(transactional_id: str) -> bytes:
     """The key of an id's record."""
-    return _int16.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    return _KEY_START + writer(TransactionLogKey, KEY_VERSION)(transactional_id)
 
 
 def transactional_id_of(key: bytes) -> str:
@@ -36,19 +52,36 @@ def transactional_id_of(key: bytes) -> str:
 
 def record_of(known: TransactionalId, wall_ms: int, version: int = VALUE_VERSION) -> Record:
     """The record of an id, written at `wall_ms`. version: of the value; version 0 leaves out what Kafka 3.9 lacks."""
-    value = TransactionLogValue(
-        producer_id=known.producer_id,
-        producer_epoch=known.epoch,
-        transaction_timeout_ms=known.timeout_ms,
-        transaction_status=known.status,
-        transaction_partitions=None if known.partitions is None else partitions_of(known.partitions),
-        transaction_last_update_timestamp_ms=known.update_ms,
-        transaction_start_timestamp_ms=known.start_ms,
-        previous_producer_id=known.previous_producer_id,
-        next_producer_id=known.next_producer_id,
-        client_transaction_version=known.client_version,
+    partitions = None if known.partitions is None else tuple(sorted(known.partitions))
+    is_small = partitions is None or len(partitions) <= PARTITIONS_CACHED_MAX
+    value = b"".join(
+        (
+            _HEAD.pack(version, known.producer_id, known.epoch, known.timeout_ms, known.status),
+            (_partitions if is_small else _partitions.__wrapped__)(partitions, version),
+            _TIMES.pack(known.update_ms, known.start_ms),
+            _tags(known.previous_producer_id, known.next_producer_id, known.client_version, version),
+        )
     )
-    return Record(key_of(known.group_id), _int16.pack(version) + encode(value, version), wall_ms)
+    return new(Record, (key_of(known.group_id), value, wall_ms))
+
+
+@lru_cache(VALUES_CACHED_MAX)
+def _partitions(partitions: tuple[TopicPartition, ...] | None, version: int) -> bytes:
+    """The bytes of a value between its status and its times."""
+    value = TransactionLogValue(transaction_partitions=None if partitions is None else partitions_of(partitions))
+    return encode(value, version)[_STATUS_END : -_TIMES.size - len(_tags(*NO_TAGS, version))]
+
+
+@lru_cache(VALUES_CACHED_MAX)
+def _tags(previous_producer_id: int, next_producer_id: int, client_version: int, version: int) -> bytes:
+    """The bytes of a value behind its times."""
+    value = TransactionLogValue(
+        transaction_partitions=None,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        client_transaction_version=client_version,
+    )
+    return encode(value, version)[_STATUS_END + _NO_PARTITIONS_SIZE[version] + _TIMES.size :]
 
 
 def tombstone_of(transactional_id: str, wall_ms: int) -> Record:

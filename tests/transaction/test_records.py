@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coordinator.transaction.records import Replay, decode_id, key_of, record_of
-from coordinator.transaction.state import Status, TopicPartition, TransactionalId
+from coordinator.transaction.records import Replay, decode_id, key_of, partitions_of, record_of
+from coordinator.transaction.state import EPOCH_MAX, Status, TopicPartition, TransactionalId
 from protocol.errors import ProtocolError
 from protocol.messages import TransactionLogValue, encode
 from protocol.records.batch import Record
@@ -16,6 +18,28 @@ def an_id(partitions: set[TopicPartition] | None, client_version: int = 0) -> Tr
     known = TransactionalId("t", 680, 3, 60_000, Status.ONGOING, partitions, 5, 6)
     known.previous_producer_id, known.client_version = 680, client_version
     return known
+
+
+int64 = st.integers(-1, 2**63 - 1)
+
+
+def ids() -> st.SearchStrategy[TransactionalId]:
+    """Ids with few different partitions, so that some come again."""
+    partitions = st.sets(st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5)), max_size=8)
+    return st.builds(
+        TransactionalId,
+        st.text(max_size=5),
+        int64,
+        st.integers(0, EPOCH_MAX),
+        st.integers(1, 900_000),
+        st.sampled_from(Status),
+        st.none() | partitions,
+        int64,
+        int64,
+        st.sampled_from([-1, 680]),
+        st.sampled_from([-1, 681]),
+        st.sampled_from([0, 2]),
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,6 +63,25 @@ def test_version_0_is_written() -> None:
     assert (len(record.value), record.value[:2]) == (60, b"\0\0")
     known.previous_producer_id = -1
     assert decode_id("t", record.value) == known
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@given(ids())
+def test_a_value_is_that_of_the_schema(version: int, known: TransactionalId) -> None:
+    """However often the same partitions and tags come again, each field is the one that the schema puts there."""
+    value = TransactionLogValue(
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_status=known.status,
+        transaction_partitions=None if known.partitions is None else partitions_of(known.partitions),
+        transaction_last_update_timestamp_ms=known.update_ms,
+        transaction_start_timestamp_ms=known.start_ms,
+        previous_producer_id=known.previous_producer_id,
+        next_producer_id=known.next_producer_id,
+        client_transaction_version=known.client_version,
+    )
+    assert record_of(known, 7, version).value == version.to_bytes(2) + encode(value, version)
 
 
 def test_version_0_is_read() -> None:

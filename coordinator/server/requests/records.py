@@ -62,6 +62,14 @@ def begun(steps: Steps, partitions: Iterable[Sized]) -> Steps | None:
     return None
 
 
+def go_on(call: Call, steps: Steps) -> None:
+    """Go on with a call that `begun` has begun: at once, or in steps if it is large."""
+    if call.in_steps:
+        call.work(steps)
+    else:
+        at_once(steps)
+
+
 Look = Callable[["LogPartition"], "View"]
 Open = Callable[["LogPartition"], "TopicLog"]
 """On the logs' thread: open a log to read it, or to change it. Raises EngineError."""

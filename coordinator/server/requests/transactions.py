@@ -20,6 +20,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.many import at_places, each_once
+from coordinator.server.requests.records import begun, go_on
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import gather
 from coordinator.transaction.events import (
@@ -329,8 +330,12 @@ def _of_producer(api: str, error: ErrorCode) -> ErrorCode:
 # Commits of offsets.
 
 
-def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
+def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps | None:
     """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
+    return begun(_commit(services, call, request), (topic.partitions for topic in request.topics))
+
+
+def _commit(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
     call.is_kept = True
     refused = _forbidden(services, call, request.transactional_id)
     if refused is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
@@ -382,7 +387,7 @@ def commit_in_transaction(services: Services, call: Call, request: TxnOffsetComm
 
     def found(in_it: dict[TopicPartition, ErrorCode]) -> None:
         if in_it[where]:
-            call.work(answer(in_it[where]))
+            go_on(call, answer(in_it[where]))
         else:
             event = CommitInTransaction(call.reply(stored), call.client, request, prepared)
             services.runtime.submit(request.group_id, event)
@@ -391,7 +396,7 @@ def commit_in_transaction(services: Services, call: Call, request: TxnOffsetComm
         error = _error_in("TxnOffsetCommit", call.api_version, outcome)
         if error is ErrorCode.NONE:
             errors.update(dict.fromkeys(prepared.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-        call.work(answer(error))
+        go_on(call, answer(error))
 
     producer = request.producer_id, request.producer_epoch
     in_transaction(services, call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
