@@ -187,6 +187,12 @@ check: .venv/.spark ## format, lint, types (pyspark's too), imports, tidy
 docs: .venv/.docs ## the documentation as a site in build/site; a dead link or anchor fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+.PHONY: stubs
+stubs: .venv/.dev ## write the types of messages and the keys of APIs, after a change of a schema
+	@mkdir -p build
+	$(BIN)/python -m protocol.stub keys >build/api_keys.py && mv build/api_keys.py schemas/api_keys.py
+	$(BIN)/python -m protocol.stub >build/messages.pyi && mv build/messages.pyi protocol/messages.pyi
+
 .PHONY: format
 format: .venv/.dev ## format the code, and rewrite docs/ask-why/audit-checks.md
 	$(BIN)/ruff format .

@@ -31,7 +31,7 @@ from benchmarks import frames, report, servers
 from benchmarks.members import Group, accept
 from benchmarks.meter import peak_bytes, resident_bytes
 from benchmarks.stage import cpus, progress
-from schemas.api import API_KEYS
+from schemas.api_keys import API_KEYS
 from tests.support.large import Shape, fitting, shapes
 
 KB, MB = 1024, 1024 * 1024

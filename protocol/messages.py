@@ -5,7 +5,7 @@
 A request or response is called after its API: `JoinGroupRequest`, `JoinGroupResponse`; a record as Kafka calls it. To
 name one imports its schema module and no other.
 
-Type checkers read messages.pyi, which `python -m protocol.stub` writes from the schemas.
+Type checkers read messages.pyi, which `make stubs` writes from the schemas.
 
 House rule: this module imports only modules that every message needs.
 """

@@ -1,4 +1,4 @@
-# Written by `python -m protocol.stub` from the schemas. Change those and run it again.
+# Written by `make stubs` from the schemas. Change those and run it again.
 
 from types import ModuleType
 from typing import ClassVar, Final

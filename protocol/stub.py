@@ -1,21 +1,25 @@
-"""Writes messages.pyi, from which type checkers learn the fields of every message.
+"""Writes messages.pyi, from which type checkers learn the fields of every message, and the table of the keys of APIs.
 
     python -m protocol.stub > protocol/messages.pyi
+    python -m protocol.stub keys    prints schemas/api_keys.py
 
-Run it after a change of a schema; a test fails while the file is stale.
+`make stubs` writes both, after a change of a schema; a test fails while a file is stale.
 
-House rule: the text depends on the schemas alone, and has the form that `ruff format` gives.
+House rule: the texts depend on the schemas alone, and have the form that `ruff format` gives.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
+import schemas.api
 from protocol.definition import Field, Struct, structs
 from protocol.messages import NAMES, definition
 
 HEAD = """\
-# Written by `python -m protocol.stub` from the schemas. Change those and run it again.
+# Written by `make stubs` from the schemas. Change those and run it again.
 
 from types import ModuleType
 from typing import ClassVar, Final
@@ -42,6 +46,22 @@ def response_class(api_key: int) -> type[Message]: ...
 
 TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "UUID"}
 """Python's types for those on the wire; all others are int."""
+
+
+KEYS = """\
+\"""The key of each API, by its name. Written by `make stubs` from the files in schemas/api.\"""
+
+from __future__ import annotations
+
+API_KEYS = {
+"""
+
+
+def keys() -> str:
+    """The text of schemas/api_keys.py."""
+    modules = [import_module(f"schemas.api.{name}") for _, name, _ in iter_modules(schemas.api.__path__)]
+    apis = sorted((each.API_KEY, each.NAME) for each in modules)
+    return KEYS + "".join(f'    "{name}": {key},\n' for key, name in apis) + "}\n"
 
 
 def stub() -> str:
@@ -77,4 +97,4 @@ def _type(field: Field, message: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(stub())
+    sys.stdout.write(keys() if sys.argv[1:] == ["keys"] else stub())

@@ -84,7 +84,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/server/scrape.py": "tests/site/test_site.py and tests/server/test_transactions.py try it",
     "coordinator/pages.py": "plain values",
     "coordinator/seats/group_lease.py": "tests/seats/test_run.py tries all of it",
-    "coordinator/transaction/events.py": "plain values",
     "coordinator/story/described.py": "plain values",
     "coordinator/story/inference/knowledge.py": "plain values",
     "coordinator/story/schema.py": "constants and plain values",

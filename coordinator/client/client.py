@@ -172,7 +172,7 @@ class Client:
         request: the one with this answer. name: of the group, the topic or the transaction that the right is about; ""
         if the answer doesn't say it.
         """
-        from coordinator.security.rights import missing  # noqa: PLC0415 - no command needs it that may do its work
+        from coordinator.apis import missing  # noqa: PLC0415 - no command needs it that may do its work
 
         right = missing(request.NAME.removesuffix("Request"), error_name(error_code))
         return Refused(error_code, what, f"{self._user} lacks {right.words(name)}" if right else "")

@@ -68,7 +68,6 @@ from coordinator.group.events import (
 )
 from coordinator.group.group import Group
 from coordinator.group.refusal import Refusal, RefusedRequest
-from coordinator.group.refuse import refuse
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD, EMPTY, Kind
 from coordinator.group.topics import NO_TOPICS, Topics
@@ -493,7 +492,7 @@ class Coordinator:
     # Shared by several events.
 
     def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
-        turn.effects.responses.append(Response(event.request, refuse(event, error)))
+        turn.effects.responses.append(Response(event.request, event.refused(error)))
 
     def _refuse_join(self, turn: Turn, event: JoinGroup, error: ErrorCode, why: str | None = None) -> None:
         self._refuse(turn, event, error)

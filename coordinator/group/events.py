@@ -12,9 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from coordinator.group.answers import commit_answer, join_error, sync_error
 from coordinator.group.client import NOBODY, Client
+from protocol.messages import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+)
+from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -36,6 +48,9 @@ if TYPE_CHECKING:
     )
 
 
+LOADING, REBALANCE_IN_PROGRESS = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS
+
+
 class Flags(NamedTuple):
     """Properties of an event of a client that the runtime needs before the core has the event.
 
@@ -49,7 +64,7 @@ class Flags(NamedTuple):
 
 
 class ClientEvent:
-    """An event of a client, which has a `request` to answer. Each class states its flags."""
+    """An event of a client, which has a `request` to answer. Each class states its flags, and how it is refused."""
 
     __slots__ = ()
     flags: ClassVar[Flags]
@@ -59,6 +74,19 @@ class ClientEvent:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         assert "flags" in vars(cls), f"{cls.__name__} states no flags"
+        assert "_refused" in vars(cls), f"{cls.__name__} doesn't say how it is refused"
+
+    def refused(self, error: ErrorCode) -> Any:
+        """The answer with `error`: a body of the type that the event names, whatever state its group is in.
+
+        The runtime refuses events while a partition loads, belongs to another node, or could not write. The coordinator
+        refuses events with a group id that no group may have. While a partition loads, a heartbeat gets NONE and a sync
+        REBALANCE_IN_PROGRESS, because old clients don't expect COORDINATOR_LOAD_IN_PROGRESS there.
+        """
+        return self._refused(error)
+
+    def _refused(self, error: ErrorCode) -> Any:
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
@@ -78,6 +106,9 @@ class JoinGroup(ClientEvent):
     fresh_id: str
     protocols: list[tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return join_error(self.version, error, self.body.member_id)
+
 
 @dataclass(slots=True)
 class SyncGroup(ClientEvent):
@@ -93,6 +124,9 @@ class SyncGroup(ClientEvent):
     body: SyncGroupRequest
     given: dict[str, bytes] | None = None
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return sync_error(REBALANCE_IN_PROGRESS if error is LOADING else error)
+
 
 @dataclass(slots=True)
 class Heartbeat(ClientEvent):
@@ -102,6 +136,9 @@ class Heartbeat(ClientEvent):
     request: Hashable
     body: HeartbeatRequest
     client: Client = NOBODY
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return HeartbeatResponse(error_code=ErrorCode.NONE if error is LOADING else error)
 
 
 @dataclass(slots=True)
@@ -113,6 +150,9 @@ class LeaveGroup(ClientEvent):
     version: int
     client: Client
     body: LeaveGroupRequest
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return LeaveGroupResponse(error_code=error, members=[])
 
 
 @dataclass(slots=True)
@@ -133,6 +173,9 @@ class ConsumerHeartbeat(ClientEvent):
     regex_error: str | None = None
     owned: Mapping[UUID, frozenset[int]] | None = None
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return ConsumerGroupHeartbeatResponse(error_code=error, member_id=None)
+
 
 @dataclass(slots=True)
 class DescribeConsumerGroup(ClientEvent):
@@ -149,6 +192,9 @@ class DescribeConsumerGroup(ClientEvent):
     client: Client = NOBODY
     waiting: bool = False
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return ConsumerGroupDescribeResponse.DescribedGroup(error_code=error, group_id=self.group_id)
+
 
 @dataclass(slots=True)
 class CommitOffsets(ClientEvent):
@@ -159,6 +205,9 @@ class CommitOffsets(ClientEvent):
     version: int
     client: Client
     body: OffsetCommitRequest
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return commit_answer(self.body, error)
 
 
 @dataclass(slots=True)
@@ -175,6 +224,9 @@ class CommitPrepared(ClientEvent):
     prepared: Prepared
     version: int = 9
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return error
+
 
 @dataclass(slots=True)
 class CommitInTransaction(ClientEvent):
@@ -188,6 +240,9 @@ class CommitInTransaction(ClientEvent):
     client: Client
     body: TxnOffsetCommitRequest
     prepared: Prepared
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return error
 
 
 @dataclass(slots=True)
@@ -204,6 +259,9 @@ class EndTransaction(ClientEvent):
     is_commit: bool
     coordinator_epoch: int
     client: Client = NOBODY
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return error
 
 
 @dataclass(slots=True)
@@ -223,6 +281,9 @@ class FetchOffsets(ClientEvent):
     member_id: str | None = None
     member_epoch: int = -1
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=self.group_id, topics=[], error_code=error)
+
 
 @dataclass(slots=True)
 class DeleteOffsets(ClientEvent):
@@ -232,6 +293,9 @@ class DeleteOffsets(ClientEvent):
     request: Hashable
     body: OffsetDeleteRequest
     client: Client = NOBODY
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return OffsetDeleteResponse(error_code=error)
 
 
 @dataclass(slots=True)
@@ -249,6 +313,9 @@ class DescribeGroup(ClientEvent):
     waiting: bool = False
     client: Client = NOBODY
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return DescribeGroupsResponse.DescribedGroup(error_code=error, group_id=self.group_id, members=[])
+
 
 @dataclass(slots=True)
 class DeleteGroup(ClientEvent):
@@ -262,6 +329,9 @@ class DeleteGroup(ClientEvent):
     request: Hashable
     group_id: str
     client: Client = NOBODY
+
+    def _refused(self, error: ErrorCode) -> Any:
+        return DeleteGroupsResponse.DeletableGroupResult(group_id=self.group_id, error_code=error)
 
 
 class Remainder(NamedTuple):
@@ -283,6 +353,9 @@ class EraseOffsets(ClientEvent):
     offsets: Sequence[tuple[str, int, CommittedOffset]]
     client: Client = NOBODY
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return DeleteGroupsResponse.DeletableGroupResult(group_id=self.group_id, error_code=error)
+
 
 @dataclass(slots=True)
 class ListGroups(ClientEvent):
@@ -298,6 +371,9 @@ class ListGroups(ClientEvent):
     types: list[str]
     client: Client = NOBODY
     group_ids: list[str] | None = None
+
+    def _refused(self, _: ErrorCode) -> Any:
+        return None
 
 
 @dataclass(slots=True)

@@ -14,11 +14,12 @@ then the event has little to do, and still stores all of them or none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.config import INT64_MAX
 from coordinator.group import notes, pending, records
+from coordinator.group.answers import commit_answer
 from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, Prepared
 from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
@@ -26,7 +27,6 @@ from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.consumer import CONSUMER
 from protocol.messages import (
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
 )
@@ -306,30 +306,6 @@ def is_too_long(metadata: str, config: GroupConfig) -> bool:
         return len(metadata) > config.offset_metadata_max_bytes
     units = len(metadata.encode("utf-16-le")) // 2
     return units > config.offset_metadata_max_bytes or len(metadata.encode()) > STRING_SIZE_MAX
-
-
-def commit_answer(
-    body: OffsetCommitRequest, error: ErrorCode, too_large: Collection[tuple[str, int]] = ()
-) -> OffsetCommitResponse:
-    """The answer to a commit: `error` for every partition, or INVALID for those whose metadata is too large."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponse.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
-                        if too_large and (topic.name, partition.partition_index) in too_large
-                        else error,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
-    )
 
 
 def lets_all_fetch(_group: Group, _member_id: str | None, _epoch: int) -> ErrorCode:

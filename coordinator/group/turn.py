@@ -10,11 +10,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group import notes, records
+from coordinator.group.answers import join_error, sync_error
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from coordinator.group.refusal import WORDS
 from coordinator.group.topics import NO_TOPICS, Topics
-from protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse, alike
+from protocol.messages import JoinGroupRequest, SyncGroupResponse, alike
 from protocol.records.packing import plain_bytes, stored_bytes
 from protocol.speed import new
 from schemas.errors import ErrorCode
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 
 UNKNOWN_MEMBER_ID = ""
 """The member id of a client that has none yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""
-
-NO_GENERATION = -1
-
-NULL_NAME_SINCE = 7
-"""The first version of JoinGroup whose protocol name can be null."""
 
 # Short names: see `speed`.
 NONE, FENCED_INSTANCE_ID = ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID
@@ -293,26 +289,6 @@ class Turn:
             self.arm(SYNC, group, None)
 
 
-def protocol_name_in(version: int, name: str | None) -> str | None:
-    """A protocol name in an answer to JoinGroup: an empty one is null where that is possible (JoinGroupResponse)."""
-    if name:
-        return name
-    return None if version >= NULL_NAME_SINCE else ""
-
-
-def join_error(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """The error answer of a JoinGroup."""
-    return JoinGroupResponse(
-        error_code=error,
-        generation_id=NO_GENERATION,
-        protocol_type=None,
-        protocol_name=protocol_name_in(version, None),
-        leader="",
-        member_id=member_id,
-        members=[],
-    )
-
-
 def member_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """NONE if `member_id` is a member, and the one behind `instance_id` if the request names one.
 
@@ -324,11 +300,6 @@ def member_error(group: Group, member_id: str, instance_id: str | None) -> Error
         if holder is None or holder.member_id != member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID if holder is None else FENCED_INSTANCE_ID
     return NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def sync_error(error: ErrorCode) -> SyncGroupResponse:
-    """The error answer of a SyncGroup."""
-    return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
 
 
 def sync_answer(group: Group, assignment: bytes) -> SyncGroupResponse:

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from coordinator.apis import APIS
 from coordinator.security.acls import ANYTHING, Kind, Operation, Pattern, Permission, Rule
-from coordinator.security.rights import RIGHTS
 from coordinator.server.wire.connection import java_host
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LINES_MAX = 10
 def _is_asked(kind: Kind, operation: Operation, permission: Permission) -> bool:
     """Whether some API asks for what such a rule decides."""
     rule = Rule(kind, Pattern.LITERAL, "", "", "", operation, permission)
-    return any(right.kind is kind and rule.covers(right.operation) for rights in RIGHTS.values() for right in rights)
+    return any(right.kind is kind and rule.covers(right.operation) for api in APIS.values() for right in api.rights)
 
 
 @lru_cache(1_000)

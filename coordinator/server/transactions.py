@@ -44,7 +44,6 @@ from coordinator.server.runtime.kinds import TransactionalIds
 from coordinator.server.runtime.partition import ACTIVE
 from coordinator.server.runtime.replies import Errand, Reply
 from coordinator.transaction.events import AddPartitions, DescribeTransaction, InitProducerId, MarkersWritten
-from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import Status, TopicPartition
 from schemas.errors import ErrorCode
 
@@ -202,17 +201,17 @@ class Transactions:
         Only InitProducerId opens the log: in one that was never open, there is no id.
         """
         if self._owner(transactional_id) != self._node_id:
-            event.request.deliver(refuse(event, ErrorCode.NOT_COORDINATOR))
+            event.request.deliver(event.refused(ErrorCode.NOT_COORDINATOR))
             return
         if self.runtime is None and not isinstance(event, InitProducerId):
             is_asked = isinstance(event, DescribeTransaction)
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_asked else ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            event.request.deliver(refuse(event, error))
+            event.request.deliver(event.refused(error))
             return
         try:
             runtime = self._opened()
         except EngineError:
-            event.request.deliver(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            event.request.deliver(event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
             runtime.submit(transactional_id, event)
 
@@ -231,7 +230,7 @@ class Transactions:
 
         def answered(errors: list[int] | None) -> None:
             if errors is None:
-                reply.deliver(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                reply.deliver(event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             else:
                 reply.deliver(dict(zip(partitions, map(ErrorCode, errors), strict=True)))
 

@@ -37,7 +37,6 @@ from coordinator.transaction.events import (
     MarkersWritten,
     Outcome,
 )
-from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import (
     EPOCH_MAX,
     NO_EPOCH,
@@ -350,7 +349,7 @@ class Coordinator:
     def _describe(self, effects: Effects, event: DescribeTransaction, _now: Now) -> None:
         known = self.groups.get(event.transactional_id)
         if known is None:
-            self._answer(effects, event, refuse(event, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+            self._answer(effects, event, event.refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
             return
         topics = [
             DescribeTransactionsResponse.TopicData(topic=each.topic, partitions=each.partition_ids)
@@ -389,7 +388,7 @@ class Coordinator:
     def _unload(self, effects: Effects, _event: Unload, _now: Now) -> None:
         for known in self.groups.values():
             for request, event in known.waiting:
-                effects.responses.append(Response(request, refuse(event, ErrorCode.NOT_COORDINATOR)))
+                effects.responses.append(Response(request, event.refused(ErrorCode.NOT_COORDINATOR)))
             known.waiting = []
 
     # Shared by several events.

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.group.client import NOBODY, Client
 from coordinator.group.events import ClientEvent, Flags
 from coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
+from protocol.messages import DescribeTransactionsResponse
 from schemas.errors import ErrorCode
 
 
@@ -42,6 +43,9 @@ class InitProducerId(ClientEvent):
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return Granted(error)
+
 
 @dataclass(slots=True)
 class AddPartitions(ClientEvent):
@@ -62,6 +66,9 @@ class AddPartitions(ClientEvent):
     waits: bool = False
     version: int = 0
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return dict.fromkeys(self.partitions, error)
+
 
 @dataclass(slots=True)
 class EndTxn(ClientEvent):
@@ -77,6 +84,9 @@ class EndTxn(ClientEvent):
     version: int = 0
     fresh_producer_id: int = NO_PRODUCER_ID
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return Granted(error)
+
 
 @dataclass(slots=True)
 class DescribeTransaction(ClientEvent):
@@ -87,6 +97,9 @@ class DescribeTransaction(ClientEvent):
     client: Client
     transactional_id: str
 
+    def _refused(self, error: ErrorCode) -> Any:
+        return DescribeTransactionsResponse.TransactionState(error_code=error, transactional_id=self.transactional_id)
+
 
 @dataclass(slots=True)
 class ListTransactions(ClientEvent):
@@ -95,6 +108,9 @@ class ListTransactions(ClientEvent):
     flags = Flags(writes=False, makes_group=False, follows_commits=False)
     request: Hashable
     client: Client = NOBODY
+
+    def _refused(self, _: ErrorCode) -> Any:
+        return None
 
 
 class Listed(NamedTuple):

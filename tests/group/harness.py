@@ -37,7 +37,6 @@ from coordinator.group.effects import Effects, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member
 from coordinator.group.invariants import violations
 from coordinator.group.notes import Note, RebalanceStarted
-from coordinator.group.refuse import refuse
 from coordinator.group.replay import Replay
 from coordinator.group.state import State
 from protocol.messages import (
@@ -321,7 +320,7 @@ class Bench:
     def _fail(self, event: Any) -> None:
         """Do what the runtime does when records can't become durable: drop the effects and the coordinator."""
         assert not isinstance(event, events.TimerFired), "let the disk fail around a request"
-        self.calls[event.request].answer(refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self.calls[event.request].answer(event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         self.restart()
 
     def _ask(self, event: Any, version: int, learn: Callable[[Any], None] | None = None) -> Call[Any]:

@@ -12,11 +12,17 @@ from protocol import messages, stub
 pytestmark = pytest.mark.tidy
 
 STUB = Path(messages.__file__).with_suffix(".pyi")
+KEYS = STUB.parents[1] / "schemas/api_keys.py"
 
 
 def test_stub_is_current() -> None:
-    """messages.pyi equals the stub of today's schemas; if not: python -m protocol.stub > protocol/messages.pyi."""
+    """messages.pyi equals the stub of today's schemas; if not: make stubs."""
     assert STUB.read_text(encoding="utf-8") == stub.stub()
+
+
+def test_keys_are_current() -> None:
+    """schemas/api_keys.py has each API that has a file; if not: make stubs."""
+    assert KEYS.read_text(encoding="utf-8") == stub.keys()
 
 
 def test_stub_names_what_the_module_has() -> None:

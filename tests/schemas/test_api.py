@@ -11,7 +11,8 @@ import pytest
 
 import schemas.api
 from protocol.definition import Struct, define
-from schemas.api import API_KEYS, module_name
+from schemas.api import module_name
+from schemas.api_keys import API_KEYS
 
 FOLDER = Path(schemas.api.__file__).parent
 VERSIONS = {

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from coordinator.apis import APIS
 from coordinator.client.client import Client
 from coordinator.security.acls import Acls, Kind, Operation, Pattern, Permission, Rule
-from coordinator.security.rights import RIGHTS
 from coordinator.server.idle_acls import why_idle
 from protocol.messages import CreateAclsRequest
 from tests.support.apache import AUTHORIZER
@@ -31,7 +31,7 @@ def test_each_rule_has_an_effect_or_a_reason() -> None:
         allows = [] if permission is Permission.ALLOW else [known._replace(principal="User:alice")]
         acls.set([each.text() for each in (rule, known, *allows)])
         others.set([each.text() for each in (known, *allows)])
-        asked = [right for rights in RIGHTS.values() for right in rights]
+        asked = [right for api in APIS.values() for right in api.rights]
         decides = any(
             acls.decide("User:alice", "10.0.0.1", right.operation, right.kind, "orders")
             is not others.decide("User:alice", "10.0.0.1", right.operation, right.kind, "orders")

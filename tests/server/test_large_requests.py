@@ -39,7 +39,7 @@ from protocol.messages import (
     JoinGroupResponse,
     ListConfigResourcesRequest,
 )
-from schemas.api import API_KEYS
+from schemas.api_keys import API_KEYS
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
 from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 
 from coordinator.config import ALLOWED, HELD, REFUSED
 from coordinator.group import notes
+from coordinator.group.answers import join_error
 from coordinator.group.arrivals import Arrivals, Held
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
 from coordinator.group.refusal import NOT_EXPECTED, Refusal
 from coordinator.group.state import EMPTY
-from coordinator.group.turn import join_error
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
 

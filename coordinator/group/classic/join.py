@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
+from coordinator.group.answers import join_error
 from coordinator.group.causes import CauseKind, JoinReason
 from coordinator.group.classic import course, expected, rebalance, seats, standby, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
@@ -34,7 +35,7 @@ from coordinator.group.effects import PENDING
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, join_error
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.primitives import STRING_SIZE_MAX
 from protocol.speed import new
 from schemas.errors import ErrorCode

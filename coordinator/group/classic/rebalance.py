@@ -15,13 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
+from coordinator.group.answers import protocol_name_in
 from coordinator.group.bounds import following
 from coordinator.group.classic import course, seats
 from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
-from coordinator.group.turn import NONE, protocol_name_in
+from coordinator.group.turn import NONE
 from protocol.messages import JoinGroupResponse, alike
 from protocol.speed import new
 from schemas.errors import ErrorCode

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.group.answers import join_error, sync_error
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.classic import rebalance, seats, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.group import Group, Member, Standby, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import NONE, Turn, join_error, sync_answer, sync_error
+from coordinator.group.turn import NONE, Turn, sync_answer
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
+from coordinator.group.answers import protocol_name_in
 from coordinator.group.causes import NO_JOIN_REASON, CauseKind, JoinReason
 from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.joining import update
@@ -25,7 +26,7 @@ from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined,
 from coordinator.group.effects import Response
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, protocol_name_in
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
 from protocol.speed import new
 from schemas.errors import ErrorCode

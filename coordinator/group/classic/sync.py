@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
+from coordinator.group.answers import sync_error
 from coordinator.group.causes import CauseKind
 from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member, by_members
@@ -17,7 +18,7 @@ from coordinator.group.course import Outcome
 from coordinator.group.effects import Response
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
-from coordinator.group.turn import NONE, Turn, member_error, sync_answer, sync_error
+from coordinator.group.turn import NONE, Turn, member_error, sync_answer
 from protocol.consumer import decode_assignment
 from protocol.speed import new
 from schemas.errors import ErrorCode

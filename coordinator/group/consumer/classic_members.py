@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.group import notes
+from coordinator.group.answers import join_error, protocol_name_in, sync_error
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
@@ -25,7 +26,7 @@ from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, Con
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
 from coordinator.group.group import NAME
 from coordinator.group.refusal import Refusal, RefusedRequest
-from coordinator.group.turn import UNKNOWN_MEMBER_ID, join_error, protocol_name_in, sync_error
+from coordinator.group.turn import UNKNOWN_MEMBER_ID
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
 from schemas.errors import ErrorCode

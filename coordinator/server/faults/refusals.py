@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coordinator.group.turn import join_error
+from coordinator.group.answers import join_error
 from protocol.definition import Field, Struct
 from protocol.messages import api_schema, definition, response_class
 from schemas.errors import ErrorCode

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import ConsumerHeartbeat, DescribeConsumerGroup
-from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem, when_loaded
@@ -39,13 +38,13 @@ def heartbeat(services: Services, call: Call, request: ConsumerGroupHeartbeatReq
         # The core refuses it, and says so.
         services.runtime.submit(request.group_id, event)
     elif not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
-        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(names) + len(request.topic_partitions or ()) > AT_ONCE:
         return _with_many_topics(services, call, event)
     elif all(may(services, call, Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
         _submit(services, event)
     else:
-        call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        call.answer(event.refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return None
 
 
@@ -55,7 +54,7 @@ def _with_many_topics(services: Services, call: Call, event: ConsumerHeartbeat) 
     request = event.body
     for name in request.subscribed_topic_names or ():
         if not may(services, call, Operation.DESCRIBE, Resource.TOPIC, name):
-            call.answer(refuse(event, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            call.answer(event.refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             return
         yield
     if request.topic_partitions is not None:
@@ -102,9 +101,9 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
-            reply.deliver(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id:
-            reply.deliver(refuse(event, ErrorCode.INVALID_GROUP_ID))
+            reply.deliver(event.refused(ErrorCode.INVALID_GROUP_ID))
         else:
             services.runtime.submit(group_id, event)
         yield

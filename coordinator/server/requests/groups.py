@@ -30,7 +30,6 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from coordinator.group.offsets import REMOVED_AT_ONCE
-from coordinator.group.refuse import refuse
 from coordinator.group.state import Kind, State
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
@@ -80,16 +79,16 @@ def join_group(services: Services, call: Call, request: JoinGroupRequest) -> Non
     if services.access.is_open or may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         services.runtime.submit(request.group_id, event)
     else:
-        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:
     """SyncGroup. From v5 on, protocol type and protocol name are mandatory (KIP-559)."""
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        call.answer(refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        call.answer(event.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     elif not services.access.is_open and not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
-        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.assignments) > ASSIGNMENTS_AT_ONCE:
         return _sync_with_many_assignments(services, call, event)
     else:
@@ -112,7 +111,7 @@ def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None
     if may(services, call, Operation.READ, Resource.GROUP, request.group_id):
         services.runtime.submit(request.group_id, event)
     else:
-        call.answer(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> Steps | None:
@@ -185,7 +184,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
             services.runtime.submit(group_id, event)
         else:
-            reply.deliver(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
 
 
@@ -216,7 +215,7 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
         if may(services, call, Operation.DELETE, Resource.GROUP, group_id):
             services.runtime.submit(group_id, event)
         else:
-            receive(refuse(event, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            receive(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
 
 

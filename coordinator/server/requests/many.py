@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group.events import RequestEvent
-from coordinator.group.refuse import refuse
 from coordinator.server.wire.call import parts
 from schemas.errors import ErrorCode
 
@@ -99,7 +98,7 @@ def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, 
     told: list[Item] = []
     for (event, stays), body in zip(asked, bodies, strict=True):
         is_old = not getattr(body, "error_code", ErrorCode.NONE) and not stays()
-        told.append(refuse(event, ErrorCode.NOT_COORDINATOR) if is_old else body)
+        told.append(event.refused(ErrorCode.NOT_COORDINATOR) if is_old else body)
         yield
     return told
 

@@ -22,7 +22,6 @@ from coordinator.group.events import (
     DeleteOffsets,
     FetchOffsets,
 )
-from coordinator.group.refuse import refuse
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, filled_pieces, still_true
@@ -267,7 +266,7 @@ def _fetch_group(
     partition = services.runtime.partition_of(group_id)
     all_of_it = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client, *who)
     if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
-        receive(refuse(all_of_it, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        receive(all_of_it.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     topics: Iterable[tuple[str, list[int]]] | None
     hidden: list[Hidden] = []

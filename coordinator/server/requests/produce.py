@@ -14,13 +14,13 @@ from heapq import merge
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
+from coordinator.apis import WRITE
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, Rejected
 from coordinator.log.topics.log import Written
 from coordinator.security.acls import Kind, Operation
-from coordinator.security.rights import WRITE
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of

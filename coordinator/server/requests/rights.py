@@ -1,4 +1,4 @@
-"""How a handler asks whether its client may do something; coordinator.security.rights lists what each asks for.
+"""How a handler asks whether its client may do something; coordinator.apis lists what each asks for.
 
 A handler asks by `may`, before it looks at anything that the client might not know of.
 

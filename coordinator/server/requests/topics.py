@@ -11,12 +11,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from coordinator.apis import CLUSTER, CREATE, DESCRIBE, TOPIC
 from coordinator.config import TOPIC_PARTITIONS_MAX, topic_name_problem
 from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
-from coordinator.security.rights import CLUSTER, CREATE, DESCRIBE, TOPIC
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult

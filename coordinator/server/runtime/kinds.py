@@ -1,7 +1,7 @@
 """The kinds of logs that the runtime serves: the coordinators of a log's partitions, and what belongs to them.
 
-`Partition` and `Loading` take all that depends on the kind from here: new coordinators, the reader of a log's records,
-the answer to an event that is refused. `Runtime` serves one log, of one kind.
+`Partition` and `Loading` take all that depends on the kind from here: new coordinators, and the reader of a log's
+records. `Runtime` serves one log, of one kind.
 
 House rule: plain factories. The only state is what coordinators of a kind share.
 """
@@ -14,21 +14,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.group.coordinator import Coordinator
-from coordinator.group.refuse import refuse
 from coordinator.group.replay import Replay
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.server.runtime.replies import Errand
 from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
 from coordinator.transaction.coordinator import Settings
 from coordinator.transaction.records import Replay as TransactionReplay
-from coordinator.transaction.refuse import refuse as refuse_transaction
 
 if TYPE_CHECKING:
     from coordinator.config import Config, GroupSettings
     from coordinator.group.topics import Topics
     from coordinator.transaction.events import Markers
     from protocol.records.batch import Record
-    from schemas.errors import ErrorCode
 
 
 class CoordinatorHost(Protocol):
@@ -73,9 +70,6 @@ class LogKind(Protocol):
     def reader(self) -> Reader:
         """A reader of its records."""
 
-    def refuse(self, event: Any, error: ErrorCode) -> Any:
-        """The answer to an event with an error."""
-
 
 class Groups:
     """The log of groups: see LogKind."""
@@ -98,10 +92,6 @@ class Groups:
     def reader(self) -> Replay:
         """See LogKind."""
         return Replay()
-
-    def refuse(self, event: Any, error: ErrorCode) -> Any:
-        """See LogKind."""
-        return refuse(event, error)
 
 
 class TransactionalIds:
@@ -136,10 +126,6 @@ class TransactionalIds:
     def reader(self) -> TransactionReplay:
         """See LogKind."""
         return TransactionReplay()
-
-    def refuse(self, event: Any, error: ErrorCode) -> Any:
-        """See LogKind."""
-        return refuse_transaction(event, error)
 
 
 GROUPS = Groups()

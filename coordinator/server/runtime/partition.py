@@ -239,7 +239,7 @@ class Partition:
         reply = event.request
         assert isinstance(reply, Reply)
         if error is not None:
-            reply.deliver(self._host.kind.refuse(event, error))
+            reply.deliver(event.refused(error))
         else:
             self._unanswered[reply] = event
             verify = self._host.verify
@@ -258,7 +258,7 @@ class Partition:
         else:
             unsaid = isinstance(error, Unavailable)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if unsaid else ErrorCode.NOT_COORDINATOR
-            self.answer(event.request, self._host.kind.refuse(event, code))
+            self.answer(event.request, event.refused(code))
 
     def _refusal_in_a_cluster(self, group_id: str | None, event: ClientEvent) -> ErrorCode | None:
         """The error while this node isn't sure of the partition, or if the store is too full for a new group."""
@@ -285,7 +285,7 @@ class Partition:
         if event is not None:
             # A Remainder is no answer for a client: the handler goes on with it.
             is_true = self._host.lease is None or self.is_sure or isinstance(body, Remainder)
-            reply.deliver(body if is_true else self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
+            reply.deliver(body if is_true else event.refused(ErrorCode.NOT_COORDINATOR))
         elif isinstance(reply, Errand):
             reply.deliver(body)
 
@@ -300,7 +300,7 @@ class Partition:
         goes_on = {reply for held in self.gate.held() for reply, body in held.responses if isinstance(body, Remainder)}
         for reply, event in list(self._unanswered.items()):
             if reply not in goes_on and not isinstance(event, EraseOffsets):
-                self.answer(reply, self._host.kind.refuse(event, ErrorCode.NOT_COORDINATOR))
+                self.answer(reply, event.refused(ErrorCode.NOT_COORDINATOR))
 
     # Events and their effects.
 
@@ -474,7 +474,7 @@ class Partition:
             self.can_not_load(Unreadable("what is stored broke the coordinator"))
             return
         if isinstance(event, ClientEvent):
-            self.answer(event.request, self._host.kind.refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self.answer(event.request, event.refused(ErrorCode.UNKNOWN_SERVER_ERROR))
         self.unload()
         self._load()
 
@@ -505,7 +505,7 @@ class Partition:
                 commit.refuse(error)
         # Requests that the gate held, and requests that a broken coordinator had already taken out of its groups.
         for reply, event in list(self._unanswered.items()):
-            self.answer(reply, self._host.kind.refuse(event, error))
+            self.answer(reply, event.refused(error))
         coordinator.close()
 
     def _start_anew(self) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.refuse import refuse
-
 if TYPE_CHECKING:
     from coordinator.group.events import CommitOffsets
     from coordinator.group.offsets import CommitTemplate
@@ -61,7 +59,7 @@ class RepeatedCommit(Reply):
 
     def refuse(self, error: ErrorCode) -> None:
         """Take the answer `error`."""
-        self.deliver(refuse(self.event(), error))
+        self.deliver(self.event().refused(error))
 
     def done(self) -> None:
         """Take the answer NONE: faster than `deliver`."""

@@ -1,4 +1,4 @@
-"""Every API: its versions and its handler.
+"""Dispatch: each request finds its handler.
 
 A request comes in through `Api.dispatch`, or through `Api.handle` where the server asks itself. So here, and nowhere
 else, a request can be delayed, dropped or refused before a handler sees it.
@@ -16,8 +16,8 @@ Only dispatch sets the switch: it is off until dispatch has let a first request 
 time of the client's requests counts against a quota (`throttle`). Faults that a test plans (`faults`) come behind the
 short cuts; they turn the switch off while a fault could concern such requests.
 
-House rule: HANDLERS names every handler. Only `protocol.header.decode_request_header` checks versions; the exception is
-ApiVersions, where KIP-511 asks for an answer.
+House rule: `coordinator.apis` names every handler. Only `protocol.header.decode_request_header` checks versions; the
+exception is ApiVersions, where KIP-511 asks for an answer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coordinator.apis import APIS
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.wire.call import Call, Caller, Services, Steps
@@ -138,59 +139,7 @@ DECODED_IN_STEPS_ABOVE = 1_000
 STEPS_ABOVE = 8 * 1024
 """Bytes of a request. A larger one is handled and answered in steps too."""
 
-HANDLERS = {
-    API_KEYS["Produce"]: "requests.produce.produce",
-    API_KEYS["Fetch"]: "requests.fetch.fetch",
-    API_KEYS["ListOffsets"]: "requests.records.list_offsets",
-    API_KEYS["Metadata"]: "requests.topics.metadata",
-    API_KEYS["OffsetCommit"]: "requests.offsets.commit_offsets",
-    API_KEYS["OffsetFetch"]: "requests.offsets.fetch_offsets",
-    API_KEYS["FindCoordinator"]: "requests.topics.find_coordinator",
-    API_KEYS["JoinGroup"]: "requests.groups.join_group",
-    API_KEYS["Heartbeat"]: "requests.groups.heartbeat",
-    API_KEYS["LeaveGroup"]: "requests.groups.leave_group",
-    API_KEYS["SyncGroup"]: "requests.groups.sync_group",
-    API_KEYS["DescribeGroups"]: "requests.groups.describe_groups",
-    API_KEYS["ListGroups"]: "requests.groups.list_groups",
-    API_KEYS["SaslHandshake"]: "requests.credentials.handshake",
-    API_KEYS["ApiVersions"]: "wire.api.api_versions",
-    API_KEYS["CreateTopics"]: "requests.topics.create_topics",
-    API_KEYS["DeleteTopics"]: "requests.topics.delete_topics",
-    API_KEYS["DeleteRecords"]: "requests.records.delete_records",
-    API_KEYS["InitProducerId"]: "requests.produce.init_producer_id",
-    API_KEYS["OffsetForLeaderEpoch"]: "requests.records.offset_for_leader_epoch",
-    API_KEYS["AddPartitionsToTxn"]: "requests.transactions.add_partitions_to_txn",
-    API_KEYS["AddOffsetsToTxn"]: "requests.transactions.add_offsets_to_txn",
-    API_KEYS["EndTxn"]: "requests.transactions.end_txn",
-    API_KEYS["WriteTxnMarkers"]: "requests.producers.write_txn_markers",
-    API_KEYS["TxnOffsetCommit"]: "requests.transactions.commit_in_transaction",
-    API_KEYS["DescribeAcls"]: "requests.acls.describe_acls",
-    API_KEYS["CreateAcls"]: "requests.acls.create_acls",
-    API_KEYS["DeleteAcls"]: "requests.acls.delete_acls",
-    API_KEYS["DescribeConfigs"]: "requests.configs.describe_configs",
-    API_KEYS["AlterConfigs"]: "requests.configs.alter_configs",
-    API_KEYS["AlterReplicaLogDirs"]: "requests.replicas.alter_replica_log_dirs",
-    API_KEYS["DescribeLogDirs"]: "requests.replicas.describe_log_dirs",
-    API_KEYS["SaslAuthenticate"]: "requests.credentials.authenticate",
-    API_KEYS["CreatePartitions"]: "requests.topics.create_partitions",
-    API_KEYS["DeleteGroups"]: "requests.groups.delete_groups",
-    API_KEYS["ElectLeaders"]: "requests.replicas.elect_leaders",
-    API_KEYS["IncrementalAlterConfigs"]: "requests.configs.incremental_alter_configs",
-    API_KEYS["ListConfigResources"]: "requests.configs.list_config_resources",
-    API_KEYS["AlterPartitionReassignments"]: "requests.replicas.alter_partition_reassignments",
-    API_KEYS["ListPartitionReassignments"]: "requests.replicas.list_partition_reassignments",
-    API_KEYS["OffsetDelete"]: "requests.offsets.delete_offsets",
-    API_KEYS["DescribeClientQuotas"]: "requests.quotas.describe_client_quotas",
-    API_KEYS["AlterClientQuotas"]: "requests.quotas.alter_client_quotas",
-    API_KEYS["DescribeUserScramCredentials"]: "requests.credentials.describe_user_scram_credentials",
-    API_KEYS["AlterUserScramCredentials"]: "requests.credentials.alter_user_scram_credentials",
-    API_KEYS["DescribeCluster"]: "requests.topics.describe_cluster",
-    API_KEYS["DescribeProducers"]: "requests.producers.describe_producers",
-    API_KEYS["DescribeTransactions"]: "requests.transactions.describe_transactions",
-    API_KEYS["ListTransactions"]: "requests.transactions.list_transactions",
-    API_KEYS["ConsumerGroupHeartbeat"]: "requests.consumer_groups.heartbeat",
-    API_KEYS["ConsumerGroupDescribe"]: "requests.consumer_groups.describe",
-}
+HANDLERS = {API_KEYS[api]: row.handler for api, row in APIS.items()}
 """The handler of each API key: a function in a module of the server, which the first such request imports."""
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from coordinator.group.answers import commit_answer
 from coordinator.group.events import CommitOffsets
-from coordinator.group.offsets import CommitTemplate, commit_answer, template_of
+from coordinator.group.offsets import CommitTemplate, template_of
 from coordinator.server.runtime.replies import RepeatedCommit
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode

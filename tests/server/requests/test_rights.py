@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator.apis import APIS
 from coordinator.group.client import ANONYMOUS
 from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation
-from coordinator.security.rights import RIGHTS
-from coordinator.server.wire.api import HANDLERS
 from protocol import messages
-from protocol.messages import API_KEYS
 from tests.oracle.acl_table import CASES, NEWER, NO_ID
 from tests.server.harness import serving
 from tests.support.batches import batch
@@ -72,11 +70,6 @@ class Recording(Access):
         return 0
 
 
-def test_each_api_is_in_the_table() -> None:
-    """Also those that need no right."""
-    assert {API_KEYS[name] for name in RIGHTS} == HANDLERS.keys()
-
-
 async def test_each_api_asks_for_the_rights_of_its_table() -> None:
     """No more, and no less, whatever it is allowed."""
     asked: dict[str, set[tuple[Operation, Kind]]] = {}
@@ -92,6 +85,8 @@ async def test_each_api_asks_for_the_rights_of_its_table() -> None:
                 await peer.ask(request, version)
                 asked.setdefault(name, set()).update(access.asked)
     # They ask about what is there, after they have found it.
-    asked |= {name: {(right.operation, right.kind) for right in RIGHTS[name]} for name in AFTERWARDS}
-    expected = {name: {(right.operation, right.kind) for right in rights} for name, rights in RIGHTS.items() if rights}
+    asked |= {name: {(right.operation, right.kind) for right in APIS[name].rights} for name in AFTERWARDS}
+    expected = {
+        name: {(right.operation, right.kind) for right in api.rights} for name, api in APIS.items() if api.rights
+    }
     assert asked == expected

@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from coordinator.group.client import NOBODY, Now
+from coordinator.group.client import Now
 from coordinator.group.effects import Effects, Response
-from coordinator.group.events import ListGroups, Load, Unload
+from coordinator.group.events import DescribeGroup, Load, Unload
 from coordinator.log.memory import MemoryEngine
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
@@ -83,12 +83,9 @@ class Numbers:
     def reader(self) -> Keys:
         return Keys()
 
-    def refuse(self, _event: object, error: ErrorCode) -> str:
-        return error.name
-
 
 def test_a_partition_takes_all_of_its_kind() -> None:
-    """Its name, its coordinators and their records, and the refusals while it loads are those of the kind."""
+    """Its name, its coordinators and their records are those of the kind; an event says how it is refused."""
     config, clock, out = config_of(), ManualClock(), io.StringIO()
     turn: list[Callable[[], None]] = []
     lines = Lines(out, "logfmt", 1, clock)
@@ -100,14 +97,15 @@ def test_a_partition_takes_all_of_its_kind() -> None:
     early, late = Answer(), Answer()
     partition = runtime.partitions[1]
     assert partition.name == "numbers-1"
-    partition.submit("key", ListGroups(early, [], [], NOBODY))
+    partition.submit("key", DescribeGroup(early, 0, "key"))
     runtime.start()
     while turn:
         turn.pop(0)()
-    partition.submit("key", ListGroups(late, [], [], NOBODY))
+    partition.submit("key", DescribeGroup(late, 0, "key"))
     while turn:
         turn.pop(0)()
-    assert (early.bodies, late.bodies) == (["COORDINATOR_LOAD_IN_PROGRESS"], [{"one": 1, "written": 1}])
+    assert [body.error_code for body in early.bodies] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert late.bodies == [{"one": 1, "written": 1}]
     assert [record.key for record in engine.records[1]] == [b"one", b"written"]
     assert "loading numbers from 2 of 2 partitions" in out.getvalue()
 

@@ -17,9 +17,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from coordinator.group.answers import commit_answer
 from coordinator.group.events import CommitOffsets, ConsumerHeartbeat, Heartbeat
 from coordinator.group.group import Group
-from coordinator.group.offsets import commit_answer, template_of
+from coordinator.group.offsets import template_of
 from coordinator.log.cluster.claims import wait_for
 from coordinator.log.cluster.core import Core
 from coordinator.loop.lines import Lines

@@ -1,15 +1,15 @@
-"""The table of rights, and the right that an error of an API is about."""
+"""The table of APIs with their rights, and the right that an error of an API is about."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.security.rights import missing, table
+from coordinator.apis import missing, table
 
 
 def test_the_document_has_the_table() -> None:
     """docs/secure/acls.md shows it whole."""
-    assert table() in (Path(__file__).parents[2] / "docs/secure/acls.md").read_text()
+    assert table() in (Path(__file__).parents[1] / "docs/secure/acls.md").read_text()
 
 
 def test_an_error_about_a_right_names_it() -> None:

@@ -1,4 +1,4 @@
-"""Every event of a client has a refusal."""
+"""Events of clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from coordinator.transaction.events import (
     InitProducerId,
     ListTransactions,
 )
-from coordinator.transaction.refuse import refuse
 from coordinator.transaction.state import TopicPartition
 from schemas.errors import ErrorCode
 
@@ -21,8 +20,8 @@ LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 def test_each_event_is_refused_in_its_own_form() -> None:
     """The error stands where the answer has one; a list is None."""
     where = TopicPartition("orders", 0)
-    assert refuse(InitProducerId("r", NOBODY, "t", 1, 2), LOADING) == Granted(LOADING)
-    assert refuse(EndTxn("r", NOBODY, "t", 1, 2, is_commit=True), LOADING) == Granted(LOADING)
-    assert refuse(AddPartitions("r", NOBODY, "t", 1, 2, [where]), LOADING) == {where: LOADING}
-    assert refuse(DescribeTransaction("r", NOBODY, "t"), LOADING).error_code == LOADING
-    assert refuse(ListTransactions("r"), LOADING) is None
+    assert InitProducerId("r", NOBODY, "t", 1, 2).refused(LOADING) == Granted(LOADING)
+    assert EndTxn("r", NOBODY, "t", 1, 2, is_commit=True).refused(LOADING) == Granted(LOADING)
+    assert AddPartitions("r", NOBODY, "t", 1, 2, [where]).refused(LOADING) == {where: LOADING}
+    assert DescribeTransaction("r", NOBODY, "t").refused(LOADING).error_code == LOADING
+    assert ListTransactions("r").refused(LOADING) is None
