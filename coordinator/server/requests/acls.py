@@ -15,8 +15,9 @@ from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import ACLS
 from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
 from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.many import answer_changed, error_of
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.requests.topics import error_of, in_time
+from coordinator.server.requests.topics import in_time
 from coordinator.text import cut_text
 from protocol.errors import ProtocolError
 from protocol.messages import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -161,13 +162,10 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
                 added[text] = None
         yield
     body = CreateAclsResponse(results=results)
+    accepted = [result for result in results if not result.error_code]
 
     def answer(outcome: ChangeResult) -> None:
-        if isinstance(outcome, EngineError):
-            for result in results:
-                if not result.error_code:
-                    result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
-        call.answer(body)
+        call.work(answer_changed(call, body, accepted, outcome))
 
     if added:
         change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])

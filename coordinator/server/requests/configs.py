@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from coordinator.config import Listener, served_listeners, topic_name_problem
-from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import BROKERS, GROUPS
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.broker_settings import (
@@ -58,6 +57,7 @@ from coordinator.server.nodes.topic_settings import (
     trimmed,
 )
 from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import count
 from coordinator.text import cut_text
@@ -71,7 +71,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from coordinator.config import Config
     from coordinator.log.topics.list import Topic
@@ -418,32 +418,19 @@ def _alter(
             result.error_code, result.error_message = problem.error, problem.message
         yield
     if not has_room(groups or {}, changed.get(GROUPS.topic_id, {}), removed):
-        yield from _refuse(of_groups, ErrorCode.POLICY_VIOLATION, "The settings of all groups are too many.")
+        yield from refuse_all(of_groups, ErrorCode.POLICY_VIOLATION, "The settings of all groups are too many.")
         del changed[GROUPS.topic_id]
     else:
         accepted += of_groups
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(_altered(call, answer_class(responses=results), accepted, outcome))
+        call.work(answer_changed(call, answer_class(responses=results), accepted, outcome))
 
     if request.validate_only or not changed:
         answer({})
     else:
         change = Change(altered=[Altered(topic_id, configs=configs) for topic_id, configs in changed.items()])
         topics.change(change, call.reply(answer).deliver)
-
-
-def _altered(call: Call, body: Any, changed: list[Any], outcome: ChangeResult) -> Steps:
-    """Answer with `body`. changed: its results of the changes. outcome: of them."""
-    if isinstance(outcome, EngineError):
-        yield from _refuse(changed, ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))
-    call.answer(body)
-
-
-def _refuse(results: Iterable[Any], error: ErrorCode, message: str) -> Steps:
-    for result in results:
-        result.error_code, result.error_message = error, cut_text(message)
-        yield
 
 
 def _alterable(

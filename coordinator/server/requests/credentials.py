@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.credentials import MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
 from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.many import answer_changed
 from coordinator.server.requests.rights import NOT_ALLOWED, may
+from coordinator.server.wire.call import count
 from coordinator.text import cut_text
 from protocol.messages import (
     AlterUserScramCredentialsResponse,
@@ -87,10 +88,7 @@ def describe_user_scram_credentials(
         return
     known = iterations_of(services.discovery.topics.entry(CREDENTIALS).configs)
     yield
-    counts: dict[str, int] = {}
-    for asked in request.users or ():
-        counts[asked.name] = counts.get(asked.name, 0) + 1
-        yield
+    counts = yield from count(asked.name for asked in request.users or ())
     for user in counts or known:
         result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(user=user)
         found = known.get(_kept_name(user))
@@ -145,33 +143,25 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
         room -= 1
     answer = AlterUserScramCredentialsResponse()
     changes: dict[str, str | None] = {}
+    accepted = []
     for user, outcome in outcomes.items():
         result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(user=user, error_message=None)
         if isinstance(outcome, _Refusal):
             result.error_code, result.error_message = outcome
         else:
             changes |= outcome
+            accepted.append(result)
         answer.results.append(result)
         yield
     if not changes:
         call.answer(answer)
         return
 
-    def written(result: ChangeResult) -> None:
-        call.work(_altered(call, answer, result))
+    def written(outcome: ChangeResult) -> None:
+        call.work(answer_changed(call, answer, accepted, outcome))
 
     change = Change(altered=[Altered(CREDENTIALS.topic_id, configs=changes)])
     services.discovery.topics.change(change, call.reply(written).deliver)
-
-
-def _altered(call: Call, answer: AlterUserScramCredentialsResponse, outcome: ChangeResult) -> Steps:
-    """Answer. outcome: of the changes."""
-    if isinstance(outcome, EngineError):
-        for each in answer.results:
-            if not each.error_code:
-                each.error_code, each.error_message = ErrorCode.KAFKA_STORAGE_ERROR, cut_text(str(outcome))
-            yield
-    call.answer(answer)
 
 
 def _problem(name: str, mechanism: int) -> _Refusal | None:

@@ -6,11 +6,17 @@ House rule: no function works through a long list without a step between its ite
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coordinator.group.events import RequestEvent
+from coordinator.log.engine import EngineError
 from coordinator.server.wire.call import parts
+from coordinator.text import cut_text
 from schemas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.server.nodes.topics import ChangeResult
+    from coordinator.server.wire.call import Call, Steps
 
 AT_ONCE = 200
 """Topic partitions or groups in an event of their own, at most: about 0.5 ms."""
@@ -101,6 +107,29 @@ def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, 
         told.append(event.refused(ErrorCode.NOT_COORDINATOR) if is_old else body)
         yield
     return told
+
+
+class TimedOut(EngineError):
+    """No result of a change came within the request's timeout. The change may still be made."""
+
+
+def error_of(outcome: EngineError) -> ErrorCode:
+    """The error code of a change that failed."""
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(outcome, TimedOut) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def refuse_all(results: Iterable[Any], error: ErrorCode, message: str) -> Steps:
+    """Give all these results of an answer an error."""
+    for result in results:
+        result.error_code, result.error_message = error, cut_text(message)
+        yield
+
+
+def answer_changed(call: Call, body: Any, changed: Iterable[Any], outcome: ChangeResult) -> Steps:
+    """Answer with `body`. changed: its results of a change of the list of topics. outcome: of that change."""
+    if isinstance(outcome, EngineError):
+        yield from refuse_all(changed, error_of(outcome), str(outcome))
+    call.answer(body)
 
 
 def append(topics: list[Any], more: list[Any], *, goes_on: bool) -> None:

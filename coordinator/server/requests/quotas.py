@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import QUOTAS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.quotas import (
@@ -27,6 +26,7 @@ from coordinator.security.quotas import (
     quotas_of,
 )
 from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.text import cut_text
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
@@ -175,30 +175,16 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
     body = AlterClientQuotasResponse(entries=results)
     topics = services.discovery.topics
     if not _has_room(topics.newest_entry(QUOTAS).configs, texts, removed):
-        yield from _refuse_all(
-            accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}."
-        )
+        yield from refuse_all(accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}.")
         texts.clear()
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(_altered(call, body, accepted, outcome))
+        call.work(answer_changed(call, body, accepted, outcome))
 
     if request.validate_only or not texts:
         answer({})
     else:
         topics.change(Change(altered=[Altered(QUOTAS.topic_id, configs=texts)]), call.reply(answer).deliver)
-
-
-def _altered(
-    call: Call,
-    body: AlterClientQuotasResponse,
-    accepted: Iterable[AlterClientQuotasResponse.EntryData],
-    outcome: ChangeResult,
-) -> Steps:
-    """Answer with `body`. accepted: its results of the changes. outcome: of them."""
-    if isinstance(outcome, EngineError):
-        yield from _refuse_all(accepted, ErrorCode.KAFKA_STORAGE_ERROR, str(outcome))
-    call.answer(body)
 
 
 def _texts(
@@ -223,12 +209,6 @@ def _has_room(kept: Mapping[str, str], texts: Mapping[str, str | None], removed:
     added = set(texts).difference(removed, kept)
     gone = removed.intersection(kept)
     return not added or sum(map(len, kept)) + sum(map(len, added)) - sum(map(len, gone)) <= KEPT_BYTES_MAX
-
-
-def _refuse_all(results: Iterable[AlterClientQuotasResponse.EntryData], error: ErrorCode, message: str) -> Steps:
-    for result in results:
-        _refuse(result, error, message)
-        yield
 
 
 def _refuse(result: AlterClientQuotasResponse.EntryData, error: ErrorCode, message: str) -> None:

@@ -5,7 +5,7 @@ House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
 from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
+from coordinator.server.requests.many import TimedOut, answer_changed, error_of
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import count
@@ -368,15 +369,6 @@ TIMEOUT_MIN_MS = 1_000
 """A change has at least this long, whatever the request says: a disk may need some of it."""
 
 
-class TimedOut(EngineError):
-    """No result of a change came within the request's timeout. The change may still be made."""
-
-
-def error_of(outcome: EngineError) -> ErrorCode:
-    """The error code of a change that failed."""
-    return ErrorCode.REQUEST_TIMED_OUT if isinstance(outcome, TimedOut) else ErrorCode.KAFKA_STORAGE_ERROR
-
-
 def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[ChangeResult], None]) -> ChangeDone:
     """Call `answer` with the result of a change, or with TimedOut if none comes in time: another worker may hang."""
     reply = call.reply(answer)
@@ -682,7 +674,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         yield
 
     def answer(outcome: ChangeResult) -> None:
-        call.work(_deleted(call, results, deleted.values(), outcome))
+        call.work(answer_changed(call, DeleteTopicsResponse(responses=results), deleted.values(), outcome))
 
     if deleted:
         topics.change(Change(deleted=deleted.keys()), in_time(services, call, request.timeout_ms, answer))
@@ -708,17 +700,3 @@ def _may_not_delete(
     if may_describe:
         result.name = shown
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def _deleted(
-    call: Call,
-    results: list[DeleteTopicsResponse.DeletableTopicResult],
-    deleted: Iterable[DeleteTopicsResponse.DeletableTopicResult],
-    outcome: ChangeResult,
-) -> Steps:
-    """Answer a DeleteTopics."""
-    if isinstance(outcome, EngineError):
-        for result in deleted:
-            result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
-            yield
-    call.answer(DeleteTopicsResponse(responses=results))
