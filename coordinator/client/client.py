@@ -57,9 +57,6 @@ COORDINATOR_MOVED = frozenset(
 )
 """After these errors the client looks the coordinator up and asks again."""
 
-NO_TOPICS = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-"""Asks for the nodes alone."""
-
 Result = TypeVar("Result")
 
 
@@ -164,7 +161,7 @@ class Client:
 
     def nodes(self) -> list[Node]:
         """Every server of the cluster."""
-        return _nodes(self.request(NO_TOPICS, at_least=4))
+        return [*nodes_of(self.request(metadata_request(()), at_least=4)).values()]
 
     def refused(self, error_code: int, what: str, request: type[Message], name: str = "") -> Refused:
         """The error of an answer. If a right is missing, it names the user, the operation and the resource.
@@ -180,7 +177,7 @@ class Client:
     def _is_gone(self, node: Node, deadline: Deadline) -> bool:
         """Whether the rest of the cluster has noticed that a node, which doesn't answer, isn't there."""
         try:
-            return node not in _nodes(self._send(NO_TOPICS, None, deadline, 4))
+            return node not in nodes_of(self._send(metadata_request(()), None, deadline, 4)).values()
         except Unreachable:
             return False
 
@@ -268,7 +265,7 @@ class Client:
             raise
         self._on_wait(False)
         if isinstance(response, MetadataResponse) and response.brokers:
-            self._known[:] = [node.address for node in _nodes(response)]
+            self._known[:] = [node.address for node in nodes_of(response).values()]
         return response
 
     def _connection(self, address: Address, deadline: Deadline) -> Asking:
@@ -349,8 +346,15 @@ def parse_addresses(text: str) -> list[Address]:
     return addresses
 
 
-def _nodes(response: MetadataResponse) -> list[Node]:
-    return [Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers]
+def metadata_request(names: Iterable[str]) -> MetadataRequest:
+    """Asks for the nodes, and for topics by their names, and creates none."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def nodes_of(response: MetadataResponse) -> dict[int, Node]:
+    """The nodes of an answer, by their ids."""
+    return {each.node_id: Node(each.node_id, Address(each.host, each.port)) for each in response.brokers}
 
 
 def _show_nothing(_waits: bool) -> None:  # noqa: FBT001  as on_wait is called

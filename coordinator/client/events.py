@@ -30,20 +30,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
+from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
 from coordinator.story.events import RebalanceEvent, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
-from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import FetchRequest, ListOffsetsRequest
 from protocol.records.batch import CorruptBatch
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client
+    from coordinator.client.client import Client, Node
     from protocol.messages import FetchResponse, ListOffsetsResponse, Message, MetadataResponse
     from protocol.records.batch import Record
 
@@ -101,6 +100,21 @@ class Poller(ABC):
     topic: str
     _client: Client
 
+    @abstractmethod
+    def _leader(self, partition: int) -> Node | None:
+        """The node to ask about a partition."""
+
+    def _offset(self, partition: int, at_ms: int) -> int:
+        """The first offset of a partition with this time or a later one. at_ms: or LATEST, EARLIEST."""
+        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=self.topic, partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
+        response: ListOffsetsResponse = self._client.request(request, self._leader(partition), at_least=1)
+        answer = only(each for topic in response.topics for each in topic.partitions)
+        if answer.error_code:
+            raise self._refused(answer.error_code, partition, ListOffsetsRequest)
+        return answer.offset
+
     def _refused(self, error_code: int, partition: int, request: type[Message]) -> Refused:
         """The error of an answer about a partition of the topic."""
         return self._client.refused(error_code, f"{self.topic}-{partition}", request, self.topic)
@@ -156,11 +170,8 @@ class EventReader(Poller):
 
     def _find(self) -> None:
         """Find the leaders of the partitions."""
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)], allow_auto_topic_creation=False
-        )
-        response: MetadataResponse = self._client.request(request, at_least=4)
-        nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+        response: MetadataResponse = self._client.request(metadata_request([EVENTS_TOPIC]), at_least=4)
+        nodes = nodes_of(response)
         topic = topic_of(response, EVENTS_TOPIC)
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoEvents(
@@ -233,15 +244,8 @@ class EventReader(Poller):
                 raise
             return None
 
-    def _offset(self, partition: int, at_ms: int) -> int:
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=at_ms)
-        topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
-        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
-        response: ListOffsetsResponse = self._client.request(request, self._leaders[partition], at_least=1)
-        answer = only(each for topic in response.topics for each in topic.partitions)
-        if answer.error_code:
-            raise self._refused(answer.error_code, partition, ListOffsetsRequest)
-        return answer.offset
+    def _leader(self, partition: int) -> Node:
+        return self._leaders[partition]
 
     @property
     def topic_id(self) -> UUID:

@@ -40,8 +40,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
+from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.events import (
     EARLIEST,
@@ -52,7 +51,6 @@ from coordinator.client.events import (
     Placed,
     Poller,
     in_order,
-    only,
     topic_of,
 )
 from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
@@ -61,16 +59,16 @@ from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, STREAMS_VERSIONS
 from coordinator.story.records.values import read_key
 from protocol.errors import ProtocolError
-from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import DescribeConfigsRequest, FetchRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
 from protocol.records.walk import Batch as RecordBatch
 from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client
+    from coordinator.client.client import Client, Node
     from coordinator.story.events import RebalanceEvent
-    from protocol.messages import DescribeConfigsResponse, FetchResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.messages import DescribeConfigsResponse, FetchResponse, MetadataResponse
 
 FAILURES = (ClientError, ProtocolError)
 """The exceptions of a request: a server doesn't answer, refuses, or answers nonsense."""
@@ -391,11 +389,8 @@ class OffsetsReader(Poller):
 
     def find_again(self) -> None:
         """Find the leaders anew, and new partitions. If the topic was made anew, all is read anew."""
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=GROUPS_TOPIC)], allow_auto_topic_creation=False
-        )
-        response: MetadataResponse = self._client.request(request, at_least=4)
-        nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+        response: MetadataResponse = self._client.request(metadata_request([GROUPS_TOPIC]), at_least=4)
+        nodes = nodes_of(response)
         topic = topic_of(response, GROUPS_TOPIC)
         self._found_s = time.monotonic()
         # No group yet: the topic comes with the first one.
@@ -583,15 +578,8 @@ class OffsetsReader(Poller):
     def _observed(self) -> Observed:
         return Observed(self._names, *self._session_timeouts.values())
 
-    def _offset(self, number: int, at_ms: int) -> int:
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=at_ms)
-        topics = [ListOffsetsRequest.ListOffsetsTopic(name=GROUPS_TOPIC, partitions=[asked])]
-        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, topics=topics)
-        response: ListOffsetsResponse = self._client.request(request, self._partitions[number].leader, at_least=1)
-        answer = only(each for topic in response.topics for each in topic.partitions)
-        if answer.error_code:
-            raise self._refused(answer.error_code, number, ListOffsetsRequest)
-        return answer.offset
+    def _leader(self, partition: int) -> Node | None:
+        return self._partitions[partition].leader
 
     def _take(self, number: int, data: bytes) -> list[Placed]:
         """The events in the bytes of a Fetch."""

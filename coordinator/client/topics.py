@@ -11,8 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.client.client import Client, Node
-from coordinator.client.connection import Address
+from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.story.described import FailingLog, StoreHealth
 from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListOffsetsRequest, MetadataRequest
@@ -138,10 +137,8 @@ class Owners(NamedTuple):
 
 def partition_owners(client: Client) -> Owners:
     """The nodes of the cluster with their partitions of the groups' log; no partitions if there is no such log yet."""
-    asked = [MetadataRequest.MetadataRequestTopic(name=GROUPS_TOPIC)]
-    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-    response: MetadataResponse = client.request(request, at_least=4)
-    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+    response: MetadataResponse = client.request(metadata_request([GROUPS_TOPIC]), at_least=4)
+    nodes = nodes_of(response)
     owners = Owners({nodes[node_id]: [] for node_id in sorted(nodes)}, [])
     for topic in response.topics:
         for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
@@ -204,18 +201,11 @@ class Leaders:
         old = {name for name in names if name not in self._topics or now - self._topics[name][0] >= LEADERS_S}
         if not old:
             return
-        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(old)]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        response: MetadataResponse = client.request(request, at_least=4)
-        by_id = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in response.brokers}
+        response: MetadataResponse = client.request(metadata_request(sorted(old)), at_least=4)
+        by_id = nodes_of(response)
         for topic in response.topics:
             self.forget(topic.name or "")
             if not topic.error_code:
                 leaders = {each.partition_index: by_id.get(each.leader_id) for each in topic.partitions}
                 nodes = [leaders.get(index) for index in range(len(leaders))]
                 self._topics[topic.name or ""] = now - LEADERS_S * (None in nodes), nodes
-
-
-def leaders_of(client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
-    """Topic partitions by the node that leads them."""
-    return Leaders().of(client, wanted)

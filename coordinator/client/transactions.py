@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, unstable_offsets
-from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, leaders_of, log_end_offsets
+from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, log_end_offsets
 from coordinator.group.partition import partition_for
 from coordinator.story.described import BlockingTransaction, HoldingTransaction
 from protocol.messages import (
@@ -126,7 +126,7 @@ def open_transactions(client: Client, topics: Iterable[str] | None = None) -> li
             raise client.refused(topic.error_code, f"topic {topic.name!r}", MetadataRequest, topic.name or "")
     wanted = {(topic.name or "", each.partition_index) for topic in metadata.topics for each in topic.partitions}
     found: list[OpenTransaction] = []
-    for node, led in leaders_of(client, wanted).items():
+    for node, led in Leaders().of(client, wanted).items():
         for where, answered in _producers(client, node, led):
             if answered.error_code:
                 what = "{}-{}".format(*where)
@@ -288,7 +288,7 @@ def abort(client: Client, transaction: OpenTransaction) -> Refused | None:
         topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=where[0], partition_indexes=[where[1]])],
         coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
-    for node in leaders_of(client, {where}):
+    for node in Leaders().of(client, {where}):
         response: WriteTxnMarkersResponse = client.request(WriteTxnMarkersRequest(markers=[marker]), node)
         code = next(
             each.error_code for result in response.markers for topic in result.topics for each in topic.partitions

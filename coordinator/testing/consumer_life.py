@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from coordinator.client.client import metadata_request
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT
 from coordinator.testing.member import Crew, Doing, Life
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    MetadataRequest,
     MetadataResponse,
 )
 from schemas.errors import ErrorCode
@@ -138,9 +138,7 @@ class ConsumerLife(Life):
     async def _names_of(self, topic_ids: Mapping[UUID, object]) -> dict[UUID, str]:
         """The names of topics; "" for one that is gone."""
         if topic_ids.keys() - self._names.keys():
-            topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self._crew.topics]
-            asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-            answer: MetadataResponse = await self._ask(asked)
+            answer: MetadataResponse = await self._ask(metadata_request(self._crew.topics))
             self._names |= {topic.topic_id: topic.name or "" for topic in answer.topics}
         return {topic_id: self._names.get(topic_id, "") for topic_id in topic_ids}
 

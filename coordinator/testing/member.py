@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.client.client import COORDINATOR_MOVED, KEY_TYPE_GROUP
+from coordinator.client.client import COORDINATOR_MOVED, KEY_TYPE_GROUP, metadata_request
 from coordinator.client.connection import Address
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.testing.link import Link
@@ -30,7 +30,6 @@ from protocol.messages import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     Message,
-    MetadataRequest,
     MetadataResponse,
     SyncGroupRequest,
     SyncGroupResponse,
@@ -346,11 +345,7 @@ class Life:
             for member in joined.members
         }
         topics = sorted(frozenset().union(*wanted.values()))
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=False,
-        )
-        answer: MetadataResponse = await self._ask(request)
+        answer: MetadataResponse = await self._ask(metadata_request(topics))
         counts = {topic.name: len(topic.partitions) for topic in answer.topics if topic.name is not None}
         return {member_id: encoded(given) for (_, member_id), given in ranges(counts, wanted).items()}
 

@@ -12,13 +12,12 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
+from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import Refused
 from coordinator.client.events import EARLIEST, NO_SESSION
 from coordinator.client.topics import CONSUMER_REPLICA, LATEST
 from coordinator.transaction.state import Status
-from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import FetchRequest, ListOffsetsRequest
 from protocol.records.batch import HEADER_SIZE, peek_header
 from protocol.records.varint import unzigzag, varint_at
 from protocol.records.walk import DECOMPRESSED_SIZE_MAX, unpacked, walk
@@ -62,12 +61,11 @@ class Record(NamedTuple):
 
 def committed_records(client: Client, topic: str) -> list[Record]:
     """The records that a consumer with read_committed gets, partition by partition. Raises Refused."""
-    asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
-    found: MetadataResponse = client.request(MetadataRequest(topics=asked, allow_auto_topic_creation=False), at_least=4)
+    found: MetadataResponse = client.request(metadata_request([topic]), at_least=4)
     (named,) = found.topics
     if named.error_code:
         raise Refused(named.error_code, f"topic {topic}")
-    nodes = {broker.node_id: Node(broker.node_id, Address(broker.host, broker.port)) for broker in found.brokers}
+    nodes = nodes_of(found)
     records: list[Record] = []
     for each in sorted(named.partitions, key=lambda partition: partition.partition_index):
         records += _of_partition(partial(client.request, node=nodes[each.leader_id]), named, each.partition_index)
