@@ -29,12 +29,11 @@ from coordinator.audit.read.parse import new_rows, parse_record
 from coordinator.audit.read.tables import to_arrow
 from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
 from coordinator.audit.spark.source import ddl
-from coordinator.client.client import Cluster
+from coordinator.client.client import Cluster, metadata_request
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from protocol.errors import ProtocolError
-from protocol.messages import MetadataRequest
 from protocol.records.batch import Record
 
 if TYPE_CHECKING:
@@ -77,9 +76,7 @@ def list_partitions(where: Cluster) -> list[int]:
     """The partitions of the cluster's topic. Raises NothingRead if it has none, or can't be asked."""
     try:
         with where.client(ANSWER_WITHIN_S) as client:
-            topic = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
-            request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-            response: MetadataResponse = client.request(request, at_least=4)
+            response: MetadataResponse = client.request(metadata_request([OFFSETS_TOPIC]), at_least=4)
     except ClientError as error:
         raise NothingRead(str(error)) from error
     partitions = [each.partition_index for topic in response.topics for each in topic.partitions]

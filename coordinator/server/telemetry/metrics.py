@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -134,11 +134,7 @@ def rebalance_families(
 ) -> Iterator[Metric]:
     """The metrics of rebalances and static restarts of all groups. begun: kind of the cause, its source, and count."""
     yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
-    text = "Rebalances, by cause and the cause's source."
-    causes = CounterMetricFamily("tenure_rebalances", text, labels=["cause", "source"])
-    for kind, source, count in sorted(begun):
-        causes.add_metric([kind, source], count)
-    yield causes
+    yield _counters("tenure_rebalances", "Rebalances, by cause and the cause's source.", ["cause", "source"], begun)
     yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
     text = "Static members that came back, by whether it rebalanced."
     by_effect = {str(rebalances).lower(): replaced[rebalances] for rebalances in (False, True)}
@@ -158,12 +154,10 @@ def state_families(classic: Counter[str], consumer: Counter[str]) -> Iterator[Me
 
 
 def _answers(measures: Measures) -> Metric:
-    answers = CounterMetricFamily("tenure_answers", "Answers, by API and the error on top.", labels=["api", "error"])
     repeated = {(HEARTBEAT, 0): measures.repeated_heartbeats, (CONSUMER_HEARTBEAT, 0): measures.repeated_beats}
     counts = measures.answers + Counter(repeated)
-    for (api_key, error), count in sorted(counts.items()):
-        answers.add_metric([API_NAMES[api_key], ErrorCode(error).name], count)
-    return answers
+    rows = ((API_NAMES[api_key], ErrorCode(error).name, count) for (api_key, error), count in counts.items())
+    return _counters("tenure_answers", "Answers, by API and the error on top.", ["api", "error"], rows)
 
 
 def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
@@ -189,22 +183,12 @@ def series_families(
     """The counters of groups with series: rebalances, those by the kind of their cause, static restarts, storms."""
     text = "Rebalances of the groups that rebalanced first; all others have the empty group id."
     yield _by("tenure_group_rebalances", text, "group", by_group)
-    by_cause = CounterMetricFamily(
-        "tenure_group_rebalance_causes", "The same, by the kind of the first cause.", labels=["group", "cause"]
-    )
-    for group_id, cause, count in sorted(causes):
-        by_cause.add_metric([group_id, cause], count)
-    yield by_cause
-    back = CounterMetricFamily(
-        "tenure_group_static_restarts",
-        "Static members of these groups that came back, by whether it rebalanced.",
-        labels=["group", "rebalances"],
-    )
+    text = "The same, by the kind of the first cause."
+    yield _counters("tenure_group_rebalance_causes", text, ["group", "cause"], causes)
     # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
-    for group_id in sorted(by_group):
-        for rebalanced in (False, True):
-            back.add_metric([group_id, str(rebalanced).lower()], restarts[group_id, rebalanced])
-    yield back
+    back = ((each, str(way).lower(), restarts[each, way]) for each in by_group for way in (False, True))
+    text = "Static members of these groups that came back, by whether it rebalanced."
+    yield _counters("tenure_group_static_restarts", text, ["group", "rebalances"], back)
     text = "Storms of these groups: five rebalances within a minute."
     yield _by("tenure_group_storms", text, "group", {group_id: storms[group_id] for group_id in by_group})
 
@@ -221,10 +205,8 @@ def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
     yield _gauge("tenure_tls_handshakes_under_way", under_way, numbers.handshakes)
     yield _counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", numbers.handshakes_completed)
     yield _counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", numbers.handshakes_failed)
-    partitions = GaugeMetricFamily("tenure_partitions", "Partitions of the log, by standing.", labels=["standing"])
-    for standing, count in sorted(numbers.partitions.items()):
-        partitions.add_metric([standing], count)
-    yield partitions
+    partitions = dict(sorted(numbers.partitions.items()))
+    yield _gauges("tenure_partitions", "Partitions of the log, by standing.", "standing", partitions)
     yield _counter("tenure_events_dropped", "Events that could not be kept.", numbers.events_dropped)
     loads = numbers.recent_loads_ms
     for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
@@ -248,12 +230,8 @@ def cluster_families(nodes: int, owners: Iterable[int | None], numbers: StoreNum
     """The metrics of a node of several that share a store. owners: of the partitions; numbers: the store's."""
     yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", nodes)
     owned = {"" if node is None else str(node): count for node, count in Counter(owners).items()}
-    by_node = GaugeMetricFamily(
-        "tenure_cluster_partitions", "Partitions of the log, by their node; empty: nobody's.", labels=["node"]
-    )
-    for node_id, count in sorted(owned.items()):
-        by_node.add_metric([node_id], count)
-    yield by_node
+    text = "Partitions of the log, by their node; empty: nobody's."
+    yield _gauges("tenure_cluster_partitions", text, "node", dict(sorted(owned.items())))
     if numbers is not None:
         yield from store_families(numbers)
 
@@ -312,22 +290,17 @@ LOGINS = {
 def login_families(measures: Measures) -> Iterator[Metric]:
     """The metrics of SASL. Only names of the settings are labels, so that no client makes series."""
     for way, text in LOGINS.items():
-        family = CounterMetricFamily(KAFKA_SOCKETS + way.value, text, labels=["listener", "mechanism"])
-        for (listener, mechanism, ended), count in sorted(measures.logins.items(), key=lambda item: item[0][:2]):
-            if ended is way:
-                family.add_metric([listener, mechanism], count)
-        yield family
+        rows = ((*where, count) for (*where, ended), count in measures.logins.items() if ended is way)
+        yield _counters(KAFKA_SOCKETS + way.value, text, ["listener", "mechanism"], rows)
 
 
 def quota_families(measures: Measures) -> Iterator[Metric]:
     """The metrics of quotas, for principals with series of their own and the others together."""
     labels = ["quota", "principal"]
-    answers = CounterMetricFamily("tenure_throttled_answers", "Answers whose client had to wait after.", labels=labels)
-    waits = CounterMetricFamily("tenure_throttled_seconds", "How long clients had to wait.", labels=labels)
-    for (key, principal), count in sorted(measures.throttles.items()):
-        answers.add_metric([key, principal], count)
-        waits.add_metric([key, principal], measures.throttled_ms[key, principal] / 1000)
-    yield from (answers, waits)
+    answers = ((*series, count) for series, count in measures.throttles.items())
+    yield _counters("tenure_throttled_answers", "Answers whose client had to wait after.", labels, answers)
+    waits = ((*series, ms / 1000) for series, ms in measures.throttled_ms.items())
+    yield _counters("tenure_throttled_seconds", "How long clients had to wait.", labels, waits)
     delays = {limit: measures.delays[limit] for limit in ("ip", "max", "rate")}
     yield _by("tenure_connections_delayed", "Connections that had to wait, or were closed for it.", "limit", delays)
 
@@ -351,6 +324,14 @@ def _by(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterM
     family = CounterMetricFamily(name, text, labels=[label])
     for value, count in sorted(counts.items()):
         family.add_metric([value], count)
+    return family
+
+
+def _counters(name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> CounterMetricFamily:
+    """A counter with several labels. rows: the values of the labels, and behind them the count."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for *values, count in sorted(rows):
+        family.add_metric(values, count)
     return family
 
 
