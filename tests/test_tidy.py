@@ -73,7 +73,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/pending.py": "tests/group/test_transactions.py tries all of it",
     "coordinator/group/replay.py": "tested with the records that it reads, in test_records.py",
     "coordinator/group/rules.py": "interfaces alone",
-    "coordinator/log/cluster/members.py": "plain values",
     "coordinator/log/etcd/messages.py": "a table",
     "coordinator/log/cluster/port.py": "an interface and plain values",
     "coordinator/log/topics/partition.py": "plain values",

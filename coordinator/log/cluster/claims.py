@@ -21,14 +21,13 @@ House rule: no key of a partition is written here; the engine does that when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from coordinator.log.cluster import NodeShare
 from coordinator.log.cluster.follower import Follower
 from coordinator.log.cluster.keys import Keys, best_node
-from coordinator.log.cluster.members import Members, Picture
 from coordinator.log.cluster.port import (
     Compare,
     Delete,
@@ -58,6 +57,24 @@ TAKEN_MS = 10_000
 """The lease of a process that was killed has ended by then: another process with the same node id runs."""
 AGAIN_MS = 200
 """Pause before a registration, or a look at what to claim, is tried again."""
+
+
+class Picture(NamedTuple):
+    """The cluster as this node has last seen it; nobody changes it.
+
+    nodes: what each node registered, by its id. owners: the owner of each partition, None for nobody. A picture that is
+    a little old does no harm: the node that a client is sent to says NOT_COORDINATOR, and the client asks again.
+    """
+
+    nodes: Mapping[int, bytes]
+    owners: Sequence[int | None]
+
+
+class Members:
+    """The newest picture, for any thread: the engine's thread replaces it as a whole."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.now = Picture({}, [None] * partition_count)
 
 
 NO_SHARE = NodeShare(0, frozenset())

@@ -21,9 +21,8 @@ from functools import partial
 from typing import NamedTuple
 
 from coordinator.log.cluster import NodeShare
-from coordinator.log.cluster.claims import SETTLE_MS, Claims
+from coordinator.log.cluster.claims import SETTLE_MS, Claims, Members
 from coordinator.log.cluster.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
-from coordinator.log.cluster.members import Members
 from coordinator.log.cluster.port import (
     Compacted,
     Compare,
