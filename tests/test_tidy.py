@@ -91,6 +91,32 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
 }
 """Modules that need no tests/.../test_*.py, and the reason."""
 
+LARGE = 300
+LARGE_CLASSES: dict[str, str] = {
+    "client/offsets_log.py OffsetsReader": "one state, that of its partitions: leaders, cuts and reads each move it",
+    "config.py Config": "all settings, one field each",
+    "group/coordinator.py Coordinator": "an entry for each event; the rules are in other modules",
+    "group/group.py Group": "all fields of a group of the classic protocol, and the counts that go with them",
+    "log/cluster/claims.py Claims": "each decision looks at all of its state; the calls to the store are core's",
+    "log/cluster/core.py Core": "claim, load, append and release, which wait for each other",
+    "log/embedded/engine.py EmbeddedEngine": "the thread of the log; each kind of call has a module of its own",
+    "log/embedded/journal.py Journal": "two files that take turns; a failure anywhere ends both",
+    "log/segments/partition.py PartitionLog": "the files of one log, with and without a journal in front of them",
+    "log/topics/log.py TopicLog": "the files of one log, as producers, retention and compaction change them",
+    "server/app.py Server": "puts all parts together, and takes them apart in order",
+    "server/nodes/topic_data.py TopicData": "the loop's one door to the thread of the topics' logs",
+    "server/runtime/partition.py Partition": "one standing, that each request, append, load and hand-over may change",
+    "server/runtime/runtime.py Runtime": "the windows of appends, and what all partitions share",
+    "server/supervisor.py Supervisor": "one thread and one select over processes, signals and channels",
+    "server/wire/connection.py Connection": "one connection, without a call more than it needs for each read",
+    "site/site.py Site": "a method for each route; the answers are made in other modules",
+    "story/inference/consumer.py Consumer": "a group of the consumer protocol, a method for each kind of record",
+    "story/inference/observed.py Observed": "all groups of a partition, whatever their protocol is by now",
+    "testing/tenure.py Tenure": "the door of the test kit: most methods hand on to a part",
+    "transaction/coordinator.py Coordinator": "an entry for each event of transactions",
+}
+"""Classes of coordinator/ with more than LARGE lines, and the reason that they are one thing."""
+
 MAY_SLEEP: dict[str, str] = {
     "tests/observe/consumer.py": "it doesn't poll for a while, as busy programs do",
     "tests/seats/leased.py": "it hurts processes at random moments",
@@ -189,6 +215,18 @@ def test_each_module_has_a_test_file_where_its_path_says() -> None:
     found = [f"{name}: {mirror}" for name, mirror in missing if name not in WITHOUT_TESTS_OF_THEIR_OWN]
     assert not found, as_lines(found)
     assert sorted(WITHOUT_TESTS_OF_THEIR_OWN) == sorted(name for name, _ in missing)
+
+
+def test_each_large_class_is_one_thing() -> None:
+    """A class of more than LARGE lines has a reason; a class that has become small has none."""
+    sizes: dict[str, int] = {}
+    for name in python_files("coordinator"):
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.ClassDef) and node.end_lineno is not None:
+                sizes[f"{name.removeprefix('coordinator/')} {node.name}"] = node.end_lineno - node.lineno + 1
+    found = [f"{name}: {size} lines" for name, size in sizes.items() if size > LARGE and name not in LARGE_CLASSES]
+    found += [f"{name}: {sizes.get(name)} lines" for name in LARGE_CLASSES if sizes.get(name, 0) <= LARGE * 9 // 10]
+    assert not found, as_lines(found)
 
 
 def test_nothing_is_left_to_do() -> None:
