@@ -32,7 +32,7 @@ from uuid import UUID
 
 from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
-from coordinator.client.topics import CONSUMER_REPLICA, LATEST
+from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, LATEST
 from coordinator.story.events import RebalanceEvent, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
@@ -56,9 +56,6 @@ RECORD_OVERHEAD_BYTES = 32
 """About so many bytes of a record are neither key nor value: its own fields and its share of the batch's header."""
 
 NO_SESSION = -1
-EARLIEST = -2
-"""ListOffsets' timestamp for the beginning of the log."""
-
 NONE_SO_LATE = -1
 """ListOffsets' answer if no record is as new as the requested time."""
 

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.client.errors import error_name
+from coordinator.client.topics import GROUP, described_settings
 from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from protocol.messages import DescribeConfigsResponse, IncrementalAlterConfigsResponse, Message
 
-GROUP = 32
-"""The type of the resource that has a group's settings."""
 OWN = 8
 """The source of a setting that was set for the group itself."""
 SET, DELETE = 0, 1
@@ -34,11 +33,7 @@ def names_of(client: Client, group_id: str) -> list[str]:
 
 
 def _described(client: Client, group_id: str) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=GROUP, resource_name=group_id, configuration_keys=None
-    )
-    response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=[resource]), at_least=1)
-    (result,) = response.results
+    (result,) = described_settings(client, GROUP, [group_id])
     _check(client, DescribeConfigsRequest, result.error_code, result.error_message, group_id)
     return sorted(result.configs, key=_name)
 

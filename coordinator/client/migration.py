@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group
 from coordinator.client.lag import known_lines
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import OffsetsReader, reader_of
+from coordinator.client.topics import BROKER, GROUP, described_settings
 from coordinator.story.migration import BROKER_SETTINGS, OWN_SESSION, Client, Cluster, Facts
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -24,7 +25,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
-    DescribeConfigsRequest,
     DescribeGroupsRequest,
 )
 
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from coordinator.client.client import Client as Asking
     from coordinator.client.client import Node
     from coordinator.story.entries import Entry
-    from protocol.messages import ApiVersionsResponse, DescribeConfigsResponse, DescribeGroupsResponse
-
-BROKER, GROUP = 4, 32
-"""Types of the resources that have settings."""
+    from protocol.messages import ApiVersionsResponse, DescribeGroupsResponse
 
 
 def facts_of(client: Asking, group: Group) -> Facts:
@@ -119,12 +116,8 @@ def _cluster(client: Asking, group: Group) -> Cluster:
 
 def _settings(client: Asking, kind: int, name: str, names: tuple[str, ...], node: Node) -> dict[str, str] | None:
     """Settings of a broker or a group, as its node tells them; None if it doesn't."""
-    resource: Any = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(names)
-    )
     try:
-        answer: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=[resource]), node, at_least=1)
+        (result,) = described_settings(client, kind, [name], names, node)
     except Refused:
         return None
-    (result,) = answer.results
     return None if result.error_code else {each.name: each.value or "" for each in result.configs}

@@ -43,7 +43,6 @@ from uuid import UUID
 from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.events import (
-    EARLIEST,
     FIND_S,
     NO_SESSION,
     EventReader,
@@ -53,7 +52,7 @@ from coordinator.client.events import (
     in_order,
     topic_of,
 )
-from coordinator.client.topics import CONSUMER_REPLICA, GROUPS_TOPIC, LATEST
+from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, GROUP, GROUPS_TOPIC, LATEST, described_settings
 from coordinator.group.partition import partition_for
 from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, STREAMS_VERSIONS
@@ -68,7 +67,7 @@ from schemas.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.client.client import Client, Node
     from coordinator.story.events import RebalanceEvent
-    from protocol.messages import DescribeConfigsResponse, FetchResponse, MetadataResponse
+    from protocol.messages import FetchResponse, MetadataResponse
 
 FAILURES = (ClientError, ProtocolError)
 """The exceptions of a request: a server doesn't answer, refuses, or answers nonsense."""
@@ -110,9 +109,6 @@ LOOKUPS_FAILED_MAX = 3
 
 CONSUMER_KEYS = frozenset(struct.pack(">h", version) for version in CONSUMER_VERSIONS.values())
 """The first bytes of the keys of groups of the consumer protocol."""
-
-GROUP_RESOURCE = 32
-"""The resource type of a group (KIP-1043)."""
 
 SESSION_TIMEOUTS = {
     CONSUMER_KEYS: "consumer.session.timeout.ms",
@@ -215,19 +211,13 @@ class SessionTimeouts(Mapping[str, int]):
             del self._known[group_id]
 
     def _ask(self, group_ids: Iterable[str]) -> None:
-        resources = [
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=GROUP_RESOURCE, resource_name=group_id, configuration_keys=[self._setting]
-            )
-            for group_id in group_ids
-        ]
-        response: DescribeConfigsResponse = self._client.request(DescribeConfigsRequest(resources=resources))
-        for result in response.results:
+        results = described_settings(self._client, GROUP, group_ids, [self._setting])
+        for result in results:
             for config in result.configs:
                 if config.name == self._setting and config.value is not None and config.value.isdecimal():
                     self._known[result.resource_name] = int(config.value)
-        if response.results and all(result.error_code for result in response.results):
-            first = response.results[0]
+        if results and all(result.error_code for result in results):
+            first = results[0]
             raise self._client.refused(
                 first.error_code, "settings of groups", DescribeConfigsRequest, first.resource_name
             )

@@ -16,17 +16,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from coordinator.client.errors import Refused
-from coordinator.client.topics import Leaders, log_end_offsets
+from coordinator.client.topics import TOPIC, Leaders, described_settings, log_end_offsets
 from coordinator.story.described import Expiry
-from protocol.messages import DescribeConfigsRequest
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client
     from coordinator.client.topics import TopicPartition
-    from protocol.messages import DescribeConfigsResponse
-
-TOPIC = 2
-"""The type of the resource that has a topic's settings."""
 
 PARTS = 10, 100
 """The parts of a topic's retention that are asked for."""
@@ -74,18 +69,11 @@ class Retention:
         if not unknown:
             return
         self._kept |= dict.fromkeys(unknown, (now, 0))
-        names = ["retention.ms", "cleanup.policy"]
-        resources = [
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=TOPIC, resource_name=topic, configuration_keys=names
-            )
-            for topic in unknown
-        ]
         try:
-            response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=resources), at_least=1)
+            results = described_settings(client, TOPIC, unknown, ("retention.ms", "cleanup.policy"))
         except Refused:
             return
-        for result in response.results:
+        for result in results:
             values = {each.name: each.value or "" for each in result.configs}
             if "delete" in values.get("cleanup.policy", ""):
                 self._kept[result.resource_name] = now, max(int(values.get("retention.ms") or 0), 0)

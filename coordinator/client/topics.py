@@ -14,10 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.story.described import FailingLog, StoreHealth
-from protocol.messages import CreateTopicsRequest, DescribeClusterRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import (
+    CreateTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
 
 if TYPE_CHECKING:
-    from protocol.messages import CreateTopicsResponse, DescribeClusterResponse, ListOffsetsResponse, MetadataResponse
+    from protocol.messages import (
+        CreateTopicsResponse,
+        DescribeClusterResponse,
+        DescribeConfigsResponse,
+        ListOffsetsResponse,
+        MetadataResponse,
+    )
 
 GROUPS_TOPIC = "__consumer_offsets"
 
@@ -31,6 +43,25 @@ LEADERS_S = 20.0
 """How long an answer about leaders counts."""
 CONSUMER_REPLICA = -1
 """ListOffsets' replica id for a consumer, which is no replica."""
+
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+"""Types of the resources that have settings (KIP-1043 for the last one)."""
+
+
+def described_settings(
+    client: Client, kind: int, names: Iterable[str], keys: Iterable[str] | None = None, node: Node | None = None
+) -> list[DescribeConfigsResponse.DescribeConfigsResult]:
+    """The settings of resources of a kind, a result for each. keys: those that are asked for; None for all."""
+    wanted = None if keys is None else list(keys)
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=wanted
+        )
+        for name in names
+    ]
+    response: DescribeConfigsResponse = client.request(DescribeConfigsRequest(resources=resources), node, at_least=1)
+    return response.results
 
 
 def create_topic(client: Client, name: str, partition_count: int) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import Refused
-from coordinator.client.events import EARLIEST, NO_SESSION
-from coordinator.client.topics import CONSUMER_REPLICA, LATEST
+from coordinator.client.events import NO_SESSION
+from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, LATEST
 from coordinator.transaction.state import Status
 from protocol.messages import FetchRequest, ListOffsetsRequest
 from protocol.records.batch import HEADER_SIZE, peek_header

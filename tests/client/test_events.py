@@ -12,8 +12,8 @@ import pytest
 from coordinator.client import events
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.events import EARLIEST, NONE_SO_LATE, EventReader, NoEvents, absent_line
-from coordinator.client.topics import LATEST
+from coordinator.client.events import NONE_SO_LATE, EventReader, NoEvents, absent_line
+from coordinator.client.topics import EARLIEST, LATEST
 from coordinator.story.events import RebalanceEvent, event_json
 from protocol.messages import (
     FetchRequest,
