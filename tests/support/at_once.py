@@ -6,7 +6,8 @@ A fork begins with a share of the tests, in their order, so that the tests of a 
 without tests takes half of the largest share that is left. A module with the marker `together` stays whole: its tests
 share what takes seconds to make.
 
-House rule: a fork ends its fixtures, and shares with the others nothing but the list of tests.
+House rule: a fork ends its fixtures. It shares with the others nothing but the list of tests, and the processes that
+programs are forked from (tests/support/preloaded.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn
 
 import pytest
+
+from tests.support import preloaded
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -108,6 +111,8 @@ def run_at_once(session: pytest.Session, processes: int) -> None:
     """Run the tests of a session in `processes` forks."""
     session.config.pluginmanager.getplugin("terminalreporter").showfspath = False  # forks report of many files in turn
     shares = Shares(edges_of(session.items), processes)
+    if preloaded.IS_POSSIBLE:
+        preloaded.share(processes)
     forks = {}
     for number in range(processes):
         received, sent = Pipe(duplex=False)
@@ -130,6 +135,8 @@ def _be_a_fork(session: pytest.Session, shares: Shares, number: int, connection:
     config = session.config
     try:
         atexit._clear()  # of the first process
+        for each in preloaded.PROCESSES.values():
+            each.be_user(number)
         folders = config._tmp_path_factory  # type: ignore[attr-defined]
         folders._basetemp = folders.mktemp(f"process-{number}-", numbered=True)
         capture = config.pluginmanager.getplugin("capturemanager")

@@ -5,7 +5,8 @@
 
 The imports are most of the CPU of a start, and tests start programs hundreds of times. One process is forked for
 `tenure` and one for modules of tests, so that a server has no memory of clients. It has one thread, and has imported
-each module that it was asked for. tests/cli/test_serve.py starts the real command.
+each module that it was asked for. The processes of `pytest --at-once` share both. tests/cli/test_serve.py starts the
+real command.
 
 House rule: a program gets all that a new process has of its own: session, files, environment, folder and arguments.
 """
@@ -22,8 +23,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from contextlib import suppress
 from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -38,12 +40,19 @@ ASKED_BYTES_MAX = 1 << 20
 
 COMMAND = "coordinator.cli.main"
 PRELOADED = (
-    "cli.cluster",
-    "cli.serve",
-    "log.embedded.engine",
-    "site.site",
-    "site.web",
-    "server.supervisor",
+    "coordinator.cli.cluster",
+    "coordinator.cli.observe",
+    "coordinator.cli.seat",
+    "coordinator.cli.serve",
+    "coordinator.cli.users",
+    "coordinator.cli.watch",
+    "coordinator.log.embedded.engine",
+    "coordinator.seats.run",
+    "coordinator.server.supervisor",
+    "coordinator.site.site",
+    "coordinator.site.web",
+    "encodings.idna",
+    "typer._adapters",
 )
 """What `tenure` imports once it knows its arguments."""
 
@@ -116,23 +125,35 @@ class Forked(subprocess.Popen[Any]):
 
 
 class Preloaded:
-    """A process that is forked."""
+    """A process that is forked. users: how many processes ask it."""
 
-    def __init__(self) -> None:
+    def __init__(self, users: int = 1) -> None:
         self._asking = Lock()
-        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with other:
-            # It outlives an interrupt of the tests, which end their servers themselves; it ends with this process.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.preloaded", str(other.fileno())],
-                pass_fds=[other.fileno()],
-                start_new_session=True,
-            )
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(users)]
+        self._sockets = [own for own, _ in pairs]
+        self._socket = self._sockets[0]
+        numbers = [other.fileno() for _, other in pairs]
+        # It outlives an interrupt of the tests, which end their servers themselves; it ends with its users.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.preloaded", *map(str, numbers)],
+            pass_fds=numbers,
+            start_new_session=True,
+        )
+        for _, other in pairs:
+            other.close()
         atexit.register(self._end)
 
     def _end(self) -> None:
-        self._socket.close()
+        for each in self._sockets:
+            each.close()
         self._process.wait()
+
+    def be_user(self, number: int) -> None:
+        """This process, which was forked, is that user."""
+        for each in self._sockets:
+            if each is not self._sockets[number]:
+                each.close()
+        self._socket = self._sockets[number]
 
     def ask(self, asked: Mapping[str, Any], files: Sequence[int] = ()) -> int:
         """Send a request with open files; returns the answer."""
@@ -141,10 +162,21 @@ class Preloaded:
             return int(self._socket.recv(64))
 
 
-@cache
-def preloaded(_package: str) -> Preloaded:
-    """That of this process for the modules of a package."""
-    return Preloaded()
+PROCESSES: dict[str, Preloaded] = {}
+"""Those of this process, by the package of the modules that they run."""
+
+
+def preloaded(package: str) -> Preloaded:
+    """That for the modules of a package."""
+    if package not in PROCESSES:
+        PROCESSES[package] = Preloaded()
+    return PROCESSES[package]
+
+
+def share(users: int) -> None:
+    """Start those that all processes of the tests will use."""
+    for package in ("coordinator", "tests"):
+        PROCESSES[package] = Preloaded(users)
 
 
 def _own_umask() -> int:
@@ -153,30 +185,42 @@ def _own_umask() -> int:
     return mask
 
 
-def answer(asking: socket.socket) -> str:
+def answer(askings: list[socket.socket]) -> str:
     """Fork for each request; in a forked process, returns the module to run. Ends when the tests end."""
-    while True:
-        message, files, _, _ = socket.recv_fds(asking, ASKED_BYTES_MAX, 3)
-        if not message:
-            os._exit(0)
-        asked = json.loads(message)
-        if "reap" in asked:
-            result = os.waitstatus_to_exitcode(os.waitpid(asked["reap"], 0)[1])
-        else:
-            module: str = asked["module"]
-            if hasattr(import_module(module), "__path__"):
-                module += ".__main__"  # a package runs this module, which has the imports
-            for name in (module, *(f"coordinator.{each}" for each in PRELOADED if module == COMMAND)):
-                import_module(name)
-            result = os.fork()
-            if result == 0:
+    while askings:
+        for asking in wait(askings):
+            assert isinstance(asking, socket.socket)
+            message, files, _, _ = socket.recv_fds(asking, ASKED_BYTES_MAX, 3)
+            if not message:
+                askings.remove(asking)
                 asking.close()
-                _become(asked, files)
-                del sys.modules[module]  # it runs again
-                return module
-            for file in files:
-                os.close(file)
-        asking.send(str(result).encode())
+                continue
+            asked = json.loads(message)
+            if "reap" in asked:
+                result = os.waitstatus_to_exitcode(os.waitpid(asked["reap"], 0)[1])
+            else:
+                module = _load(asked["module"])
+                result = os.fork()
+                if result == 0:
+                    for each in askings:
+                        each.close()
+                    _become(asked, files)
+                    del sys.modules[module]  # it runs again
+                    return module
+                for file in files:
+                    os.close(file)
+            with suppress(ConnectionError):  # a process of the tests was killed
+                asking.send(str(result).encode())
+    os._exit(0)
+
+
+def _load(module: str) -> str:
+    """Import a module and what it imports later; returns the name of the one to run."""
+    if hasattr(import_module(module), "__path__"):
+        module += ".__main__"  # a package runs this module, which has the imports
+    for name in (module, *(PRELOADED if module == COMMAND else ())):
+        import_module(name)
+    return module
 
 
 def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
@@ -196,4 +240,5 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    runpy.run_module(answer(socket.socket(fileno=int(sys.argv[1]))), run_name="__main__", alter_sys=True)
+    asked_by = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    runpy.run_module(answer(asked_by), run_name="__main__", alter_sys=True)
