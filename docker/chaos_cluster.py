@@ -32,6 +32,7 @@ from engine import Engine, say
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, committed_offsets, describe_groups
+from coordinator.story.described import UNKNOWN
 
 NODES = ("node-0", "node-1", "node-2")
 ETCD = ("etcd-1", "etcd-2", "etcd-3")
@@ -127,7 +128,12 @@ class Chaos:
 
         def offsets(client: Client) -> Offsets | None:
             answer = _answer(committed_offsets(client, [self._group_id])[self._group_id])
-            found = {pair: offset for pair, offset in answer.items() if offset is not None}
+            found = {
+                (topic, index): offset
+                for topic, known in answer.items()
+                for index, offset in known.items()
+                if offset != UNKNOWN
+            }
             return found if len(found) == self._partitions else None
 
         return self._wait("a commit in each partition", offsets)

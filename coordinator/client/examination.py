@@ -6,6 +6,7 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from coordinator.client.ahead import look_ahead
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import Group, describe_groups, topics_of
-from coordinator.client.lag import known_lines, offset_lines
+from coordinator.client.lag import known_offsets, lines_of, offset_lines
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders, log_end_offsets, node_health, partition_owners
 from coordinator.client.transactions import holders_at, holding_transactions
@@ -26,10 +27,10 @@ from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work, at_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from coordinator.client.client import Client
-    from coordinator.story.described import HoldingTransaction, OffsetLine
+    from coordinator.story.described import GroupOffsets, HoldingTransaction, OffsetLine
     from coordinator.story.entries import Entry
     from coordinator.story.progress import GroupProgress
 
@@ -92,10 +93,16 @@ def _described(client: Client, names: Iterable[str]) -> dict[str, Group | Refuse
 
 
 class Look(NamedTuple):
-    """A look at a group. lines: None if its offsets can't be seen; the refusal, if the cluster refuses them."""
+    """A look at a group. offsets: None if they can't be seen; the refusal, if the cluster refuses them."""
 
+    group: Group
     progress: GroupProgress
-    lines: Sequence[OffsetLine] | Refused | None
+    offsets: GroupOffsets | Refused | None
+
+    @property
+    def lines(self) -> Sequence[OffsetLine] | Refused | None:
+        """The offsets as lines."""
+        return lines_of(self.group, self.offsets) if isinstance(self.offsets, Mapping) else self.offsets
 
 
 def look(
@@ -107,24 +114,24 @@ def look(
     leaders: Leaders,
     retention: Retention | None = None,
 ) -> dict[str, Look]:
-    """Look how far these groups are. counts: partitions by topic. leaders, retention: as of `known_lines`."""
+    """Look how far these groups are. counts: partitions by topic. leaders, retention: as of `known_offsets`."""
     seen: dict[str, Look] = {}
     wanted = list(groups)
     for begin in range(0, len(wanted), DESCRIBED_AT_ONCE):
         some = wanted[begin : begin + DESCRIBED_AT_ONCE]
-        lines: Mapping[str, Sequence[OffsetLine] | Refused] = {}
+        offsets: Mapping[str, GroupOffsets | Refused] = {}
         begun = progress.looks
         try:
-            lines = known_lines(client, some, starts=True, stable=True, leaders=leaders, retention=retention)
+            offsets = known_offsets(client, some, starts=True, stable=True, leaders=leaders, retention=retention)
         except (Refused, Unreachable):  # a node is away, or Kafka before 3.0
             leaders.forget()
         for group in some:
-            own = lines.get(group.group_id)
+            own = offsets.get(group.group_id)
             if own is not None and not isinstance(own, Refused) and group.kind != SHARE:
                 own = _with_aheads(client, progress, group.group_id, own, now_ms, leaders)
             with LOOKING:
                 taken = progress.look(group, None if isinstance(own, Refused) else own, counts, now_ms, begun)
-            seen[group.group_id] = Look(taken, own)
+            seen[group.group_id] = Look(group, taken, own)
     return seen
 
 
@@ -132,23 +139,28 @@ def _with_aheads(
     client: Client,
     progress: Progress,
     group_id: str,
-    lines: Sequence[OffsetLine],
+    offsets: GroupOffsets,
     now_ms: int,
     leaders: Leaders,
-) -> Sequence[OffsetLine]:
-    """The lines, with what is ahead of the committed offsets that would be named as a stall."""
+) -> GroupOffsets:
+    """The offsets, with what is ahead of those that would be named as a stall."""
     with LOOKING:
-        known, asked, held = progress.recall(group_id, lines, now_ms)
+        known, asked, held = progress.recall(group_id, offsets, now_ms)
     found = look_ahead(client, asked, leaders) if asked else {}
     holders = holders_at(client, held, leaders) if held else {}
     if not found and not holders:
         return known
-    return [
-        line._replace(ahead=found.get(line.pair, line.ahead), holder=holders.get(line.pair, line.holder))
-        if line.pair is not None
-        else line
-        for line in known
-    ]
+    return {
+        topic: told._replace(
+            lines={
+                index: line._replace(
+                    ahead=found.get((topic, index), line.ahead), holder=holders.get((topic, index), line.holder)
+                )
+                for index, line in told.lines.items()
+            }
+        )
+        for topic, told in known.items()
+    }
 
 
 def look_at_lag(
@@ -180,11 +192,12 @@ def watch_lag(
         seen = look_at_lag(client, groups, progress, times, now_ms(), 0)
     lines: dict[str, Sequence[OffsetLine]] = {}
     for name, each in seen.items():
-        if each.lines is None:
+        own = each.lines
+        if own is None:
             return {**offset_lines(client, groups)}, times
-        if isinstance(each.lines, Refused):
-            raise each.lines
-        lines[name] = each.lines
+        if isinstance(own, Refused):
+            raise own
+        lines[name] = own
     return lines, times
 
 

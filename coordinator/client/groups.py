@@ -19,6 +19,7 @@ from coordinator.client.topics import partition_counts
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import (
     SHARE,
+    UNKNOWN,
     Awaited,
     ConsumerSeat,
     ConsumerState,
@@ -390,10 +391,10 @@ def remove_seats(client: Client, group_id: str, member_ids: Mapping[str, str]) -
     return answer
 
 
-Offsets = dict["TopicPartition", int | None]
-"""The committed offsets of a group; None where a client committed a number below 0, which stands for none.
+Offsets = dict[str, dict[int, int]]
+"""The committed offsets of a group, by topic and partition; UNKNOWN where a client committed a number below 0.
 
-Kafka's admin client reads them so too (KAFKA-9507). kafkajs commits -2 to begin with the earliest record.
+Kafka's admin client reads it as none too (KAFKA-9507). kafkajs commits -2 to begin with the earliest record.
 """
 
 
@@ -410,46 +411,46 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Off
     def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, Offsets]]:
         for group in response.groups:
             offsets = {
-                (topic.name, partition.partition_index): None
-                if partition.committed_offset < 0
-                else partition.committed_offset
+                topic.name: {
+                    partition.partition_index: offset if (offset := partition.committed_offset) >= 0 else UNKNOWN
+                    for partition in topic.partitions
+                    if not partition.error_code
+                }
                 for topic in group.topics
-                for partition in topic.partitions
-                if not partition.error_code
             }
             yield group.group_id, group.error_code, offsets
 
     return client.ask_coordinators(group_ids, request, results, at_least=8, at_most=9)
 
 
-class ShareOffset(NamedTuple):
-    """How far a share group is: the first record that it hasn't dealt with, and how many it hasn't; None if unknown."""
+class ShareOffsets(NamedTuple):
+    """How far a share group is: the first records that it hasn't dealt with, and how many these are."""
 
-    start: int | None
-    lag: int | None
+    starts: Offsets
+    lags: Mapping[str, Mapping[int, int | None]]
 
 
-def share_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, ShareOffset] | Refused]:
+def share_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, ShareOffsets | Refused]:
     """The offsets of share groups (KIP-932)."""
 
     def request(asked: list[str]) -> DescribeShareGroupOffsetsRequest:
         group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
         return DescribeShareGroupOffsetsRequest(groups=[group(group_id=name, topics=None) for name in asked])
 
-    def results(
-        response: DescribeShareGroupOffsetsResponse, _node: Node
-    ) -> Iterator[tuple[str, int, dict[TopicPartition, ShareOffset]]]:
+    def results(response: DescribeShareGroupOffsetsResponse, _node: Node) -> Iterator[tuple[str, int, ShareOffsets]]:
         for group in response.groups:
-            yield (
-                group.group_id,
-                group.error_code,
-                {
-                    (topic.topic_name, each.partition_index): ShareOffset(_told(each.start_offset), _told(each.lag))
-                    for topic in group.topics
-                    for each in topic.partitions
-                    if not each.error_code
-                },
-            )
+            known = {
+                topic.topic_name: [each for each in topic.partitions if not each.error_code] for topic in group.topics
+            }
+            starts = {
+                topic: {each.partition_index: max(each.start_offset, UNKNOWN) for each in partitions}
+                for topic, partitions in known.items()
+            }
+            lags = {
+                topic: {each.partition_index: _told(each.lag) for each in partitions}
+                for topic, partitions in known.items()
+            }
+            yield group.group_id, group.error_code, ShareOffsets(starts, lags)
 
     return client.ask_coordinators(group_ids, request, results)
 

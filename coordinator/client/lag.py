@@ -8,24 +8,23 @@ House rule: a missing number is None, never 0.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused
-from coordinator.client.groups import committed_offsets, share_offsets
+from coordinator.client.groups import ShareOffsets, committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import SHARE, Expiry, OffsetLine
+from coordinator.story.described import SHARE, UNKNOWN, OffsetLine, TopicOffsets
 from coordinator.story.lag_time import GroupLag, LagTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from coordinator.client.client import Client
-    from coordinator.client.groups import Group, Offsets
+    from coordinator.client.groups import Group
     from coordinator.client.retention import Retention
-    from coordinator.client.topics import TopicPartition
-    from coordinator.story.described import Member
+    from coordinator.story.described import GroupOffsets, Member
     from coordinator.story.lag_time import Past
 
 NOTHING = GroupLag({}, {}, {})
@@ -45,6 +44,40 @@ def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[Offs
 
 
 def known_lines(
+    client: Client, groups: Sequence[Group], *, starts: bool = False, stable: bool = False
+) -> dict[str, list[OffsetLine] | Refused]:
+    """The lines of these groups, as `lines_of`. starts, stable: as of `known_offsets`."""
+    known = known_offsets(client, groups, starts=starts, stable=stable)
+    return {
+        group.group_id: told if isinstance(told := known[group.group_id], Refused) else lines_of(group, told)
+        for group in groups
+    }
+
+
+def lines_of(group: Group, offsets: GroupOffsets) -> list[OffsetLine]:
+    """Assigned topic partitions, the others that the group has or lacks, then members that have none.
+
+    The others have a committed offset, or no member has them though members have some of their topic.
+    """
+    lines = {(topic, line.partition or 0): line for topic, told in offsets.items() for line in told.all_lines(topic)}
+    owned = dict.fromkeys(pair for member in group.members for pair in member.topic_partitions)
+    pairs = [*owned, *sorted(lines.keys() - owned.keys())]
+    without = [member for member in group.members if not member.topic_partitions]
+    return [*map(lines.__getitem__, pairs), *(OffsetLine(None, None, None, None, member) for member in without)]
+
+
+class _Part(NamedTuple):
+    """A topic of a group. members, offsets, lags: by index. lacked: as in `lines_of`. lags: of a share group."""
+
+    group_id: str
+    topic: str
+    members: Mapping[int, Member | None]
+    offsets: Mapping[int, int]
+    lacked: Sequence[int]
+    lags: Mapping[int, int | None]
+
+
+def known_offsets(
     client: Client,
     groups: Sequence[Group],
     *,
@@ -52,10 +85,8 @@ def known_lines(
     stable: bool = False,
     leaders: Leaders | None = None,
     retention: Retention | None = None,
-) -> dict[str, list[OffsetLine] | Refused]:
-    """Lines by group: assigned topic partitions, the others that it has or lacks, then members that have none.
-
-    The others have a committed offset, or no member has them though members have some of their topic.
+) -> dict[str, GroupOffsets | Refused]:
+    """The offsets of these groups.
 
     starts, stable: whether to ask for the first offset of logs with records that the group has not read, and where
     readers of committed records stop. leaders: of topic partitions, as far as known. retention: to ask how long the
@@ -63,76 +94,100 @@ def known_lines(
     """
     leaders = leaders or Leaders()
     committed = committed_offsets(client, [group.group_id for group in groups if group.kind != SHARE])
-    # Several members of a share group have the same topic partition, so none is named.
-    owners = {
-        group.group_id: {
-            pair: None if group.kind == SHARE else member
-            for member in group.members
-            for pair in member.topic_partitions
-        }
-        for group in groups
+    shared = share_offsets(client, [group.group_id for group in groups if group.kind == SHARE])
+    counts = leaders.counts(client, {topic for group in groups if _is_whole(group) for topic in _owned(group)})
+    told: dict[str, dict[str, TopicOffsets]] = {}
+    refused: dict[str, Refused] = {}
+    parts: list[_Part] = []
+    for group in groups:
+        answer = shared[group.group_id] if group.kind == SHARE else committed[group.group_id]
+        if isinstance(answer, Refused):
+            refused[group.group_id] = answer
+            continue
+        told[group.group_id] = {}
+        own = answer if isinstance(answer, ShareOffsets) else ShareOffsets(answer, {})
+        parts += _parts(group, own, counts)
+    ends = _ends(client, parts, leaders)
+    columns = [_columns(part, ends[part.topic]) for part in parts]
+    behind = {
+        (part.topic, index): end
+        for part, (_, waiting) in zip(parts, columns, strict=True)
+        for index in waiting
+        if index in part.offsets or index not in part.members
+        if (end := ends[part.topic].get(index, 0)) > max(part.offsets.get(index, 0), 0)
     }
-    lags: dict[tuple[str, TopicPartition], int | None] = {}
-    for name, shared in share_offsets(client, [group.group_id for group in groups if group.kind == SHARE]).items():
-        committed[name] = shared if isinstance(shared, Refused) else {pair: each.start for pair, each in shared.items()}
-        lags |= {} if isinstance(shared, Refused) else {(name, pair): each.lag for pair, each in shared.items()}
-    offsets = {name: answer for name, answer in committed.items() if not isinstance(answer, Refused)}
-    unowned = _unowned(client, [group for group in groups if group.group_id in offsets], owners, offsets, leaders)
-    placed = [pair for name, each in offsets.items() for pair in (*each, *owners[name], *unowned.get(name, ()))]
-    ends = log_end_offsets(client, placed, leaders=leaders)
-    behind = [pair for each in offsets.values() for pair, offset in each.items() if (offset or 0) < ends.get(pair, 0)]
-    behind += [pair for each in unowned.values() for pair in each if ends.get(pair)]
     firsts = log_end_offsets(client, behind, EARLIEST, leaders) if starts else {}
     stops = log_end_offsets(client, behind, leaders=leaders, only_committed=True) if stable else {}
-    stops = {pair: offset for pair, offset in stops.items() if offset < ends[pair]}
-    expiries = retention.expiries(client, {pair: ends[pair] for pair in behind}, leaders) if retention else {}
+    stops = {pair: offset for pair, offset in stops.items() if offset < behind[pair]}
+    expiries = retention.expiries(client, behind, leaders) if retention else {}
 
-    def expiry(pair: TopicPartition, offset: int | None) -> Expiry | None:
-        """The narrowest expiry of the record at the offset, or the widest one."""
-        known = expiries.get(pair, ())
-        return next((each for each in reversed(known) if (offset or 0) < each.offset), known[0] if known else None)
+    def line(part: _Part, index: int) -> OffsetLine:
+        pair, offset = (part.topic, index), part.offsets.get(index, UNKNOWN)
+        return OffsetLine(
+            part.topic,
+            index,
+            None if offset < 0 else offset,
+            ends[part.topic].get(index),
+            part.members.get(index),
+            firsts.get(pair),
+            # the narrowest one of the record at the offset, or the widest one
+            next((each for each in reversed(expiries.get(pair, ())) if max(offset, 0) < each.offset), None)
+            or next(iter(expiries.get(pair, ())), None),
+            part.lags.get(index),
+            stops.get(pair),
+        )
 
-    def lines(group: Group, offsets: Offsets) -> Iterator[OffsetLine]:
-        owned = owners[group.group_id]
-        others = offsets.keys() - owned.keys()
-        for pair in (*owned, *sorted({*others, *unowned[group.group_id]} if group.group_id in unowned else others)):
-            offset, told = offsets.get(pair), lags.get((group.group_id, pair)) if lags else None
-            until = expiry(pair, offset) if pair in expiries else None
-            yield OffsetLine(
-                *pair, offset, ends.get(pair), owned.get(pair), firsts.get(pair), until, told, stops.get(pair)
-            )
-        for member in group.members:
-            if not member.topic_partitions:
-                yield OffsetLine(None, None, None, None, member)
-
-    return {
-        group.group_id: answer
-        if isinstance(answer := committed[group.group_id], Refused)
-        else list(lines(group, answer))
-        for group in groups
-    }
+    for part, (topic_offsets, waiting) in zip(parts, columns, strict=True):
+        lines = {index: line(part, index) for index in waiting}
+        told[part.group_id][part.topic] = topic_offsets._replace(lines=lines)
+    return {**told, **refused}
 
 
-def _unowned(
-    client: Client,
-    groups: Iterable[Group],
-    owners: Mapping[str, Mapping[TopicPartition, Member | None]],
-    offsets: Mapping[str, Offsets],
-    leaders: Leaders,
-) -> dict[str, list[TopicPartition]]:
-    """The topic partitions without a member and without an offset, of topics of which members have others, by group."""
-    stable = [group for group in groups if group.state == "Stable" and group.kind != SHARE]
-    owned = {group.group_id: Counter(topic for topic, _ in owners[group.group_id]) for group in stable}
-    counts = leaders.counts(client, {topic for each in owned.values() for topic in each})
-    found: dict[str, list[TopicPartition]] = {}
-    for name, topics in owned.items():
-        for topic, number in topics.items():
-            if number < counts.get(topic, 0):
-                known = owners[name].keys() | offsets[name].keys()
-                found.setdefault(name, []).extend(
-                    pair for index in range(counts[topic]) if (pair := (topic, index)) not in known
-                )
-    return found
+def _owned(group: Group) -> dict[str, dict[int, Member | None]]:
+    """The topic partitions that members have. Several members of a share group have the same one: none is named."""
+    owned: dict[str, dict[int, Member | None]] = {}
+    for member in group.members:
+        for topic, indexes in (member.assignment or {}).items():
+            if indexes:
+                owned.setdefault(topic, {}).update(dict.fromkeys(indexes, None if group.kind == SHARE else member))
+    return owned
+
+
+def _is_whole(group: Group) -> bool:
+    """Whether members should have all topic partitions of their topics."""
+    return group.state == "Stable" and group.kind != SHARE
+
+
+def _parts(group: Group, known: ShareOffsets, counts: Mapping[str, int]) -> Iterator[_Part]:
+    owned = _owned(group)
+    for topic in owned | known.starts:
+        members, offsets = owned.get(topic, {}), known.starts.get(topic, {})
+        count = counts.get(topic, 0) if members and _is_whole(group) else 0
+        lacked = [index for index in range(count) if index not in members and index not in offsets]
+        yield _Part(group.group_id, topic, members, offsets, lacked, known.lags.get(topic, {}))
+
+
+def _ends(client: Client, parts: Iterable[_Part], leaders: Leaders) -> dict[str, dict[int, int]]:
+    """The ends of the logs, by topic and partition."""
+    wanted: dict[str, set[int]] = {}
+    for part in parts:
+        wanted.setdefault(part.topic, set()).update(part.members, part.offsets, part.lacked)
+    ends: dict[str, dict[int, int]] = {topic: {} for topic in wanted}
+    pairs = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
+    for (topic, index), end in log_end_offsets(client, pairs, leaders=leaders).items():
+        ends[topic][index] = end
+    return ends
+
+
+def _columns(part: _Part, ends: Mapping[int, int]) -> tuple[TopicOffsets, Sequence[int]]:
+    """The columns of a topic of a group, and the topic partitions that may have records to read."""
+    indexes = sorted({*part.members, *part.offsets, *part.lacked})
+    members = list(map(part.members.get, indexes))
+    offsets, own = (list(map(known.get, indexes, repeat(UNKNOWN))) for known in (part.offsets, ends))
+    columns = TopicOffsets(indexes, members, offsets, own, {})
+    if part.lags:
+        return columns, indexes
+    return columns, [index for index, offset, end in zip(indexes, offsets, own, strict=True) if not 0 <= end <= offset]
 
 
 def lag_json(lines: Sequence[OffsetLine], known: LagTime | None = None) -> dict[str, Any]:

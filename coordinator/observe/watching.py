@@ -154,7 +154,8 @@ class Watching:
         some = [group for name in wanted if (group := groups.get(name)) is not None]
         counts = self._leaders.counts(client, topics_of(some))
         looks = look(client, some, counts, self.progress, now_ms, self._leaders, self._retention)
-        for name, (seen, _) in looks.items():
+        for name, taken in looks.items():
+            seen = taken.progress
             with LOOKING:
                 self.lag_times.take(name, seen)
             self._settle(groups[name], seen, counts, now_ms)

@@ -6,7 +6,7 @@ House rule: plain values. `coordinator.client` asks for the description.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -231,6 +231,33 @@ class OffsetLine(NamedTuple):
     def is_beyond_end(self) -> bool:
         """Whether the committed offset lies beyond the end of the log: its records are elsewhere, or were deleted."""
         return self.lag is not None and self.lag < 0
+
+
+UNKNOWN = -1
+"""An offset that a column has no number for."""
+
+
+class TopicOffsets(NamedTuple):
+    """The topic partitions of a group that are of one topic, in columns: there may be 100,000 of them.
+
+    indexes: in order. members, offsets, ends: of each, as those of a line; UNKNOWN in place of None. lines: by index,
+    of those that may have records to read. Of the others the columns say all.
+    """
+
+    indexes: Sequence[int]
+    members: Sequence[Member | None]
+    offsets: Sequence[int]
+    ends: Sequence[int]
+    lines: Mapping[int, OffsetLine]
+
+    def all_lines(self, topic: str) -> Iterator[OffsetLine]:
+        """A line for each topic partition."""
+        for index, member, offset, end in zip(self.indexes, self.members, self.offsets, self.ends, strict=True):
+            yield self.lines.get(index) or OffsetLine(topic, index, offset, end, member)
+
+
+GroupOffsets = Mapping[str, TopicOffsets]
+"""The offsets of a group, by topic."""
 
 
 class Pending(NamedTuple):

@@ -224,14 +224,9 @@ class LagTimes:
             return
         sums: dict[str | None, Moment] = {}
         for topic, own in seen.tracks.items():
-            placed = [
-                (track.end, track.position)
-                for track in own.values()
-                if track.offset is not None and track.end is not None and track.end >= track.position
-            ]
-            if placed:
-                ends, offsets = map(sum, zip(*placed, strict=True))
-                sums[topic] = Moment(seen.seen_ms, len(placed), ends, offsets)
+            partitions, end, offset = own.sums
+            if partitions:
+                sums[topic] = Moment(seen.seen_ms, partitions, end, offset)
         if sums:
             _, *counted = zip(*sums.values(), strict=True)
             partitions, ends, offsets = map(sum, counted)

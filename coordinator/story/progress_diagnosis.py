@@ -26,14 +26,15 @@ from coordinator.story.diagnosis import (
     span_text,
 )
 from coordinator.story.entries import REBALANCING, Rebalance
-from coordinator.story.progress import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
+from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
 from coordinator.text import time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import DescribedGroup, HoldingTransaction, Member
     from coordinator.story.entries import Entry
-    from coordinator.story.progress import GroupProgress, TopicPartition, Track
+    from coordinator.story.progress import GroupProgress, TopicPartition
+    from coordinator.story.tracks import Track
 
 LONG_MS = 60_000
 """A wait that is a problem: before that, a batch that takes a while or a restart looks the same."""

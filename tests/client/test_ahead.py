@@ -23,8 +23,9 @@ from coordinator.client.groups import Group, describe_groups
 from coordinator.story.described import Ahead
 from coordinator.story.diagnosis import Finding
 from coordinator.story.lag_time import LagTimes
-from coordinator.story.progress import STUCK_MS, Progress
+from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import LONG_MS, Work
+from coordinator.story.tracks import STUCK_MS
 from protocol.messages import FetchResponse
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, Record, encode_batch
 from schemas.errors import ErrorCode

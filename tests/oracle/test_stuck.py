@@ -25,7 +25,7 @@ from coordinator.cli.main import make_app
 from coordinator.client import examination
 from coordinator.client.client import Client
 from coordinator.client.examination import examine
-from coordinator.story import progress, progress_diagnosis
+from coordinator.story import progress, progress_diagnosis, tracks
 from coordinator.story.progress import Progress
 from tests.cli.conftest import at, run_app
 from tests.client.test_ahead import LEVELS, end_transactions
@@ -111,8 +111,8 @@ class Scene:
 @pytest.fixture
 def scene(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A scene, in which any wait is a long one."""
-    monkeypatch.setattr(progress, "STUCK_MS", STUCK_MS)
-    monkeypatch.setattr(progress_diagnosis, "STUCK_MS", STUCK_MS)
+    for module in (progress, progress_diagnosis, tracks):
+        monkeypatch.setattr(module, "STUCK_MS", STUCK_MS)
     monkeypatch.setattr(progress_diagnosis, "TRANSIENT_MS", 0)
     monkeypatch.setattr(progress_diagnosis, "REBALANCES_MS", STUCK_MS)
     monkeypatch.setattr(examination, "WATCHED_MS", 2 * STUCK_MS)

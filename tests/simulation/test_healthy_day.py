@@ -27,6 +27,7 @@ from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.progress import Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.support.length import rounds
+from tests.support.placed import placed
 from tests.support.told import told
 
 HOURS = rounds(2.0, 24.0, 240.0)
@@ -198,7 +199,7 @@ class Day:
             )
             for place, log in sorted(self.logs.items())
         ]
-        seen = self.progress.look(group, None if self.chance.random() < 0.01 else lines, counts, now_ms)
+        seen = self.progress.look(group, None if self.chance.random() < 0.01 else placed(lines), counts, now_ms)
         while self.events and now_ms - self.events[0].at_ms > OVER_MS and len(self.events) > 1:
             self.events.popleft()
         past = [each for each in self.events if each.at_ms <= now_ms]

@@ -20,6 +20,7 @@ from coordinator.story.lag_time import (
 from coordinator.story.progress import FORGOTTEN_MS, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import PAIR
+from tests.support.placed import placed
 
 MEMBER: Member = PAIR.members[0]
 ORDERS = ("orders", 0)
@@ -30,7 +31,7 @@ def lag_times(*looks: tuple[int, int, int | None]) -> LagTimes:
     times, progress = LagTimes(), Progress()
     for at_s, offset, end in looks:
         line = OffsetLine("orders", 0, offset, end, MEMBER)
-        times.take("g", progress.look(PAIR, [line], {"orders": 1}, NOW_MS + at_s * 1000))
+        times.take("g", progress.look(PAIR, placed([line]), {"orders": 1}, NOW_MS + at_s * 1000))
     return times
 
 
@@ -126,7 +127,7 @@ def test_a_partition_that_appears_behind_is_as_old_as_nobody_knows() -> None:
     times, progress = LagTimes(), Progress()
     bills = OffsetLine("bills", 0, 5, 5, MEMBER)
     for at_s, lines in ((0, [bills]), (10, [bills, OffsetLine("orders", 0, 5, 100, MEMBER)])):
-        times.take("g", progress.look(PAIR, lines, {}, NOW_MS + at_s * 1000))
+        times.take("g", progress.look(PAIR, placed(lines), {}, NOW_MS + at_s * 1000))
     found = times.of("g").partitions[ORDERS]
     assert (found.lag, found.behind_ms, found.is_least) == (95, 0, True)
 
@@ -147,7 +148,7 @@ def test_topics_and_the_group_are_sums_of_their_partitions() -> None:
             OffsetLine("orders", 1, 5 + at_s, 5 + at_s, MEMBER),
             OffsetLine("bills", 0, 0 if at_s < 20 else 30, 40 if at_s else 0, MEMBER),
         ]
-        times.take("g", progress.look(PAIR, lines, {}, NOW_MS + at_s * 1000))
+        times.take("g", progress.look(PAIR, placed(lines), {}, NOW_MS + at_s * 1000))
     found = times.of("g")
     assert found.sums["orders"] == LagTime(180, 180, 18_889, is_least=False, rates=Rates(11, 2), catch_up_s=None)
     assert (found.sums["bills"].lag, found.sums["bills"].rates) == (10, Rates(2, 1.5))
@@ -173,5 +174,5 @@ def test_a_group_that_nobody_looks_at_is_forgotten() -> None:
     """Memory has a bound, also where nobody names the groups that exist."""
     times, progress = lag_times((0, 5, 100)), Progress()
     line = OffsetLine("orders", 0, 5, 100, MEMBER)
-    times.take("other", progress.look(PAIR, [line], {}, NOW_MS + FORGOTTEN_MS + 1))
+    times.take("other", progress.look(PAIR, placed([line]), {}, NOW_MS + FORGOTTEN_MS + 1))
     assert times.groups == ["other"]

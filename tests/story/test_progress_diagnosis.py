@@ -22,14 +22,7 @@ from coordinator.story.described import (
 from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
-from coordinator.story.progress import (
-    AGREE_MS,
-    MARKERS_MAX,
-    STUCK_MAX_MS,
-    STUCK_MS,
-    GroupProgress,
-    Progress,
-)
+from coordinator.story.progress import AGREE_MS, GroupProgress, Progress
 from coordinator.story.progress_diagnosis import (
     LONG_MS,
     REBALANCES_MS,
@@ -38,8 +31,10 @@ from coordinator.story.progress_diagnosis import (
     at_work,
     undecided_text,
 )
+from coordinator.story.tracks import MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.text import time_text
 from tests.story.test_diagnosis import NOW_MS, dynamic, group_of, member, started
+from tests.support.placed import placed
 from tests.support.told import told
 
 ONE = member("i", {"t"}, {"t": [0]})
@@ -69,7 +64,7 @@ class Looks:
                 OffsetLine("t", index, place[0], place[1], owners.get(("t", index)), *place[2:])
                 for index, place in enumerate(places)
             ]
-            seen = known.look(group, lines, COUNTS, NOW_MS - before_ms)
+            seen = known.look(group, placed(lines), COUNTS, NOW_MS - before_ms)
         return seen
 
     def findings(self, *events: Any) -> dict[str, Finding]:
@@ -265,7 +260,7 @@ def test_a_share_group_that_acknowledges_nothing_names_its_readers() -> None:
         known, seen = Progress(), GroupProgress()
         for before_ms, *places in steps:
             lines = [OffsetLine("t", index, *place, None) for index, place in enumerate(places)]
-            seen = known.look(group, lines, COUNTS, NOW_MS - before_ms)
+            seen = known.look(group, placed(lines), COUNTS, NOW_MS - before_ms)
         assert seen.is_open(NOW_MS) is False
         return {each.kind: each for each in group_findings("g", [], group, COUNTS, NOW_MS, seen)}
 
@@ -333,9 +328,9 @@ def test_a_partition_that_somebody_adds_has_time_to_get_a_member() -> None:
     entries = Timeline("g").add_all([SETTLED]).entries
     for young_ms, is_named in ((0, False), (TRANSIENT_MS - 1, False), (TRANSIENT_MS, True)):
         progress = Progress()
-        progress.look(group_of(ONE), [], {"t": 1}, NOW_MS - young_ms - 1)
-        progress.look(group_of(ONE), [], COUNTS, NOW_MS - young_ms)
-        seen = progress.look(group_of(ONE), [], COUNTS, NOW_MS)
+        progress.look(group_of(ONE), {}, {"t": 1}, NOW_MS - young_ms - 1)
+        progress.look(group_of(ONE), {}, COUNTS, NOW_MS - young_ms)
+        seen = progress.look(group_of(ONE), {}, COUNTS, NOW_MS)
         found = group_findings("g", entries, group_of(ONE), COUNTS, NOW_MS, seen)
         assert any(each.kind == "partition_ownerless" for each in found) == is_named, young_ms
 
@@ -356,10 +351,10 @@ def test_a_partition_without_a_member_keeps_its_time() -> None:
         (2, replace(group, state="PreparingRebalance", members=[]), {}),
         (3, group, COUNTS),
     ):
-        assert progress.look(seen, [], counts, NOW_MS + passed_ms).ownerless == {("t", 1): NOW_MS}
-    assert progress.look(group, [], {"t": 1}, NOW_MS + AGREE_MS).ownerless == {}
-    progress.look(group, [], COUNTS, NOW_MS + AGREE_MS)
-    assert progress.look(PAIR, [], {"t": 1}, NOW_MS + AGREE_MS + 1).ownerless == {}
+        assert progress.look(seen, {}, counts, NOW_MS + passed_ms).ownerless == {("t", 1): NOW_MS}
+    assert progress.look(group, {}, {"t": 1}, NOW_MS + AGREE_MS).ownerless == {}
+    progress.look(group, {}, COUNTS, NOW_MS + AGREE_MS)
+    assert progress.look(PAIR, {}, {"t": 1}, NOW_MS + AGREE_MS + 1).ownerless == {}
 
 
 def test_an_offset_that_goes_back_names_both_numbers() -> None:
