@@ -62,6 +62,7 @@ WARM_UP: dict[str, dict[str, Any]] = {
     "consumer_heartbeat": {"seconds": 1.5},
     "consumer_storm": {"size": 200, "partitions": 200},
     "consumer_bounce": {"size": 100, "restarts": 200},
+    "transaction": {"seconds": 5.0},
 }
 
 

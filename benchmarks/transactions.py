@@ -68,10 +68,11 @@ class Producer:
             yield from self.transaction()
             took.append(clock() - began)
 
-    def transaction(self) -> Script:
-        """Run one transaction."""
+    def transaction(self, *, has_record: bool = True) -> Script:
+        """Run one transaction. has_record: beside its commit."""
         own: dict[str, Any] = {"producer_id": self._id, "producer_epoch": self._epoch}
-        yield from _until_done(self._produce(), PRODUCE, lambda answer: _only(answer.responses).error_code)
+        if has_record:
+            yield from _until_done(self._produce(), PRODUCE, lambda answer: _only(answer.responses).error_code)
         partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(committed_offset=1)
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=self._topic, partitions=[partition])
         commit = TxnOffsetCommitRequest(transactional_id=self._name, group_id=self._name, topics=[topic], **own)

@@ -4,7 +4,8 @@ A work runs a few times, one at a time, on a quiet server of its own process wit
 calls, its system calls and its bytes, thread by thread (counted_server.py). The gauge takes the median of the rounds,
 so that a round with a checkpoint in it changes nothing. No count depends on the speed of the machine, as no time passes
 on the server's loop. The works of SPREAD differ from round to round: the loop reads the requests of many connections in
-one turn or two, and the log writes them in one window or two.
+one turn or two, and the log writes them in one window or two. A transaction's markers go to two threads at once, and
+their outcomes come in one turn or two.
 
 House rule: a round begins and ends on a quiet server.
 """
@@ -28,6 +29,7 @@ from benchmarks import frames
 from benchmarks.driver import Driver, Link, Script
 from benchmarks.members import Group, accept
 from benchmarks.records import Partition, batch_of
+from benchmarks.transactions import Producer
 from benchmarks.works import create_topic
 from tests.gauge.counted_server import COUNTS
 from tests.support.patience import WITHIN_S
@@ -193,6 +195,27 @@ class Client:
 
         return work
 
+    def producer_id(self) -> Work:
+        """Send InitProducerId with a transactional id that has one."""
+        producer = self._producer("init")
+        return lambda: self._run(self._links[0], producer.begin())
+
+    def transaction(self) -> Work:
+        """Run a transaction of one record and one commit: Produce, TxnOffsetCommit, EndTxn, and both markers."""
+        producer = self._producer("both", 2)
+        return lambda: self._run(self._links[0], producer.transaction())
+
+    def transaction_of_commits(self) -> Work:
+        """Run a transaction of one commit: TxnOffsetCommit, EndTxn, and the marker of the group's partition."""
+        producer = self._producer("commit", 3)
+        return lambda: self._run(self._links[0], producer.transaction(has_record=False))
+
+    def _producer(self, name: str, number: int = 0) -> Producer:
+        """A producer with a transactional id. number: of its partition."""
+        producer = Producer(f"gauge-{name}", frames.TOPIC, number)
+        self._run(self._links[0], producer.begin())
+        return producer
+
     def _led_partition(self, number: int) -> Partition:
         """One of a batch, which `until_led` has written."""
         partition = Partition(frames.TOPIC, number, *batch_of(RECORD_BYTES, RECORD_BYTES))
@@ -247,9 +270,12 @@ WORKS: dict[str, Callable[[Client], Work]] = {
     f"restart in a group of {LARGE}": Client.large_restart,
     "produce": Client.produce,
     "fetch": Client.fetch,
+    "InitProducerId": Client.producer_id,
+    "transaction of a commit": Client.transaction_of_commits,
+    "transaction of a record and a commit": Client.transaction,
 }
 
-SPREAD = {f"commits of {MANY} groups"}
+SPREAD = {f"commits of {MANY} groups", "transaction of a record and a commit"}
 
 
 def measure(names: Iterable[str]) -> dict[str, Counts]:
