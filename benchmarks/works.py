@@ -463,8 +463,11 @@ def commit(
         return steady(bench, driver, seconds, took)
 
 
-def transaction(bench: Bench, *, connections: int = CONNECTIONS, seconds: float = 2.0) -> Figures:
-    """Run transactions of one record and one commit, on each connection one after the other."""
+def transaction(bench: Bench, *, connections: int = CONNECTIONS, before: int = 5, seconds: float = 2.0) -> Figures:
+    """Run transactions of one record and one commit, on each connection one after the other.
+
+    before: transactions of each producer that don't count. The first ones make folders and segments.
+    """
     took: list[float] = []
     with bench.driver() as driver:
         links = driver.connect(connections)
@@ -472,7 +475,7 @@ def transaction(bench: Bench, *, connections: int = CONNECTIONS, seconds: float 
         driver.run()
         producers = [Producer(f"{bench.tag}-{number}", bench.tag, number) for number in range(connections)]
         for link, producer in zip(links, producers, strict=True):
-            driver.start(link, producer.begin())
+            driver.start(link, producer.begin(before))
         driver.run()
         for link, producer in zip(links, producers, strict=True):
             driver.start(link, producer.transactions(took))

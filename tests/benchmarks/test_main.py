@@ -18,9 +18,22 @@ import pytest
 
 from benchmarks import servers
 from benchmarks.__main__ import SECURITY, app, asked, chosen
-from benchmarks.cases import CASES, ECHO, TENURE, Case
+from benchmarks.cases import CASES, ECHO, KAFKA, TENURE, Case
 from benchmarks.report import Runs
-from benchmarks.stage import AGE_MAX_S, GROUPS_MAX, Kafka, Stage, cpus, left_behind, measured, turns
+from benchmarks.stage import (
+    AGE_MAX_S,
+    GROUPS_MAX,
+    WARM_UP,
+    WARM_UP_S,
+    Kafka,
+    Stage,
+    cpus,
+    is_warm,
+    left_behind,
+    measured,
+    needed,
+    turns,
+)
 from tests.cli.conftest import run_app
 from tests.support.preloaded import popen, run
 
@@ -270,6 +283,19 @@ def test_groups_that_stay_behind_are_counted() -> None:
         "groups-slow": 100_000,
         "connections": 10_000,
     }
+
+
+def test_apache_kafka_is_warmed_up_for_each_work_that_it_is_compared_in() -> None:
+    """But for works that need a new node, or that measure its start."""
+    works = {work for case in CASES if KAFKA in case.servers and not case.fresh for work in needed(case)}
+    assert works <= set(WARM_UP)
+
+
+@pytest.mark.parametrize(("seconds", "cpu_s", "expected"), [(31, 61, True), (31, 59, False), (29, 61, False)])
+def test_a_busy_machine_takes_longer_to_warm_a_node_up(seconds: float, cpu_s: float, expected: bool) -> None:
+    """Its code is compiled by how often it ran, and not by the clock."""
+    assert is_warm("transaction", seconds, cpu_s) is expected
+    assert is_warm("heartbeat", seconds, 0.0) is (seconds > WARM_UP_S)
 
 
 def test_apache_kafka_is_started_anew_before_it_is_too_old() -> None:
