@@ -99,7 +99,6 @@ LARGE_CLASSES: dict[str, str] = {
     "group/group.py Group": "all fields of a group of the classic protocol, and the counts that go with them",
     "log/cluster/claims.py Claims": "each decision looks at all of its state; the calls to the store are core's",
     "log/cluster/core.py Core": "claim, load, append and release, which wait for each other",
-    "log/embedded/engine.py EmbeddedEngine": "the thread of the log; each kind of call has a module of its own",
     "log/embedded/journal.py Journal": "two files that take turns; a failure anywhere ends both",
     "log/segments/partition.py PartitionLog": "the files of one log, with and without a journal in front of them",
     "log/topics/log.py TopicLog": "the files of one log, as producers, retention and compaction change them",
