@@ -39,7 +39,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
 from coordinator.client.examination import holding_back
-from coordinator.client.groups import Group, consumer_json, described_group, expects_json, waiting_json
+from coordinator.client.groups import Group, described_group, present_json
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
@@ -112,11 +112,10 @@ def explained(
         "state": state,
         "since_ms": since_ms,
         "timeline": list(map(entry_json, entries)),
-        "waiting": None if group is None else waiting_json(group.waiting),
         "held_back": list(map(fields_of, held_back)),
         "passed_over": reader.passed_over,
         "inferred": isinstance(reader, OffsetsReader),
-    } | ({} if group is None else expects_json(group.expects) | consumer_json(group.consumer))
+    } | ({"waiting": None} if group is None else present_json(group))
     lines = [line for lines in folded_lines(entries) for line in lines]
     lines += [] if group is None else present_lines(group)
     for finding in held_back:

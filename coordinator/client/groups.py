@@ -8,10 +8,12 @@ House rule: this module hides the differences between servers and versions, abov
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import OtherKind, Refused
@@ -32,6 +34,7 @@ from coordinator.story.described import (
     Topology,
     Waiting,
 )
+from coordinator.story.events import UnixMs, fields_of, one_of, says
 from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -115,107 +118,181 @@ class Group:
         return self.kind or ("classic" if self.consumer is None else CONSUMER)
 
 
+ByTopic = Annotated[dict[str, list[int]], says("partitions by topic")]
+
+
+class ListedJson(Struct):
+    """A group of a list, as JSON."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+
+
+class SeatJson(Struct):
+    """Who a member is, as JSON."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class MemberJson(SeatJson, kw_only=True):
+    """A member as JSON: see Member. The last fields are only of members that have such a thing."""
+
+    assignment: ByTopic | None
+    member_epoch: Annotated[int, says("this and the next are of the consumer protocol")] | UnsetType = UNSET
+    is_away: bool | UnsetType = UNSET
+    target_assignment: ByTopic | UnsetType = UNSET
+    subscribed_topics: list[str] | UnsetType = UNSET
+    subscribed_regex: str | UnsetType | None = UNSET
+    member_type: Annotated[str, one_of(("classic", CONSUMER, STREAMS))] | UnsetType = UNSET
+    process_id: Annotated[str, says("this and the next three are of streams groups")] | UnsetType = UNSET
+    topology_epoch: int | UnsetType = UNSET
+    tasks: Annotated[Tasks, says("partition numbers by subtopology")] | UnsetType = UNSET
+    target_tasks: Tasks | UnsetType = UNSET
+    standby_ms: Annotated[int, says("of a standby: for how long it has waited for a seat")] | UnsetType = UNSET
+
+
+class AwaitedJson(SeatJson):
+    """A member that a group waits for between two generations, as JSON."""
+
+    session_timeout_ms: int | None
+    silent_ms: int | None
+
+
+class WaitingJson(Struct):
+    """The members that a group waits for, as JSON: see Waiting."""
+
+    since_ms: UnixMs
+    until_ms: Annotated[int, says("the latest end of the wait, Unix time in ms")]
+    is_held_open: Annotated[bool, says("whether the group waits for further members: group.initial.rebalance.delay.ms")]
+    leader: Annotated[str | None, says("the member whose assignments the group waits for; null while members join")]
+    members: Annotated[
+        list[AwaitedJson], says("members that have not joined; if there is a leader, members that have not synced")
+    ]
+    pending: list[Pending]
+
+
+class HeldUpJson(SeatJson):
+    """A member that a group of the consumer protocol waits for, as JSON: see Awaited."""
+
+    phase: Annotated[str, one_of(("revoking", "acknowledging", "away"))]
+    partitions: Annotated[int, says("to give up; of a member that is away, those that it keeps")]
+    since_ms: UnixMs | None
+    until_ms: Annotated[int, says("when the member is removed, Unix time in ms")]
+
+
+class PresentJson(Struct, kw_only=True):
+    """What a group waits for and what holds it up, as JSON; `tenure explain` has it beside a timeline."""
+
+    waiting: Annotated[WaitingJson | None, says("null while the group waits for nobody")] = None
+    expects: Annotated[Expects, says("missing if every expected member is there")] | UnsetType = UNSET
+    group_type: (
+        Annotated[str, one_of((CONSUMER, SHARE, STREAMS), "the protocol; missing in classic groups")] | UnsetType
+    ) = UNSET
+    group_epoch: Annotated[int, says("this and the next are of the consumer protocol")] | UnsetType = UNSET
+    assignment_epoch: Annotated[int, says("the epoch of the target")] | UnsetType = UNSET
+    state_since_ms: UnixMs | UnsetType | None = UNSET
+    held_up_by: list[HeldUpJson] | UnsetType | None = UNSET
+    regexes_without_topics: list[str] | UnsetType | None = UNSET
+
+
+class CoordinatorJson(Struct):
+    """A node as JSON."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class GroupJson(PresentJson, kw_only=True):
+    """A group as JSON: see Group."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    coordinator: CoordinatorJson
+    members: list[MemberJson]
+    target_size: Annotated[int, says("seats (target.group.size); missing if there may be any number")] | UnsetType = (
+        UNSET
+    )
+    topology: Annotated[Topology, says("of a streams group")] | UnsetType = UNSET
+
+
 def listed_json(group: ListedGroup) -> dict[str, Any]:
     """A group of a list, as JSON."""
-    return {
-        "group_id": group.group_id,
-        "group_type": group.group_type,
-        "protocol_type": group.protocol_type,
-        "state": group.state,
-    }
+    return fields_of(ListedJson(group.group_id, group.group_type, group.protocol_type, group.state))
 
 
 def group_json(group: Group) -> dict[str, Any]:
     """A group as JSON."""
-    return (
-        {
-            "group_id": group.group_id,
-            "state": group.state,
-            "protocol_type": group.protocol_type,
-            "protocol_name": group.protocol_name,
-            "coordinator": {
-                "node_id": group.coordinator.node_id,
-                "host": group.coordinator.address.host,
-                "port": group.coordinator.address.port,
-            },
-            "members": [member_json(member) for member in group.members],
-            "waiting": waiting_json(group.waiting),
-        }
-        | expects_json(group.expects)
-        | ({"target_size": group.target_size} if group.target_size else {})
-        | consumer_json(group.consumer)
-        | ({"group_type": group.kind} if group.kind else {})
-        | ({} if group.topology is None else {"topology": asdict(group.topology)})
+    node = group.coordinator
+    return fields_of(
+        GroupJson(
+            group_id=group.group_id,
+            state=group.state,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            coordinator=CoordinatorJson(node.node_id, node.address.host, node.address.port),
+            members=[_member(member) for member in group.members],
+            target_size=group.target_size or UNSET,
+            topology=group.topology or UNSET,
+            **_present(group),
+        )
     )
 
 
-def consumer_json(state: ConsumerState | None) -> dict[str, Any]:
-    """The part that only a group of the consumer protocol has, as JSON."""
-    if state is None:
-        return {}
-    awaited = None
-    if state.awaited is not None:
-        awaited = [
-            {
-                "member_id": each.member.member_id,
-                "group_instance_id": each.member.group_instance_id,
-                "client_id": each.member.client_id,
-                "client_host": each.member.client_host,
-            }
-            | {name: getattr(each, name) for name in Awaited._fields[1:]}
-            for each in state.awaited
-        ]
-    return {
-        "group_type": CONSUMER,
-        "group_epoch": state.group_epoch,
-        "assignment_epoch": state.target_epoch,
-        "state_since_ms": state.since_ms,
-        "held_up_by": awaited,
-        "regexes_without_topics": state.regexes_without_topics,
-    }
-
-
-def expects_json(expects: Expects | None) -> dict[str, Any]:
-    """The expected members that are missing, as JSON; nothing if nobody is."""
-    return {} if expects is None else {"expects": expects._asdict()}
-
-
-AWAITED_FIELDS = ("member_id", "group_instance_id", "client_id", "client_host", "session_timeout_ms", "silent_ms")
-
-
-def waiting_json(waiting: Waiting | None) -> dict[str, Any] | None:
-    """The members that a group waits for, as JSON."""
-    if waiting is None:
-        return None
-    members = [{name: getattr(member, name) for name in AWAITED_FIELDS} for member in waiting.members]
-    return waiting._asdict() | {"members": members, "pending": [each._asdict() for each in waiting.pending]}
+def present_json(group: Group) -> dict[str, Any]:
+    """What a group waits for and what holds it up, as JSON."""
+    return fields_of(PresentJson(**_present(group)))
 
 
 def member_json(member: Member) -> dict[str, Any]:
     """A member as JSON."""
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "assignment": member.assignment,
-    } | _seat_json(member)
+    return fields_of(_member(member))
 
 
-def _seat_json(member: Member) -> dict[str, Any]:
-    """The part that only a member of the consumer protocol has, or only a standby, as JSON."""
-    seat = member.seat
+def _present(group: Group) -> dict[str, Any]:
+    waiting, state = group.waiting, group.consumer
+    fields: dict[str, Any] = {"expects": group.expects or UNSET}
+    if waiting is not None:
+        members = [AwaitedJson(*_seat(each), each.session_timeout_ms, each.silent_ms) for each in waiting.members]
+        fields["waiting"] = WaitingJson(*waiting[:-2], members, waiting.pending)
+    if state is not None:
+        awaited = state.awaited
+        fields |= {
+            "group_type": group.kind or CONSUMER,
+            "group_epoch": state.group_epoch,
+            "assignment_epoch": state.target_epoch,
+            "state_since_ms": state.since_ms,
+            "held_up_by": None if awaited is None else [HeldUpJson(*_seat(each.member), *each[1:]) for each in awaited],
+            "regexes_without_topics": state.regexes_without_topics,
+        }
+    return fields
+
+
+def _seat(member: Member) -> tuple[str, str | None, str, str]:
+    return member.member_id, member.group_instance_id, member.client_id, member.client_host
+
+
+def _member(member: Member) -> MemberJson:
+    told = MemberJson(*_seat(member), assignment=member.assignment)
+    seat, streams = member.seat, member.streams
     if seat is None:
-        return {} if member.standby_ms is None else {"standby_ms": member.standby_ms}
-    streams = {} if member.streams is None else asdict(member.streams)
-    return streams | {
-        "member_epoch": seat.epoch,
-        "is_away": seat.epoch == AWAY,
-        "target_assignment": seat.target,
-        "subscribed_topics": sorted(member.subscription or ()),
-        "subscribed_regex": seat.regex,
-        "member_type": "classic" if seat.is_classic else CONSUMER if member.streams is None else STREAMS,
-    }
+        told.standby_ms = UNSET if member.standby_ms is None else member.standby_ms
+        return told
+    told.member_epoch, told.is_away = seat.epoch, seat.epoch == AWAY
+    told.target_assignment = seat.target
+    told.subscribed_topics, told.subscribed_regex = sorted(member.subscription or ()), seat.regex
+    told.member_type = "classic" if seat.is_classic else CONSUMER if streams is None else STREAMS
+    if streams is not None:
+        told.process_id, told.topology_epoch = streams.process_id, streams.topology_epoch
+        told.tasks, told.target_tasks = streams.tasks, streams.target_tasks
+    return told
 
 
 def topics_of(groups: Iterable[Group]) -> set[str]:

@@ -1,7 +1,8 @@
 """The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
-It is data: a table of schemas and a table of paths. The schemas of entries and causes are made from their classes. A
-test (tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these fields.
+It is data: a table of schemas and a table of paths. The schemas of groups, entries and causes are made from their
+classes. A test (tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these
+fields.
 
 House rule: fields may be added; none is removed or changes its meaning, as in docs/run/events.md.
 """
@@ -11,15 +12,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Sequence
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from coordinator import pages
+from coordinator.client.groups import GroupJson, HeldUpJson, ListedJson, MemberJson, SeatJson, WaitingJson
 from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
 from coordinator.story.counts import NOUNS
+from coordinator.story.described import Expects, Subtopology, Tasks
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
@@ -61,14 +64,7 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
     return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields)}
 
 
-CLIENT: dict[str, Schema] = {"client_id": TEXT, "client_host": TEXT}
 LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
-BY_TOPIC: Schema = {"type": "object", "additionalProperties": list_of(NUMBER), "description": "partitions by topic"}
-GROUP_TYPE: Schema = {
-    "enum": ["consumer", "share", "streams"],
-    "description": "the protocol; missing in classic groups",
-}
-SEAT: dict[str, Schema] = {"member_id": TEXT, "group_instance_id": or_null(TEXT), **CLIENT}
 
 STABLE_LAG = "the same, for readers of committed records: records of open transactions don't count"
 
@@ -109,7 +105,6 @@ SUMS: dict[str, Schema] = {
 
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of({"error": TEXT}),
-    "ListedGroup": object_of(LISTED),
     "Nodes": object_of(
         {
             "nodes": list_of(
@@ -185,99 +180,8 @@ SCHEMAS: dict[str, Schema] = {
             "lag": {**or_null(NUMBER), "description": "negative if the committed offset is beyond the end"},
             "stable_lag": {**or_null(NUMBER), "description": STABLE_LAG},
             **LAG_TIME,
-            **{name: or_null(TEXT) for name in SEAT},
+            **{name: or_null(TEXT) for name in SeatJson.__struct_fields__},
         }
-    ),
-    "Group": object_of(
-        {
-            "group_id": TEXT,
-            "state": TEXT,
-            "protocol_type": TEXT,
-            "protocol_name": TEXT,
-            "coordinator": object_of({"node_id": NUMBER, "host": TEXT, "port": NUMBER}),
-            "members": list_of(ref("Member")),
-            "waiting": {**or_null(ref("Waiting")), "description": "null while the group waits for nobody"},
-        },
-        {
-            "expects": {**ref("Expects"), "description": "missing if every expected member is there"},
-            "target_size": {**NUMBER, "description": "seats (target.group.size); missing if there may be any number"},
-            "group_type": GROUP_TYPE,
-            "group_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
-            "assignment_epoch": {**NUMBER, "description": "the epoch of the target"},
-            "state_since_ms": or_null(UNIX_MS),
-            "held_up_by": or_null(list_of(ref("HeldUpBy"))),
-            "held_up_text": list_of(TEXT),
-            "regexes_without_topics": or_null(list_of(TEXT)),
-            "topology": {
-                **object_of({"epoch": NUMBER, "subtopologies": list_of(ref("Subtopology"))}),
-                "description": "of a streams group",
-            },
-        },
-    ),
-    "Subtopology": object_of(
-        {
-            "subtopology_id": TEXT,
-            "source_topics": list_of(TEXT),
-            "repartition_topics": list_of(TEXT),
-            "changelog_topics": list_of(TEXT),
-        }
-    ),
-    "Tasks": object_of({"active": BY_TOPIC, "standby": BY_TOPIC, "warmup": BY_TOPIC}),
-    "Expects": object_of(
-        {
-            "missing": {**list_of(TEXT), "description": "instance ids of expected members that are not there"},
-            "held": {**NUMBER, "description": "joins that wait"},
-            "until_ms": {**or_null(UNIX_MS), "description": "when the wait for the missing ones ends; null if it has"},
-            "text": list_of(TEXT),
-        }
-    ),
-    "HeldUpBy": object_of(
-        {
-            **SEAT,
-            "phase": {"enum": ["revoking", "acknowledging", "away"]},
-            "partitions": {**NUMBER, "description": "to give up; of a member that is away, those that it keeps"},
-            "since_ms": or_null(UNIX_MS),
-            "until_ms": {**UNIX_MS, "description": "when the member is removed, Unix time in ms"},
-        }
-    ),
-    "Waiting": object_of(
-        {
-            "since_ms": UNIX_MS,
-            "until_ms": {**UNIX_MS, "description": "the latest end of the wait, Unix time in ms"},
-            "is_held_open": {
-                **FLAG,
-                "description": "whether the group waits for further members: group.initial.rebalance.delay.ms",
-            },
-            "leader": {
-                **or_null(TEXT),
-                "description": "the member whose assignments the group waits for; null while members join",
-            },
-            "members": {
-                **list_of(object_of({**SEAT, "session_timeout_ms": or_null(NUMBER), "silent_ms": or_null(NUMBER)})),
-                "description": "members that have not joined; if there is a leader, members that have not synced",
-            },
-            "pending": list_of(object_of({"member_id": TEXT, **CLIENT, "lapses_ms": UNIX_MS})),
-            "text": list_of(TEXT),
-        }
-    ),
-    "Member": object_of(
-        {
-            **SEAT,
-            "assignment": or_null(BY_TOPIC),
-        },
-        {
-            "member_epoch": {**NUMBER, "description": "this and the next are of the consumer protocol"},
-            "is_away": FLAG,
-            "target_assignment": BY_TOPIC,
-            "subscribed_topics": list_of(TEXT),
-            "subscribed_regex": or_null(TEXT),
-            "member_type": {"enum": ["classic", "consumer", "streams"]},
-            "process_id": {**TEXT, "description": "this and the next three are of streams groups"},
-            "topology_epoch": NUMBER,
-            "tasks": {**ref("Tasks"), "description": "partition numbers by subtopology"},
-            "target_tasks": ref("Tasks"),
-            "standby_ms": {**NUMBER, "description": "of a standby: for how long it has waited for a seat"},
-        },
     ),
     "Timeline": object_of(
         {
@@ -341,30 +245,41 @@ PLAIN: dict[Any, Schema] = {
     bool: FLAG,
     NoneType: {"type": "null"},
     Cause: ref("Cause"),
+    MemberJson: ref("Member"),
+    WaitingJson: ref("Waiting"),
+    HeldUpJson: ref("HeldUpBy"),
+    Expects: ref("Expects"),
+    Tasks: ref("Tasks"),
+    Subtopology: ref("Subtopology"),
     Severity: {"enum": list(Severity)},
 }
 
 
 def schema_of(kind: Any) -> Schema:
-    """The schema of the type of a field, of those that events and entries have."""
+    """The schema of the type of a field, of those that events, entries and descriptions have."""
     parts = get_args(kind)
     if kind in PLAIN:
         return PLAIN[kind]
     if get_origin(kind) is Annotated:
-        about: Meta = parts[1]
+        about: Meta = Meta(description=parts[1]) if isinstance(parts[1], str) else parts[1]
         said = {} if about.description is None else {"description": about.description}
         return schema_of(parts[0]) | said | (about.extra_json_schema or {})
     if get_origin(kind) is list:
         return list_of(schema_of(parts[0]))
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": schema_of(parts[1])}
     if parts:
         some = [schema_of(part) for part in parts if part is not UnsetType]
         return some[0] if len(some) == 1 else {"anyOf": some}
     return object_of(*_fields(kind, COMMON - {"at_ms"} if issubclass(kind, GroupEvent) else ()))
 
 
-def _fields(kind: type[Struct], without: Collection[str]) -> tuple[dict[str, Schema], dict[str, Schema]]:
+def _fields(kind: type, without: Collection[str] = ()) -> tuple[dict[str, Schema], dict[str, Schema]]:
     """The fields of a class that its JSON always has, and those that may be missing."""
     found: tuple[dict[str, Schema], dict[str, Schema]] = {}, {}
+    if not issubclass(kind, Struct):
+        hints = get_type_hints(kind, include_extras=True)
+        return {name: schema_of(hint) for name, hint in hints.items() if name not in without}, {}
     for field in fields(kind):
         if field.encode_name not in without:
             found[UnsetType in get_args(field.type)][field.encode_name] = schema_of(field.type)
@@ -406,9 +321,20 @@ def _entry_schemas() -> dict[str, Schema]:
 
 
 ENTRIES = _entry_schemas()
+_TEXT = {"text": list_of(TEXT)}
+
+_GROUP, _GROUP_MAYBE = _fields(GroupJson)
 SCHEMAS |= {
-    "Cause": object_of(*_fields(Cause, ())),
-    "Finding": object_of(*_fields(Finding, ())) | {"description": _about(Finding)},
+    "ListedGroup": object_of(*_fields(ListedJson)),
+    "Group": object_of(_GROUP, _GROUP_MAYBE | {"held_up_text": list_of(TEXT)}),
+    "Member": object_of(*_fields(MemberJson)),
+    "Waiting": object_of(_fields(WaitingJson)[0] | _TEXT),
+    "HeldUpBy": object_of(*_fields(HeldUpJson)),
+    "Expects": object_of(_fields(Expects)[0] | _TEXT),
+    "Tasks": object_of(*_fields(Tasks)),
+    "Subtopology": object_of(*_fields(Subtopology)),
+    "Cause": object_of(*_fields(Cause)),
+    "Finding": object_of(*_fields(Finding)) | {"description": _about(Finding)},
     "Entry": {"oneOf": [ref(name) for name in sorted(ENTRIES)]},
     **ENTRIES,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
 """A member id as coordinators make it: the client id or instance id, and a UUID."""
@@ -260,13 +260,14 @@ GroupOffsets = Mapping[str, TopicOffsets]
 """The offsets of a group, by topic."""
 
 
-class Pending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pending:
     """A member id that no client has used yet. lapses_ms: when the coordinator takes it back, Unix time in ms."""
 
     member_id: str
     client_id: str
     client_host: str
-    lapses_ms: int
+    lapses_ms: Annotated[int, "Unix time in ms"]
 
 
 class Waiting(NamedTuple):
@@ -287,15 +288,16 @@ class Waiting(NamedTuple):
     pending: list[Pending]
 
 
-class Expects(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Expects:
     """The expected members of a group that are missing, by instance id, and how many joins are held.
 
     until_ms: when the group stops holding joins for them, Unix time in ms; None if it holds none for them.
     """
 
-    missing: list[str]
-    held: int
-    until_ms: int | None
+    missing: Annotated[list[str], "instance ids of expected members that are not there"]
+    held: Annotated[int, "joins that wait"]
+    until_ms: Annotated[int | None, "when the wait for the missing ones ends, Unix time in ms; null if it has"]
 
 
 class Awaited(NamedTuple):
