@@ -24,8 +24,8 @@ from coordinator.cli.cluster import (
     refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.options import Command, Commands, OutputForm, names_or_all, number_or_none
-from coordinator.cli.output import Output, assignment_text, print_json, print_table
+from coordinator.cli.options import Command, OutputForm, commands, names_or_all, number_or_none
+from coordinator.cli.output import Output, assignment_text, print_json, print_table, show
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.examination import wall_ms, watch_lag
@@ -89,13 +89,7 @@ Named = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")
 ]
 
-app = typer.Typer(
-    cls=Commands,
-    name="groups",
-    help="List, describe, wait for, set and delete groups.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = commands("List, describe, wait for, set and delete groups.")
 
 
 @app.command("list", cls=Command)
@@ -112,13 +106,8 @@ def list_command(
     states = states_named(state or [])
     with cluster(bootstrap_server, timeout, command_config) as client:
         groups = list_groups(client, states)
-    if output is Output.JSON:
-        print_json([listed_json(group) for group in groups])
-        return
-    print_table(
-        ("GROUP", "TYPE", "PROTOCOL", "STATE"),
-        [(group.group_id, group.group_type, group.protocol_type, group.state) for group in groups],
-    )
+    value = [listed_json(group) for group in groups]
+    show(output, value, ("GROUP", "TYPE", "PROTOCOL", "STATE"), [tuple(each.values()) for each in value])
 
 
 @app.command("describe", cls=Command)

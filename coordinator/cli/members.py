@@ -28,8 +28,8 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.groups import MEMBER_COLUMNS, group_of_consumers, member_row
-from coordinator.cli.options import Command, Commands, OutputForm, names_or_all
-from coordinator.cli.output import Output, print_json, print_table
+from coordinator.cli.options import Command, OutputForm, commands, names_or_all
+from coordinator.cli.output import Output, show
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import error_name
@@ -40,18 +40,7 @@ from coordinator.story.progress import Progress
 from coordinator.story.readiness import absent, tells_silence
 from schemas.errors import ErrorCode
 
-app = typer.Typer(
-    cls=Commands,
-    name="members",
-    help="Probe static members of a group, and remove them.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def members() -> None:
-    """Probe static members of a group, and remove them."""
+app = commands("Probe static members of a group, and remove them.")
 
 
 @app.command("remove", cls=Command)
@@ -143,18 +132,10 @@ def _remove(client: Client, group_id: str, instance_ids: list[str], output: Outp
 
 
 def _print_removed(group_id: str, errors: Mapping[str, int], output: Output) -> None:
-    if output is Output.JSON:
-        print_json(
-            [
-                {"group_id": group_id, "group_instance_id": instance_id, "error": error_name(error) if error else None}
-                for instance_id, error in errors.items()
-            ]
-        )
-    else:
-        rows = [
-            (group_id, instance_id, error_name(error) if error else "removed") for instance_id, error in errors.items()
-        ]
-        print_table(("GROUP", "GROUP-INSTANCE-ID", "RESULT"), rows)
+    told = [(instance_id, error_name(error) if error else None) for instance_id, error in errors.items()]
+    value = [{"group_id": group_id, "group_instance_id": instance_id, "error": error} for instance_id, error in told]
+    rows = [(group_id, instance_id, error or "removed") for instance_id, error in told]
+    show(output, value, ("GROUP", "GROUP-INSTANCE-ID", "RESULT"), rows)
 
 
 def _show(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
@@ -170,10 +151,8 @@ def _show(client: Client, group_id: str, instance_ids: list[str], output: Output
 
 
 def _print_shown(group_id: str, members: Sequence[Member], output: Output) -> None:
-    if output is Output.JSON:
-        print_json([{"group_id": group_id, **member_json(member)} for member in members])
-    else:
-        print_table(MEMBER_COLUMNS, [member_row(group_id, member) for member in members])
+    value = [{"group_id": group_id, **member_json(member)} for member in members]
+    show(output, value, MEMBER_COLUMNS, [member_row(group_id, member) for member in members])
 
 
 def _failures(group_id: str, errors: Mapping[str, int]) -> list[tuple[ExitCode, str]]:

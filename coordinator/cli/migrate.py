@@ -17,25 +17,14 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import group_of_consumers
-from coordinator.cli.options import Command, Commands, OutputForm
+from coordinator.cli.options import Command, OutputForm, commands
 from coordinator.cli.output import Output, print_json
 from coordinator.client.migration import facts_of
 from coordinator.story.events import fields_of
 from coordinator.story.migration import STAGES, Checked, Stage, check
 from coordinator.text import printable
 
-app = typer.Typer(
-    cls=Commands,
-    name="migrate",
-    help="Check whether groups may change their protocol.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def migrate() -> None:
-    """Check whether groups may change their protocol."""
+app = commands("Check whether groups may change their protocol.")
 
 
 @app.command("check", cls=Command)

@@ -196,6 +196,13 @@ class Commands(TyperGroup):
                 formatter.write_dl(list(rows.items()))
 
 
+def commands(about: str) -> typer.Typer:
+    """A command that has commands of its own. about: for its help."""
+    app = typer.Typer(cls=Commands, help=about, no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # a single command would take the place of the whole
+    return app
+
+
 def _first_sentence(text: str) -> str:
     first, end, _ = " ".join(text.split()).partition(". ")
     return first + end.strip()

@@ -34,6 +34,14 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         print("  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip())
 
 
+def show(output: Output, value: Any, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print one JSON document, or a table."""
+    if output is Output.JSON:
+        print_json(value)
+    else:
+        print_table(headings, rows)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document."""
     print(json_text(value, indent=2))

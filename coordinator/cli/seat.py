@@ -18,20 +18,15 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, named_cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.kubernetes import Kubeconfig, check_kubeconfig, fail_without_extra, own_namespace, say
-from coordinator.cli.options import Command, Commands, seconds
+from coordinator.cli.options import Command, commands, seconds
 
 if TYPE_CHECKING:
     from coordinator.seats.run import Lease
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, help="Run a program under a leased name.")
+app = commands("Run a program under a leased name.")
 
 GRACE_SHARE_MAX = 0.6
 """The part of a session that a program may have for its end: the rest is for renewals that come late."""
-
-
-@app.callback()
-def _seat() -> None:
-    """Keep `run` a command of its own."""
 
 
 @app.command("run", cls=Command)

@@ -16,25 +16,14 @@ from uuid import uuid4
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import Command, Commands
+from coordinator.cli.options import Command, commands
 from coordinator.text import several
 
 if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.etcd.client import Access
 
-app = typer.Typer(
-    cls=Commands,
-    name="store",
-    help="Restore the store of a cluster.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def store() -> None:
-    """Commands on the etcd of a cluster."""
+app = commands("Restore the store of a cluster.")
 
 
 def store_config(

@@ -23,8 +23,8 @@ from coordinator.cli.cluster import (
     refusal,
 )
 from coordinator.cli.exit_codes import ExitCode, end, fail
-from coordinator.cli.options import Command, Commands, OutputForm, minutes, names_or_all
-from coordinator.cli.output import Output, print_json, print_table
+from coordinator.cli.options import Command, OutputForm, commands, minutes, names_or_all
+from coordinator.cli.output import Output, show
 from coordinator.client.transactions import (
     OpenTransaction,
     Transaction,
@@ -59,13 +59,7 @@ OPEN_COLUMNS = (
     "LAST-TIMESTAMP",
 )
 
-app = typer.Typer(
-    cls=Commands,
-    name="transactions",
-    help="List and describe transactions, and abort those that hang.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = commands("List and describe transactions, and abort those that hang.")
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")]
 OlderThan = Annotated[
@@ -77,11 +71,6 @@ OlderThan = Annotated[
         help="Only where the producer has written nothing for so long.",
     ),
 ]
-
-
-@app.callback()
-def transactions() -> None:
-    """List and describe transactions, and abort those that hang."""
 
 
 @app.command("list", cls=Command)
@@ -98,12 +87,8 @@ def list_command(
     """List the transactional ids, with the states of their transactions."""
     with cluster(bootstrap_server, timeout, command_config) as client:
         found = [each for each in list_transactions(client) if not state or each.state in state]
-    if output is Output.JSON:
-        print_json([_json(each) for each in found])
-    else:
-        print_table(
-            LIST_COLUMNS, [(each.transactional_id, each.coordinator_id, each.producer_id, each.state) for each in found]
-        )
+    rows = [(each.transactional_id, each.coordinator_id, each.producer_id, each.state) for each in found]
+    show(output, list(map(_json, found)), LIST_COLUMNS, rows)
 
 
 @app.command("describe", cls=Command)
@@ -118,10 +103,7 @@ def describe_command(
     with cluster(bootstrap_server, timeout, command_config) as client:
         known = {each.transactional_id: each for each in list_transactions(client)}
     found = [known[each] for each in dict.fromkeys(transactional_ids) if each in known]
-    if output is Output.JSON:
-        print_json([_json(each) for each in found])
-    else:
-        print_table(DESCRIBE_COLUMNS, [_described(each) for each in found])
+    show(output, list(map(_json, found)), DESCRIBE_COLUMNS, list(map(_described, found)))
     end(
         [
             (ExitCode.NOT_FOUND, f"there is no transactional id {each}")
@@ -208,7 +190,9 @@ def _json(each: Transaction) -> dict[str, object]:
 
 
 def _print_open(found: Sequence[OpenTransaction], output: Output) -> None:
-    if output is Output.JSON:
-        print_json([each._asdict() for each in found])
-    else:
-        print_table(OPEN_COLUMNS, [(*each[:-1], _time(each.last_ms)) for each in found])
+    show(
+        output,
+        [each._asdict() for each in found],
+        OPEN_COLUMNS,
+        [(*each[:-1], _time(each.last_ms)) for each in found],
+    )

@@ -23,8 +23,8 @@ import typer
 
 from coordinator.cli.cluster import CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, Commands, OutputForm
-from coordinator.cli.output import Output, print_json, print_table
+from coordinator.cli.options import Command, OutputForm, commands
+from coordinator.cli.output import Output, show
 from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
 from coordinator.log.engine import EngineError
@@ -41,18 +41,7 @@ NUMBERS = {name: number for number, name in MECHANISMS.items()}
 PASSWORD_BYTES_MAX = 1_024
 """The longest password file: a larger one is another file by mistake."""
 
-app = typer.Typer(
-    cls=Commands,
-    name="users",
-    help="Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def users() -> None:
-    """Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run."""
+app = commands("Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run.")
 
 
 Server = Annotated[
@@ -149,10 +138,8 @@ def list_command(
         for user, mechanisms in found.items()
         for number, iterations in sorted(mechanisms.items())
     ]
-    if output is Output.JSON:
-        print_json([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
-    else:
-        print_table(("USER", "MECHANISM", "ITERATIONS"), rows)
+    value = [dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows]
+    show(output, value, ("USER", "MECHANISM", "ITERATIONS"), rows)
 
 
 @app.command("remove", cls=Command)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, Commands, output_form, whole_number
+from coordinator.cli.options import Command, commands, output_form, whole_number
 from coordinator.cli.output import Output
 from coordinator.text import several
 
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from coordinator.config import Config
     from coordinator.log.segments.outside import Log
 
-app = typer.Typer(
-    cls=Commands,
-    name="log",
-    help="Print the log, check it, move it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = commands("Print the log, check it, move it.")
 
 SourcePath = Annotated[
     Path,
@@ -40,11 +34,6 @@ SourcePath = Annotated[
         metavar="PATH", help="A data folder, a broker's log folder, the folder of one partition, or a segment."
     ),
 ]
-
-
-@app.callback()
-def log() -> None:
-    """Print the metadata log, check it, and move it between Tenure and Apache Kafka."""
 
 
 @contextmanager

@@ -236,8 +236,8 @@ def _replicas(kafka_dirs: Sequence[Path], topic: str) -> tuple[list[Log], list[s
             "missing; name all log.dirs of the broker, or those of all brokers"
         )
     chosen, notes = [], []
-    several = [log for replicas in found.values() for log in replicas if len(replicas) > 1]
-    journals, progress = JournalsBeside(), ProgressLines(size_of(several), done="compared")
+    rivals = [log for replicas in found.values() for log in replicas if len(replicas) > 1]
+    journals, progress = JournalsBeside(), ProgressLines(size_of(rivals), done="compared")
     for _, replicas in sorted(found.items()):
         ends = {log: _end(log, journals, progress) for log in replicas} if len(replicas) > 1 else {}
         best = max(replicas, key=ends.__getitem__) if ends else replicas[0]
