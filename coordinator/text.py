@@ -34,6 +34,11 @@ def time_text(at_ms: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
+def iso_text(at_ms: int) -> str:
+    """A time as ISO 8601 has it, without a blank: a column of a table."""
+    return time_text(at_ms).replace(" ", "T")
+
+
 def second_text(at_ms: int) -> str:
     """A time to the second, in UTC; "-" for a record without one."""
     return "-" if at_ms < 0 else time_text(at_ms)[:SECONDS]

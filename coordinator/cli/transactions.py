@@ -33,7 +33,7 @@ from coordinator.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from coordinator.text import time_text
+from coordinator.text import iso_text
 
 OLDER_THAN_MIN = 15.0
 """The longest timeout of a transaction by default (transaction.max.timeout.ms): a younger one may still be ended."""
@@ -181,7 +181,7 @@ def _described(each: Transaction) -> tuple[object, ...]:
 
 
 def _time(at_ms: int) -> str | None:
-    return None if at_ms < 0 else time_text(at_ms).replace(" ", "T")
+    return None if at_ms < 0 else iso_text(at_ms)
 
 
 def _json(each: Transaction) -> dict[str, object]:

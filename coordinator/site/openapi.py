@@ -21,11 +21,13 @@ from coordinator import pages
 from coordinator.client.groups import GroupJson, HeldUpJson, ListedJson, MemberJson, SeatJson, WaitingJson
 from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
+from coordinator.site.overview import Churn
 from coordinator.story.counts import NOUNS
 from coordinator.story.described import Expects, Subtopology, Tasks
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
+from coordinator.story.lanes import Mark
 
 Schema = dict[str, Any]
 
@@ -63,8 +65,6 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
     """An object with these fields."""
     return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields)}
 
-
-LISTED: dict[str, Schema] = {"group_id": TEXT, "group_type": TEXT, "protocol_type": TEXT, "state": TEXT}
 
 STABLE_LAG = "the same, for readers of committed records: records of open transactions don't count"
 
@@ -111,32 +111,6 @@ SCHEMAS: dict[str, Schema] = {
                 object_of({"node_id": NUMBER, "host": TEXT, "port": NUMBER, "partitions": list_of(NUMBER)})
             ),
             "partitions_without_node": {**list_of(NUMBER), "description": "of `__consumer_offsets`, as partitions are"},
-        }
-    ),
-    "Overview": object_of(
-        {
-            **LISTED,
-            "rebalances": {**NUMBER, "description": "rebalances that began, the first one too, however they ended"},
-            "static_restarts": NUMBER,
-            "suspect_restarts": {
-                **NUMBER,
-                "description": "restarts and returns that no healthy member makes; the other numbers lack them",
-            },
-            "static_rejoins": {
-                **NUMBER,
-                "description": "the first returns of seats since the group was loaded: a restart, or only a rejoin",
-            },
-            "takeovers": {**NUMBER, "description": "seats that a second program took"},
-            "static_returns": {
-                **NUMBER,
-                "description": "restarts, takeovers or rejoins: the log of groups doesn't say which",
-            },
-            "node_id": {**or_null(NUMBER), "description": "the coordinator's; null of a group that doesn't exist"},
-            "last_event_ms": {**or_null(UNIX_MS), "description": "time of its newest event; null if none is in memory"},
-            "state": {
-                **TEXT,
-                "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
-            },
         }
     ),
     "Findings": object_of(
@@ -195,31 +169,6 @@ SCHEMAS: dict[str, Schema] = {
             "lanes": {**list_of(ref("Lane")), "description": "the seats, by name: when each was taken"},
         }
     ),
-    "Lane": object_of(
-        {
-            "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
-            "standby_since_ms": {
-                **or_null(UNIX_MS),
-                "description": "since when a standby waits for a seat; null if it is none",
-            },
-            "spans": {
-                **list_of(object_of({"from_ms": or_null(UNIX_MS), "until_ms": or_null(UNIX_MS)})),
-                "description": "the times when the seat was taken; null: since before the first event, or still",
-            },
-            "marks": list_of(
-                object_of(
-                    {
-                        "kind": {"enum": ["restart", "rejoin", "takeover", "return", "fencing", "suspect"]},
-                        "from_ms": UNIX_MS,
-                        "until_ms": UNIX_MS,
-                        "times": {**NUMBER, "description": "how many restarts or fencings the mark stands for"},
-                        "rebalances": NUMBER,
-                        "text": list_of(TEXT),
-                    }
-                )
-            ),
-        }
-    ),
     "Run": {
         **object_of(
             {
@@ -264,7 +213,7 @@ def schema_of(kind: Any) -> Schema:
         about: Meta = Meta(description=parts[1]) if isinstance(parts[1], str) else parts[1]
         said = {} if about.description is None else {"description": about.description}
         return schema_of(parts[0]) | said | (about.extra_json_schema or {})
-    if get_origin(kind) is list:
+    if get_origin(kind) in {list, tuple}:
         return list_of(schema_of(parts[0]))
     if get_origin(kind) is dict:
         return {"type": "object", "additionalProperties": schema_of(parts[1])}
@@ -321,11 +270,38 @@ def _entry_schemas() -> dict[str, Schema]:
 
 
 ENTRIES = _entry_schemas()
+_LISTED, _ = _fields(ListedJson)
 _TEXT = {"text": list_of(TEXT)}
 
 _GROUP, _GROUP_MAYBE = _fields(GroupJson)
 SCHEMAS |= {
-    "ListedGroup": object_of(*_fields(ListedJson)),
+    "ListedGroup": object_of(_LISTED),
+    "Overview": object_of(
+        {
+            **_LISTED,
+            **_fields(Churn)[0],
+            "node_id": {**or_null(NUMBER), "description": "the coordinator's; null of a group that doesn't exist"},
+            "last_event_ms": {**or_null(UNIX_MS), "description": "time of its newest event; null if none is in memory"},
+            "state": {
+                **TEXT,
+                "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
+            },
+        }
+    ),
+    "Lane": object_of(
+        {
+            "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
+            "standby_since_ms": {
+                **or_null(UNIX_MS),
+                "description": "since when a standby waits for a seat; null if it is none",
+            },
+            "spans": {
+                **list_of(object_of({"from_ms": or_null(UNIX_MS), "until_ms": or_null(UNIX_MS)})),
+                "description": "the times when the seat was taken; null: since before the first event, or still",
+            },
+            "marks": list_of(object_of(_fields(Mark)[0])),
+        }
+    ),
     "Group": object_of(_GROUP, _GROUP_MAYBE | {"held_up_text": list_of(TEXT)}),
     "Member": object_of(*_fields(MemberJson)),
     "Waiting": object_of(_fields(WaitingJson)[0] | _TEXT),

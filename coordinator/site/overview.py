@@ -8,7 +8,7 @@ House rule: counts agree with timelines (coordinator.story.entries) and with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
@@ -16,7 +16,7 @@ from coordinator.client.lag import known_lines, lag_json
 from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
 from coordinator.story.entries import Timeline, counts
-from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted
+from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted, says
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.runs import runs
 
@@ -34,12 +34,16 @@ DELETED, MISSING = "deleted", "unknown"
 class Churn(NamedTuple):
     """Counts of a group (coordinator.story.counts): restarts and returns without those that no healthy member makes."""
 
-    rebalances: int = 0
+    rebalances: Annotated[int, says("rebalances that began, the first one too, however they ended")] = 0
     static_restarts: int = 0
-    suspect_restarts: int = 0
-    static_rejoins: int = 0
-    takeovers: int = 0
-    static_returns: int = 0
+    suspect_restarts: Annotated[
+        int, says("restarts and returns that no healthy member makes; the other numbers lack them")
+    ] = 0
+    static_rejoins: Annotated[
+        int, says("the first returns of seats since the group was loaded: a restart, or only a rejoin")
+    ] = 0
+    takeovers: Annotated[int, says("seats that a second program took")] = 0
+    static_returns: Annotated[int, says("restarts, takeovers or rejoins: the log of groups doesn't say which")] = 0
 
 
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.entries import Entry, Rebalance, Return
+from coordinator.story.events import UnixMs, one_of, says
 from coordinator.story.runs import Run
 from coordinator.story.words import entry_lines
 
@@ -32,15 +33,14 @@ MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin", RETURN: "return"}
 class Mark(NamedTuple):
     """Something that happened to a seat, from one time to another (Unix time in ms).
 
-    kind: restart, rejoin, takeover, fencing; suspect for restarts that no healthy member makes; return where only the
-    log of groups shows it (counts).
-    times: how many it stands for. rebalances: how many of them started a rebalance. text: what to show.
+    kind: suspect for restarts that no healthy member makes; return where only the log of groups shows it (counts).
+    rebalances: how many of them started a rebalance. text: what to show.
     """
 
-    kind: str
-    from_ms: int
-    until_ms: int
-    times: int = 1
+    kind: Annotated[str, one_of(("restart", "fencing", "suspect", *MARKS.values()))]
+    from_ms: UnixMs
+    until_ms: UnixMs
+    times: Annotated[int, says("how many restarts or fencings the mark stands for")] = 1
     rebalances: int = 0
     text: tuple[str, ...] = ()
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from coordinator.group.records import NEWER_KINDS
 from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, OpenSegment, opened, read_segment
 from coordinator.story.records.consumer import READ_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNKNOWN_KIND
-from coordinator.text import printable
+from coordinator.text import iso_text, printable
 from protocol.records.batch import CorruptBatch, Record
 from protocol.records.codecs import Codec
 from protocol.records.walk import Batch
@@ -208,7 +207,7 @@ def table_lines(line: Line) -> Iterator[str]:
     yield _columns(
         line.position,
         line.offset,
-        _time(line.record.timestamp_ms),
+        iso_text(line.record.timestamp_ms),
         header.partition_leader_epoch,
         "" if line.batch.codec is Codec.NONE else line.batch.codec.name.lower(),
         "" if header.producer_id < 0 else f"{header.producer_id}{'t' if header.is_transactional else ''}",
@@ -224,14 +223,6 @@ def _columns(*cells: object) -> str:
     texts = [printable(str(cell)) or MISSING for cell in cells]
     padded = (text.ljust(width) for text, (_heading, width) in zip(texts, COLUMNS, strict=True))
     return "  ".join(padded).rstrip()
-
-
-def _time(timestamp_ms: int) -> str:
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _key_text(decoded: Decoded) -> str:
