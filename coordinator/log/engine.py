@@ -46,7 +46,7 @@ House rule: nothing in here knows files, networks or groups.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 from protocol.records.batch import Record
 
@@ -60,6 +60,11 @@ class EngineError(Exception):
 
 class Fenced(EngineError):
     """The ownership is over: it was released, or a newer one exists. Nothing was written and nothing will be."""
+
+    @classmethod
+    def of(cls, own: Ownership) -> Self:
+        """The error for a call with an ownership that is over."""
+        return cls(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
 
 
 class Unavailable(EngineError):

@@ -238,7 +238,7 @@ class MemoryEngine:
         assert isinstance(own, _Owned)
         self.flush()
         if not own.is_valid:
-            done(_fenced(own))
+            done(Fenced.of(own))
             return
         if self.records[own.partition]:
             page(list(self.records[own.partition]))
@@ -303,14 +303,10 @@ class MemoryEngine:
     def _refusal(self, own: _Owned) -> Fenced | Unavailable | None:
         """The error for a batch that this engine doesn't write, None if it does."""
         if not own.is_valid:
-            return _fenced(own)
+            return Fenced.of(own)
         if own.closed_because:
             return Unavailable(own.closed_because)
         failure, self._failure = self._failure, None
         if failure is not None:
             own.closed_because = str(failure)
         return failure
-
-
-def _fenced(own: _Owned) -> Fenced:
-    return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")

@@ -291,7 +291,7 @@ class Core:
 
     def _load(self, own: Owned, page: OnPage, done: Done) -> None:
         if own.is_over:
-            done(Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over"))
+            done(Fenced.of(own))
         elif own.unknown:
             self._sure(self.writer.barrier(own), partial(self._barred, own, page, done))
         else:
@@ -373,7 +373,7 @@ class Core:
             if isinstance(outcome, TxnResult) and (head.epoch, head.owner) != (own.epoch, own.head.owner):
                 self._over(own, "another node has claimed it")
             if own.is_over:
-                error = Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
+                error = Fenced.of(own)
             elif not isinstance(outcome, TxnResult):
                 error = Unavailable(f"{self._port.store} doesn't answer: {outcome.reason}")
             for done in dones:

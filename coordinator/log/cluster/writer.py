@@ -311,5 +311,5 @@ def _check_whole(batch: list[Record]) -> None:
 
 def _refusal(own: Owned) -> Fenced | Unavailable | None:
     if own.is_over:
-        return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")
+        return Fenced.of(own)
     return Unavailable(own.closed) if own.closed else None

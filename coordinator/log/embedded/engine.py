@@ -25,11 +25,11 @@ from coordinator.log.compaction.cleaner import Cleaner, call_on
 from coordinator.log.embedded.compactions import Compactions
 from coordinator.log.embedded.journal import JOURNAL_SIZE, Journal
 from coordinator.log.embedded.loads import Loads
-from coordinator.log.embedded.ownership import Owned, fenced, lock_partition
+from coordinator.log.embedded.ownership import Owned, lock_partition
 from coordinator.log.embedded.report import Availability, Report, ignore
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.embedded.writer import SYNCS_MAX, Append, Writer
-from coordinator.log.engine import Acquired, Appended, Done, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import journal_number
@@ -244,7 +244,7 @@ class EmbeddedEngine:
     def _end(self, own: Owned) -> None:
         del self._journal.owned[own.number]
         own.end()
-        self._loads.end(own, fenced(own))
+        self._loads.end(own, Fenced.of(own))
         self._journal.end(own)
         own.release_lock()
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from coordinator.log.advice import explain
-from coordinator.log.embedded.ownership import Owned, fenced
+from coordinator.log.embedded.ownership import Owned
 from coordinator.log.embedded.report import Availability, Report
-from coordinator.log.engine import Damaged, Done, EngineError, Page, Unavailable
+from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Page, Unavailable
 from coordinator.log.segments.disk import reason
 from protocol.records.batch import Record
 
@@ -50,7 +50,7 @@ class Loads:
             own.log.close("it is being loaded")
             self.waiting.append(_Load(own, own.log.read(), page, done))
         else:
-            done(fenced(own))
+            done(Fenced.of(own))
 
     def end(self, own: Owned, outcome: EngineError) -> None:
         """End the owner's load, if there is one, with `outcome`."""

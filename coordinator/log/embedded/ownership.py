@@ -16,7 +16,6 @@ from pathlib import Path
 
 from coordinator.log.embedded.report import Availability
 from coordinator.log.embedded.upkeep import Upkeep
-from coordinator.log.engine import Fenced
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.partition import EPOCH_MAX, PartitionLog
@@ -89,8 +88,3 @@ def lock_partition(disk: Disk, path: Path) -> tuple[Lock, int]:
         lock.release()
         raise
     return lock, epoch
-
-
-def fenced(own: Owned) -> Fenced:
-    """The error for a call with an ownership that is over."""
-    return Fenced(f"the ownership of partition {own.partition} at epoch {own.epoch} is over")

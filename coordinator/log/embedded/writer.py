@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from coordinator.log.embedded.journal import Journal
 from coordinator.log.embedded.loads import Loads
-from coordinator.log.embedded.ownership import Owned, fenced
+from coordinator.log.embedded.ownership import Owned
 from coordinator.log.embedded.report import Report
-from coordinator.log.engine import Appended, Unavailable
+from coordinator.log.engine import Appended, Fenced, Unavailable
 from coordinator.log.segments.journal import EXTENT_SIZE, Extent, window_size
 from coordinator.log.segments.partition import Staged
 from protocol.records.batch import Record
@@ -135,7 +135,7 @@ class Writer:
                 continue
             if outcome is not None:
                 own.availability.failed(own.partition, own.log.closed_because)
-            append.done(durable, Unavailable(own.log.closed_because) if own.valid() else fenced(own))
+            append.done(durable, Unavailable(own.log.closed_because) if own.valid() else Fenced.of(own))
             durable = 0
 
     def _append(self, items: ItemsView[Owned, list[Append]]) -> Iterable[int | None]:
