@@ -614,7 +614,7 @@ class Server:
         if self._statsd is not None:
             await self._statsd.stop()
         if self.certificates is not None:
-            self.certificates.stop()
+            await self.certificates.stop()
         if self._sasl is not None:
             await self._sasl.stop()
         if self._searches is not None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 CHECK_EVERY_MS = 5_000
 """How soon a changed file is noticed. A look costs a stat per file."""
 
+END_WITHIN_S = 3.0
+"""How long the end of a server waits for a look: a process that ends while a thread of it is in OpenSSL may crash."""
+
 Signature = tuple[tuple[int, ...] | None, ...]
 """Facts that tell whether files have changed; None for a file that isn't there."""
 
@@ -68,7 +71,8 @@ class Certificates:
         self._alarm: Alarm[str]
         self._clock: Clock
         self._lines: Lines
-        self._is_looking = False
+        self._thread: Thread | None = None
+        """Of the look under way."""
         self._looks_again = False
         self._has_stopped = False
         self._on_loaded = on_loaded
@@ -109,21 +113,23 @@ class Certificates:
             if not isinstance(read.found, ConfigError):
                 self._terms[read.listener] = read.found
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Look no more."""
         self._alarm.stop()
         self._has_stopped = True
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, END_WITHIN_S)
 
     def check(self, *, all_of_them: bool = False) -> None:
         """Have a thread look at the files. all_of_them: read also those that haven't changed."""
         self._alarm.arm("check", self._clock.ms() + CHECK_EVERY_MS)
-        if self._is_looking:
+        if self._thread is not None:
             self._looks_again = self._looks_again or all_of_them
             return
-        self._is_looking = True
         hop = asyncio.get_running_loop().call_soon_threadsafe
         # A daemon: a file system that hangs must not keep the process from ending.
-        Thread(target=self._look_aside, args=(hop, all_of_them), name="certificates", daemon=True).start()
+        self._thread = Thread(target=self._look_aside, args=(hop, all_of_them), name="certificates", daemon=True)
+        self._thread.start()
 
     def _look_aside(self, hop: Hop, all_of_them: bool) -> None:  # noqa: FBT001 - a thread's argument
         reads = self._look(all_of_them=all_of_them)
@@ -146,7 +152,7 @@ class Certificates:
         return reads
 
     def _looked(self, reads: list[Read]) -> None:
-        self._is_looking = False
+        self._thread = None
         if self._has_stopped:
             return
         for read in reads:

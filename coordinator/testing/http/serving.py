@@ -96,7 +96,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
         await to_thread.run_sync(tenure.stop)
         await web.stop()
         if certificates is not None:
-            certificates.stop()
+            await certificates.stop()
         await to_thread.run_sync(tenure.stop)
         listening.close()
 

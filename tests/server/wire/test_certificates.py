@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -92,6 +93,19 @@ async def test_a_ca_that_is_taken_away_lets_nobody_in(certificates: Certificates
         assert (await peer.said()).endswith("UNKNOWN_CA")
         other = await greeted(server, client_context(certificates.ca, certificates.foreign_client))
         assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
+
+
+async def test_the_end_waits_for_a_look(certificates: Certificates, tmp_path: Path) -> None:
+    """A server that ends while a thread reads its files goes on once that is over."""
+    async with serving(*listener(certificates, tmp_path)) as server:
+        assert server.server.certificates is not None
+        (tmp_path / "server.pem").unlink()
+        os.mkfifo(tmp_path / "server.pem")
+        server.server.certificates.check(all_of_them=True)
+        stopping = asyncio.ensure_future(server.server.certificates.stop())
+        await asyncio.to_thread((tmp_path / "server.pem").write_bytes, certificates.server.read_bytes())
+        await stopping
+        assert all(each.name != "certificates" for each in threading.enumerate())
 
 
 async def test_a_broken_file_changes_nothing_and_is_said_once(certificates: Certificates, tmp_path: Path) -> None:
