@@ -77,6 +77,10 @@ class Notice(NamedTuple):
     fields: dict[str, object]
 
 
+def _refuse_to_save(_topics: Iterable[Topic], _done: Saved) -> None:
+    raise AssertionError("a worker asks its supervisor, and a node of a cluster the others")
+
+
 class Store(NamedTuple):
     """See the module.
 
@@ -92,12 +96,12 @@ class Store(NamedTuple):
     engine: Engine
     cluster_id: str
     owners: Owners
-    topics: Mapping[str, Topic]
-    save_topics: Callable[[Iterable[Topic], Saved], None]
-    folder: Path | None
-    notices: Sequence[Notice]
-    reconfigure: Callable[[Config], None]
     close: Callable[[], None]
+    topics: Mapping[str, Topic] = {}
+    save_topics: Callable[[Iterable[Topic], Saved], None] = _refuse_to_save
+    folder: Path | None = None
+    notices: Sequence[Notice] = ()
+    reconfigure: Callable[[Config], None] = lambda _: None
     cluster: Cluster | None = None
     entries: SharedEntries | None = None
     write_out: WriteOut | None = None
@@ -205,12 +209,12 @@ def open_store(config: Config, fresh_id: Callable[[], UUID], report: Report, cou
         engine,
         cluster_id,
         lambda _: config.node_id,
+        close,
         topics,
         save_topics,
         Path(config.log_dirs),
         notices,
         _cleaned_by(engine),
-        close,
         write_out=engine.write_out,
         other=_other_in_folder(engine, config, lambda _: config.node_id, report, counts),
     )
@@ -262,12 +266,9 @@ def open_share(
         engine,
         cluster_id,
         owner,
-        {},
-        _refuse_to_save,
-        Path(config.log_dirs),
-        [],
-        _cleaned_by(engine),
         engine.close,
+        folder=Path(config.log_dirs),
+        reconfigure=_cleaned_by(engine),
         write_out=engine.write_out,
         other=_other_in_folder(engine, config, owner, report, counts),
     )
@@ -328,14 +329,11 @@ def open_cluster(
         engine,
         engine.cluster_id,
         lambda partition: NOBODY if (owner := engine.owner(partition)) is None else owner,
-        {},
-        _refuse_to_save,
-        Path(config.log_dirs),
-        notices,
-        lambda _: None,
         close,
-        engine,
-        engine,
+        folder=Path(config.log_dirs),
+        notices=notices,
+        cluster=engine,
+        entries=engine,
     )
 
 
@@ -384,18 +382,7 @@ def in_memory(engine: Engine, config: Config, fresh_id: Callable[[], UUID], _rep
         return config.node_id
 
     other = OtherLog(engine.has, engine.other, owners) if isinstance(engine, MemoryEngine) else None
-    return Store(
-        engine,
-        cluster_id,
-        owners,
-        topics,
-        _at_once,
-        None,
-        [],
-        lambda _: None,
-        engine.close,
-        other=other,
-    )
+    return Store(engine, cluster_id, owners, engine.close, topics, _at_once, other=other)
 
 
 def share_memory(
@@ -414,18 +401,7 @@ def share_memory(
     """
     engine = log.engine(config.node_id)
     other = OtherLog(lambda _: ids.was_opened(), lambda *_: ids.engine(config.node_id), ids.owners.__getitem__)
-    return Store(
-        engine,
-        cluster_id,
-        log.owners.__getitem__,
-        {},
-        _refuse_to_save,
-        folder,
-        [],
-        lambda _: None,
-        engine.close,
-        other=other,
-    )
+    return Store(engine, cluster_id, log.owners.__getitem__, engine.close, folder=folder, other=other)
 
 
 def _engine(
@@ -474,10 +450,6 @@ def _save(file: TopicsFile, topics: Iterable[Topic], done: Saved) -> None:
 
 def _at_once(_topics: Iterable[Topic], done: Saved) -> None:
     done(None)
-
-
-def _refuse_to_save(_topics: Iterable[Topic], _done: Saved) -> None:
-    raise AssertionError("a worker asks its supervisor, and a node of a cluster the others")
 
 
 def _shrink_notices(topics: Iterable[tuple[Topic, int]]) -> list[Notice]:
