@@ -157,6 +157,11 @@ class Member:
         return (self.client_id, self.client_host) if by is None else by[:2]
 
     @property
+    def named(self) -> tuple[str, str | None, str, str]:
+        """Its member id, instance id, client id and client host, in the order of the fields of notes."""
+        return (self.member_id, self.group_instance_id, *self.client)
+
+    @property
     def principal(self) -> str:
         """The principal of the client that has the seat; unknown after a load, as the log has none."""
         by = self.joined_by

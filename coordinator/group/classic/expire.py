@@ -57,14 +57,5 @@ def session(turn: Turn, group: Group, member_id: str) -> None:
     if turn.now.ms < member.deadline_ms:
         turn.watch(group, member)
     elif member.is_new or (member.awaiting_join is None and member.awaiting_sync is None):
-        turn.note(
-            notes.MemberExpired(
-                group.group_id,
-                group.generation,
-                member_id,
-                member.group_instance_id,
-                *member.client,
-                member.principal,
-            )
-        )
+        turn.note(notes.MemberExpired(group.group_id, group.generation, *member.named, member.principal))
         remove_member(turn, group, member, CauseKind.MEMBER_EXPIRED)

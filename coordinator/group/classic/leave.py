@@ -60,17 +60,7 @@ def leave_one(turn: Turn, group: Group, event: LeaveGroup, leaving: LeaveGroupRe
         return standby.leave(turn, group, group.standbys[member_id].member, leaving.group_instance_id)
     member = group.members[member_id]
     reason = leaving.reason or ""
-    turn.note(
-        notes.MemberLeft(
-            group.group_id,
-            group.generation,
-            member_id,
-            member.group_instance_id,
-            *member.client,
-            reason,
-            member.principal,
-        )
-    )
+    turn.note(notes.MemberLeft(group.group_id, group.generation, *member.named, reason, member.principal))
     # A member names itself by its member id. An instance id alone comes from an operator.
     removed = leaving.member_id == UNKNOWN_MEMBER_ID or meaning_of(reason) is Meaning.REMOVED_BY_ADMIN
     kind = CauseKind.MEMBER_REMOVED if removed else CauseKind.MEMBER_LEFT
@@ -107,13 +97,7 @@ def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
     for member in members:
         turn.note(
             notes.MemberLeft(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.group_instance_id,
-                *member.client,
-                "not in expected.instance.ids",
-                member.principal,
+                group.group_id, group.generation, *member.named, "not in expected.instance.ids", member.principal
             )
         )
         if group.standbys and seats.take_over(turn, group, member, CauseKind.MEMBER_REMOVED):

@@ -128,10 +128,7 @@ def by_members(kind: CauseKind, member_ids: tuple[str, ...], members: Sequence[M
     """The cause: several members. member_ids: theirs, and former ids that are gone."""
     if len(members) == 1:
         return by_member(kind, members[0])
-    parties = tuple(
-        Party(member.member_id, member.group_instance_id, *member.client, member.principal)
-        for member in members[:PARTIES_MAX]
-    )
+    parties = tuple(Party(*member.named, member.principal) for member in members[:PARTIES_MAX])
     return Cause(kind, member_ids, members=parties)
 
 

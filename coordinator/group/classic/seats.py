@@ -68,15 +68,7 @@ def add(turn: Turn, group: Group, member: Member) -> None:
     group.standbys[member.member_id] = Standby(member, turn.now.ms)
     group.pending.pop(member.member_id, None)
     turn.note(
-        notes.StandbyJoined(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            member.group_instance_id,
-            *member.client,
-            len(group.standbys),
-            member.principal,
-        )
+        notes.StandbyJoined(group.group_id, group.generation, *member.named, len(group.standbys), member.principal)
     )
 
 
@@ -119,16 +111,7 @@ def remove(turn: Turn, group: Group, member: Member, why: str) -> None:
     turn.forget(group, member)
     del group.standbys[member.member_id]
     turn.note(
-        notes.StandbyGone(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            member.group_instance_id,
-            *member.client,
-            why,
-            len(group.standbys),
-            member.principal,
-        )
+        notes.StandbyGone(group.group_id, group.generation, *member.named, why, len(group.standbys), member.principal)
     )
 
 
@@ -171,12 +154,8 @@ def take_over(turn: Turn, group: Group, lost: Member, kind: CauseKind) -> bool:
         notes.SeatTaken(
             group.group_id,
             group.generation,
-            standby.member.member_id,
-            standby.member.group_instance_id,
-            *standby.member.client,
-            lost.member_id,
-            lost.group_instance_id,
-            *lost.client,
+            *standby.member.named,
+            *lost.named,
             kind.value,
             turn.now.ms - standby.since_ms,
             leads,
@@ -310,9 +289,7 @@ def settle(turn: Turn, group: Group) -> None:
             notes.StandbySeated(
                 group.group_id,
                 group.generation,
-                member.member_id,
-                member.group_instance_id,
-                *member.client,
+                *member.named,
                 turn.now.ms - standby.since_ms,
                 len(group.standbys),
                 member.principal,

@@ -99,18 +99,7 @@ def moved(turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: Cons
         group.waits_since.setdefault(member.member_id, turn.now.wall_ms)
         asked = sum(map(len, member.revoking.values()))
         until_ms = turn.now.wall_ms + member.rebalance_timeout_ms
-        turn.note(
-            notes.MemberRevoking(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                asked,
-                until_ms,
-            )
-        )
+        turn.note(notes.MemberRevoking(group.group_id, group.generation, *member.named, asked, until_ms))
 
 
 def freed(turn: Turn, group: ConsumerGroup) -> None:

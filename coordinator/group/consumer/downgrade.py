@@ -124,10 +124,7 @@ def classic_member(member: ConsumerMember) -> Member:
     """A member as it goes on."""
     assert member.classic is not None
     return Member(
-        member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
+        *member.named,
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         list(member.classic.protocols),

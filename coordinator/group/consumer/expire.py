@@ -27,16 +27,7 @@ def fired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
         if turn.now.ms < session.deadline_ms:
             turn.watch(group, session)
             return
-        turn.note(
-            notes.MemberExpired(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-            )
-        )
+        turn.note(notes.MemberExpired(group.group_id, group.generation, *member.named))
         leave.drop(turn, group, [member], reasons.of_member(group, CauseKind.MEMBER_EXPIRED, member))
     elif why := why_late(group, member, key):
         turn.note(notes.MembersDropped(group.group_id, group.generation, (member.member_id,), why))

@@ -115,6 +115,11 @@ class ConsumerMember(NamedTuple):
         """Whether it has all that the target of this epoch gives it."""
         return self.state is SETTLED and self.epoch == target_epoch
 
+    @property
+    def named(self) -> tuple[str, str | None, str, str]:
+        """Its member id, instance id, client id and client host, in the order of the fields of notes."""
+        return (self.member_id, self.instance_id, self.client_id, self.client_host)
+
 
 class Resolved(NamedTuple):
     """The topics that a regular expression matched.

@@ -44,17 +44,7 @@ def remove(
 ) -> None:
     """Remove members that leave by request. cause: if it isn't that of one member that leaves itself."""
     for member in members:
-        turn.note(
-            notes.MemberLeft(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                reason,
-            )
-        )
+        turn.note(notes.MemberLeft(group.group_id, group.generation, *member.named, reason))
     if members:
         drop(turn, group, members, cause or reasons.of_member(group, CauseKind.MEMBER_LEFT, members[0]))
 

@@ -101,10 +101,7 @@ def of_members(group: ConsumerGroup, kind: CauseKind, members: Collection[Consum
     one = of_member(group, kind, next(iter(members)))
     if len(members) == 1:
         return one
-    parties = (
-        Party(each.member_id, each.instance_id, each.client_id, each.client_host)
-        for each in list(members)[:PARTIES_MAX]
-    )
+    parties = (Party(*each.named) for each in list(members)[:PARTIES_MAX])
     return one._replace(
         member_ids=tuple(each.member_id for each in members),
         group_instance_id=None,
