@@ -97,6 +97,15 @@ class Note(Value):
     generation: int
 
 
+class MemberNote(Note):
+    """Something that happened to a member of `group`. client_id, client_host: of the client that has the seat."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
 class RebalanceStarted(Note):
     """The group went from `state` to PreparingRebalance; `generation` is the one that ends.
 
@@ -180,16 +189,12 @@ class TargetAssigned(Note):
     further_changes: int = 0
 
 
-class MemberRevoking(Note):
+class MemberRevoking(MemberNote):
     """The coordinator asks a member of the consumer protocol to give up so many topic partitions within a time.
 
     until_ms: Unix time; later the member is removed.
     """
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     partitions: int
     until_ms: int
 
@@ -310,13 +315,9 @@ class ClientRefused(Note):
     client: Client
 
 
-class MemberJoined(Note):
+class MemberJoined(MemberNote):
     """A new member joined."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     principal: str = ANONYMOUS
 
 
@@ -363,73 +364,49 @@ class MemberFenced(Note):
     waited: bool = False
 
 
-class MemberLeft(Note):
+class MemberLeft(MemberNote):
     """A member left by request."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     reason: str
     principal: str = ANONYMOUS
 
 
-class MemberExpired(Note):
+class MemberExpired(MemberNote):
     """The session of a member timed out."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     principal: str = ANONYMOUS
 
 
-class StandbyJoined(Note):
+class StandbyJoined(MemberNote):
     """A client waits as a standby, because all seats of the group are taken. standbys: how many wait now."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     standbys: int
     principal: str = ANONYMOUS
 
 
-class StandbySeated(Note):
+class StandbySeated(MemberNote):
     """A rebalance gives a free seat to a standby that waited for `waited_ms`."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     waited_ms: int
     standbys: int
     principal: str = ANONYMOUS
 
 
-class StandbyGone(Note):
+class StandbyGone(MemberNote):
     """A standby is gone. why: it left, expired, or its assignors are not the group's."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     why: str
     standbys: int
     principal: str = ANONYMOUS
 
 
-class SeatTaken(Note, is_event=True):
+class SeatTaken(MemberNote, is_event=True):
     """A standby takes the seat of a member that is gone, with its assignment; there is no rebalance.
 
     kind: why `old_member_id` is gone, as the kind of a cause. waited_ms: how long the standby waited. leads: whether it
     leads the group. standbys: how many are left.
     """
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
     old_member_id: str
     old_group_instance_id: str | None
     old_client_id: str
@@ -721,7 +698,7 @@ TEXTS: Mapping[type[Note], Callable[[Any, str], str]] = {
     ),
 }
 """A function for each note: takes the note, and its group's partition in words."""
-assert set(TEXTS) == set(Note.__subclasses__())
+assert set(TEXTS) == {*Note.__subclasses__(), *MemberNote.__subclasses__()} - {MemberNote}
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
-from coordinator.group.notes import Note
+from coordinator.group.notes import TEXTS
 from coordinator.story.events import TYPES, After, EventsDropped, Move, event_json, fields_of, read_event
 from coordinator.story.schema import CONFLICT, SELF, event_name
 from tests.support.cases import each
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_an_event_has_the_fields_of_its_note() -> None:
     """A field that a note gets has to be in the event's class; a gap is of no note, and neither are findings."""
-    noted = {event_name(kind.__name__): kind for kind in Note.__subclasses__()}
+    noted = {event_name(kind.__name__): kind for kind in TEXTS}
     assert TYPES.keys() - noted.keys() == {"events_dropped", "finding_began", "finding_ended"}
     for name in TYPES.keys() & noted.keys():
         has = {field.name for field in fields(TYPES[name])}

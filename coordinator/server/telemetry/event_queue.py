@@ -197,7 +197,7 @@ class Events:
             self._append(event)
 
     _TAKES: ClassVar[dict[type[notes.Note], Callable[[Events, TimedNote, Any], None]]] = {
-        **dict.fromkeys((each for each in notes.Note.__subclasses__() if each.IS_EVENT), _queued),
+        **dict.fromkeys((each for each in notes.TEXTS if each.IS_EVENT), _queued),
         notes.ClientRefused: _client_refused,
         notes.GroupLoaded: _group_loaded,
         notes.InstanceIdUnreleased: _unreleased,
