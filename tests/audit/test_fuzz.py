@@ -34,7 +34,6 @@ from coordinator.audit.read.tables import SCHEMAS, all_to_arrow, to_rows
 from coordinator.audit.show.page import page
 from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
-from coordinator.cli.main import make_app
 from coordinator.story.records.values import MEMBERS_MAX
 from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
@@ -55,6 +54,7 @@ from tests.audit.scenes import (
     static_members,
     with_attributes,
 )
+from tests.cli.conftest import make_app
 from tests.support.batches import with_crc
 from tests.support.length import rounds
 

@@ -15,14 +15,13 @@ import pytest
 
 from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.show.page import page
-from coordinator.cli.main import make_app
 from coordinator.cli.watch import EventLines
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
 from coordinator.story.schema import EVENTS_TOPIC
 from tests.audit.outage import GROUP, QUIET, SETTINGS, WANTED, live
-from tests.cli.conftest import run_app
+from tests.cli.conftest import make_app, run_app
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import hang_up
 from tests.support.tenure import Tenure, wait_until

@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
 import typer
 from confluent_kafka import Consumer, TopicPartition
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from coordinator.cli import main
 from coordinator.cli.exit_codes import ExitCode
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
@@ -64,6 +67,11 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 def at(bootstrap: str) -> list[str]:
     """The options of a command for a cluster on a busy machine."""
     return ["--bootstrap-server", bootstrap, "--timeout", str(WITHIN_S)]
+
+
+typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined]
+make_app = cache(main.make_app)
+"""`tenure` with a command, made once: that takes longer than a run, and a run leaves nothing in it."""
 
 
 def run_app(app: typer.Typer, *arguments: str) -> Ran:

@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.groups import app
-from coordinator.cli.main import make_app
 from coordinator.cli.members import app as members_app
 from coordinator.client.client import Client
 from coordinator.security.acls import CLUSTER_NAME, Kind, Operation, Pattern, Permission
 from protocol.messages import CreateAclsRequest, FindCoordinatorResponse, LeaveGroupResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
-from tests.cli.conftest import run_app
+from tests.cli.conftest import make_app, run_app
 from tests.client.scripted import HANG_UP, SILENCE, Scripted
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S

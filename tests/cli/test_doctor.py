@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from coordinator.cli.doctor import _together
-from coordinator.cli.main import make_app
 from coordinator.client.offsets_log import LIMITS
 from coordinator.story import diagnosis
 from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
@@ -23,7 +22,7 @@ from coordinator.text import time_text
 from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
-from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app, run_out_of_time
+from tests.cli.conftest import MakeGroup, Ran, Run, at, make_app, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import commit_request

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import make_app
 from coordinator.story import diagnosis
 from schemas.errors import ErrorCode
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle

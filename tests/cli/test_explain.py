@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from coordinator.cli.explain import present_lines
-from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS
 from coordinator.client.topics import LATEST, create_topic
@@ -30,7 +29,7 @@ from coordinator.testing import Tenure as InProcess
 from coordinator.text import duration_text, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.story.test_diagnosis import group_of
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats

@@ -13,7 +13,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
-from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import remove_members
@@ -25,7 +24,7 @@ from protocol.messages import (
     MetadataResponse,
     OffsetFetchResponse,
 )
-from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, run_app
+from tests.cli.conftest import PARTITION_COUNT, TOPIC, MakeGroup, Run, at, make_app, run_app
 from tests.client.scripted import Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
 from tests.support.requests import commit_request

@@ -14,8 +14,9 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from coordinator.cli.main import COMMANDS, SECTIONS, main, make_app
+from coordinator.cli.main import COMMANDS, SECTIONS, main
 from protocol.records.batch import encode_batch
+from tests.cli.conftest import make_app
 from tests.cli.log.conftest import group_of, write_segment
 from tests.support.tenure import tenure_command
 

@@ -12,9 +12,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from coordinator.cli.exit_codes import ExitCode
-from coordinator.cli.main import make_app
 from coordinator.cli.mcp import ABOUT, TOOLS
-from tests.cli.conftest import MakeGroup, at, run_app
+from tests.cli.conftest import MakeGroup, at, make_app, run_app
 from tests.support.tenure import tenure_command
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.main import make_app
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.cli.test_cluster import SERVER, allow_describe, client_file
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S

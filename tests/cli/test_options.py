@@ -11,8 +11,8 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from coordinator.cli.main import make_app
 from coordinator.cli.options import EXAMPLES, duration_ms
+from tests.cli.conftest import make_app
 
 
 def commands() -> Iterator[tuple[str, ...]]:

@@ -7,11 +7,10 @@ import uuid
 import pytest
 
 from coordinator.cli.groups import app as groups_app
-from coordinator.cli.main import make_app
 from coordinator.cli.ready import app
 from coordinator.cli.wait import app as wait_app
 from schemas.errors import ErrorCode
-from tests.cli.conftest import MakeGroup, Ran, Run, at, run_app, run_out_of_time
+from tests.cli.conftest import MakeGroup, Ran, Run, at, make_app, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats

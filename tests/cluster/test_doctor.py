@@ -8,13 +8,12 @@ from functools import partial
 
 import pytest
 
-from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import describe_groups
 from coordinator.client.topics import node_health, partition_owners
 from coordinator.group.partition import partition_for
-from tests.cli.conftest import Ran, run_app
+from tests.cli.conftest import Ran, make_app, run_app
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.requests import commit_request

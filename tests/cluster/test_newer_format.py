@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import make_app
 from coordinator.group.partition import partition_for
 from protocol.messages import CreateTopicsRequest, ListGroupsRequest
 from schemas.errors import ErrorCode
-from tests.cli.conftest import run_app
+from tests.cli.conftest import make_app, run_app
 from tests.cluster.test_seats import refusal
 from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd

@@ -15,8 +15,7 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator.cli.main import make_app
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.interop.consumers import SETTINGS, WITHIN_S, Member, Served, all_held, until
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure, wait_until

@@ -15,8 +15,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator.cli.exit_codes import ExitCode
-from coordinator.cli.main import make_app
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.observe.test_observer import observing
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S

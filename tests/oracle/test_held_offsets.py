@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from coordinator.cli.main import make_app
 from coordinator.story import transaction_diagnosis
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import producer
 from tests.oracle.stage import Stage

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import make_app
 from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS, OffsetsReader
 from coordinator.story.events import RebalanceEnded, fields_of
 from schemas.errors import ErrorCode
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle

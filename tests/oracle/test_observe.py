@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator.cli.main import make_app
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.observe.test_observer import observing
 from tests.observe.test_rights import GROUP, PLAIN, SECURED, consuming, observe_with_rights
 from tests.support.apache import AUTHORIZER, VERSION_44, ApacheKafka

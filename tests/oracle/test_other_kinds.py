@@ -27,11 +27,10 @@ from kio.serial import entity_writer
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.log.decoded import MEMBER_STATES, STREAMS_STATES
-from coordinator.cli.main import make_app
 from coordinator.story.records.consumer import READ_VERSIONS, SHARE_VERSIONS, STREAMS_VERSIONS
 from coordinator.story.records.values import UNKNOWN_KIND, UNREADABLE_KIND
 from tests.audit.spark.conftest import LEFT_OPEN
-from tests.cli.conftest import Ran, at, run_app
+from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.interop.java.process import WAIT_S
 from tests.interop.java.tools import Tools
 from tests.interop.test_java_streams import INSTANCES, PARTITIONS, Application

@@ -21,13 +21,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from coordinator.cli.main import make_app
 from coordinator.client import examination
 from coordinator.client.client import Client
 from coordinator.client.examination import examine
 from coordinator.story import progress, progress_diagnosis, tracks
 from coordinator.story.progress import Progress
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.client.test_ahead import LEVELS, end_transactions
 from tests.observe.test_observer import observing
 from tests.oracle.conftest import NODES, SAME_NAME

@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import make_app
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.interop.java.process import WAIT_S
 from tests.interop.java.tools import Tools

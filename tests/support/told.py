@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 from msgspec import convert
@@ -42,9 +43,14 @@ def told(kind: str, /, **said: Any) -> Any:
         said["cause"] = _whole(said["cause"])
     if "causes" in said:
         said["causes"] = [_whole(each) for each in said["causes"]]
-    needed = {each.encode_name: _empty(each.type) for each in fields(of_kind) if each.required}
-    event: RebalanceEvent = convert(needed | common | said, of_kind)
+    event: RebalanceEvent = convert(_needed(of_kind) | common | said, of_kind)
     return event
+
+
+@cache
+def _needed(of_kind: type[RebalanceEvent]) -> dict[str, Any]:
+    """The empty values of the fields that an event of this type has to have."""
+    return {each.encode_name: _empty(each.type) for each in fields(of_kind) if each.required}
 
 
 def entries_of(*told: RebalanceEvent) -> list[Any]:

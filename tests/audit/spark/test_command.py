@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.main import make_app
 from tests.audit.scenes import clean
-from tests.cli.conftest import run_app
+from tests.cli.conftest import make_app, run_app
 from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.spark
