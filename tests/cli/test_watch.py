@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import make_app
 from coordinator.cli.watch import WAIT_MS, EventLines, follow
 from coordinator.client.client import Client
 from coordinator.client.errors import Unauthenticated
@@ -24,7 +23,7 @@ from coordinator.client.properties import read
 from coordinator.client.security import Security
 from coordinator.story.words import cause_text
 from protocol.messages import FindCoordinatorRequest
-from tests.cli.conftest import at, run_app
+from tests.cli.conftest import at, make_app, run_app
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.raw import Connection
@@ -83,7 +82,7 @@ def test_what_happens_is_printed_as_it_happens(tmp_path: Path) -> None:
             def both_look_on() -> bool:
                 join(server, "g", connection)
                 join(server, "h", connection)
-                return "[h] " in text() and '"group": "g"' in lines()
+                return "c\\x1b[2J at 127.0.0.1" in text() and "member_replaced" in lines().rpartition("\n")[0]
 
             wait_until(both_look_on, "both have something to tell", WITHIN_S)
             whole, _, _ = lines().rpartition("\n")  # the last line may be half written
