@@ -79,8 +79,8 @@ class Follower:
     """See the module; a source of the feed.
 
     takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
-    groups that have news after that. on_caught_up: called once, when the history is read. reached: called after each
-    turn in which the cluster answered, by a refusal too.
+    groups that have news after that. on_caught_up: called once, when the history is read. reached: called once,
+    when the cluster has answered, by a refusal too.
 
     reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
     whether the cluster doesn't answer.
@@ -108,7 +108,7 @@ class Follower:
         self._newcomers = newcomers
         self._changed = changed
         self._on_caught_up = on_caught_up
-        self._reached = reached
+        self._reached: Callable[[], object] | None = reached
         self._clock = clock
         self._looks: deque[Look] = deque(maxlen=LOOKS_MAX)
         self._begun = Begun()
@@ -143,8 +143,9 @@ class Follower:
                     events, problem = self._turn(self.reader)
                 except (ClientError, ProtocolError) as error:
                     events, problem = [], error
-                if not isinstance(problem, Unreachable):
+                if self._reached is not None and not isinstance(problem, Unreachable):
                     self._reached()
+                    self._reached = None  # to wake the loop up in each turn costs CPU
                 self._give(events, news, is_over=self._clock() - began_s >= BEGIN_S)
                 self._say(problem, is_partial=self.reader is not None and self.reader.is_answered)
                 if problem is not None:

@@ -76,6 +76,7 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
     everything: list[RebalanceEvent] = []
     counted: list[RebalanceEvent] = []
     changed: set[str] = set()
+    answered: list[None] = []
     taken = Taken()
     stopping = threading.Event()
     with Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path) as cluster:
@@ -89,6 +90,7 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
             takers=[everything.extend],
             newcomers=[counted.extend],
             changed=changed.update,
+            reached=lambda: answered.append(None),
         )
         thread = threading.Thread(target=follower.follow, args=(taken, stopping))
         thread.start()
@@ -108,6 +110,7 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
     assert len(everything) == len(history) + 1
     assert changed == {"new"}  # old groups have their turn: they come before no group in a rebalance
     assert taken.news[0].event.group == "new"
+    assert len(answered) == 1
     assert written.events == []
 
 
