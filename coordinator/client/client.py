@@ -57,6 +57,9 @@ COORDINATOR_MOVED = frozenset(
 )
 """After these errors the client looks the coordinator up and asks again."""
 
+REMEMBERED_MAX = 100_000
+"""Coordinators in memory, of an observer; all of them go when there are more."""
+
 Result = TypeVar("Result")
 
 
@@ -86,6 +89,8 @@ class Client:
     client_id: the name that the servers see and log; by default that of `security`, or CLIENT_ID.
     security: how to speak TLS and log in; None: neither.
     known: the nodes that answers named; several clients of a cluster may share the list.
+    coordinators: those of groups, as answers named them; they count until they move or don't answer, and clients may
+    share them too. None: the client asks for them at each call.
     connect: connects to a node in another way, with the client id and until a deadline.
     on_wait: called with True before the client waits for a connection or for its next try, and with False when a
     server has answered.
@@ -100,6 +105,7 @@ class Client:
         client_id: str | None = None,
         security: Security | None = None,
         known: list[Address] | None = None,
+        coordinators: dict[str, Node] | None = None,
         connect: Callable[[Address, str, Deadline], Asking] | None = None,
         on_wait: Callable[[bool], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +121,8 @@ class Client:
         self._clock = clock
         self._pause = pause
         self._known = [] if known is None else known
+        self._remembers = coordinators is not None
+        self._remembered = {} if coordinators is None else coordinators
         self._connections: dict[Address, Asking] = {}
 
     def __enter__(self) -> Self:
@@ -212,8 +220,11 @@ class Client:
                 tries.lost = None
             except Unreachable as error:
                 tries.lost = error
-            if not any(_moved(answer) for answer in answers.values()):
+            moved = [group_id for group_id, answer in answers.items() if _moved(answer)]
+            if not moved:
                 return answers
+            for group_id in moved:
+                self._remembered.pop(group_id, None)
         if tries.lost is not None:
             raise tries.lost
         return answers
@@ -222,11 +233,23 @@ class Client:
         """By coordinator, the groups that still need an answer; a group without one gets its error as answer."""
         pending = [group_id for group_id, answer in answers.items() if _moved(answer)]
         found: dict[Node, list[str]] = {}
-        for group_id, error_code, node in self._find_coordinators(pending, deadline):
+        unknown = []
+        for group_id in pending:
+            known = self._remembered.get(group_id)
+            if known is None:
+                unknown.append(group_id)
+            else:
+                found.setdefault(known, []).append(group_id)
+        for group_id, error_code, node in self._find_coordinators(unknown, deadline) if unknown else ():
             if error_code:
                 answers[group_id] = self.refused(error_code, _quoted(group_id), FindCoordinatorRequest, group_id)
             else:
                 found.setdefault(node, []).append(group_id)
+        if self._remembers and unknown:
+            if len(self._remembered) + len(unknown) > REMEMBERED_MAX:
+                self._remembered.clear()
+            for node, group_ids in found.items():
+                self._remembered |= dict.fromkeys(group_ids, node)
         return found
 
     def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Coordinator]:

@@ -152,6 +152,7 @@ class Asking:
         self._lock = Lock()
         self._nodes: dict[Address, _Node] = {}
         self.named: list[Address] = []
+        self._coordinators: dict[str, Node] = {}
         self._answers: dict[tuple[Address, bytes], tuple[float, Any]] = {}
         self.own = Own(where, self)
         self.count = 0
@@ -164,6 +165,7 @@ class Asking:
             client_id=CLIENT_ID,
             security=self._where.security,
             known=self.named,
+            coordinators=self._coordinators,
             connect=partial(self._connect, anew=anew),
         )
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, parse_addresses
+from coordinator.client import client as module
+from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, Node, parse_addresses
 from coordinator.client.connection import Address, Connection, Deadline
 from coordinator.client.errors import Refused, Unreachable
 from protocol.errors import ProtocolError
@@ -263,6 +264,37 @@ def test_moving_coordinator_is_looked_up_again(code: ErrorCode) -> None:
         assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
     assert [message.coordinator_keys for message in server.asked("FindCoordinator")] == [["a", "b"], ["b"]]
     assert [message.groups for message in server.asked("DescribeGroups")] == [["a", "b"], ["b"]]
+
+
+def test_a_client_that_asks_often_remembers_coordinators_until_they_move() -> None:
+    """It asks again only for a group that has moved, and for all of a node that doesn't answer."""
+    known: dict[str, Node] = {}
+    clock = Clock()
+    moved = described(("a", 0), ("b", ErrorCode.NOT_COORDINATOR))
+    settled = described(("a", 0), ("b", 0))
+    with (
+        Scripted({"DescribeGroups": [settled, settled, moved, described(("b", 0)), HANG_UP, settled]}) as server,
+        Client(server.bootstrap, 5.0, coordinators=known, clock=clock, pause=clock.pause) as client,
+    ):
+        for _ in range(4):
+            assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
+    asked = [message.coordinator_keys for message in server.asked("FindCoordinator")]
+    assert asked == [["a", "b"], ["b"], ["a", "b"]]
+    assert known.keys() == {"a", "b"}
+
+
+def test_memory_of_coordinators_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there are too many, all of them go."""
+    monkeypatch.setattr(module, "REMEMBERED_MAX", 2)
+    known: dict[str, Node] = {}
+    with (
+        Scripted({"DescribeGroups": [described(("a", 0), ("b", 0)), described(("c", 0))]}) as server,
+        Client(server.bootstrap, 5.0, coordinators=known) as client,
+    ):
+        describe(client, "a", "b")
+        assert known.keys() == {"a", "b"}
+        describe(client, "c")
+    assert known.keys() == {"c"}
 
 
 def test_coordinator_that_is_not_there_yet_is_looked_up_again() -> None:

@@ -299,6 +299,9 @@ def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeyp
         names = [name for name, _, _ in cloud.server.requests if name != "ApiVersions"]
         held = ["Metadata", "DescribeProducers"]
         assert names == [*held, "Metadata", *["FindCoordinator", "OffsetFetch", "ListOffsets"] * 3]
+        cloud.server.requests.clear()
+        assert [cloud.look(passed_s=0) for _ in range(3)] == [False, False, True]
+        assert [name for name, _, _ in cloud.server.requests] == ["OffsetFetch", "ListOffsets"] * 3
         cloud.end += 1
         for _ in range(3):
             cloud.look()
