@@ -578,6 +578,8 @@ class OffsetsReader(Poller):
         # Without a record to compare, nothing can be doubted. A log that ends before that record is doubted still.
         if partition.last is None or (not data and partition.last[0] < partition.end):
             partition.is_doubted = False
+        if not data:
+            return []
         is_doubted = partition.is_doubted
         batches = self._batches(partition, data)
         newer = [
