@@ -9,7 +9,7 @@ House rule: pure. Memory has the groups that were looked at within FORGOTTEN_MS,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -56,11 +56,11 @@ class GroupProgress(NamedTuple):
         )
 
     @property
-    def undecided(self) -> list[tuple[str, Track]]:
+    def undecided(self) -> list[tuple[TopicPartition, Track]]:
         """The topic partitions with records to read that may stand still, though looks don't say so yet."""
         return [
-            (name, track)
-            for name, track in self.each()
+            (pair, track)
+            for pair, track in self.uneasy.items()
             if (self.is_shared or track.member is not None)
             and track.lag > 0
             and not (track.has_moved or track.stands)
@@ -71,11 +71,6 @@ class GroupProgress(NamedTuple):
     def is_suspect(self) -> bool:
         """Whether a partition may be about to stand still, or a rebalance takes its time."""
         return self.rebalancing_ms is not None or any(each.waits_ms is not None for each in self.uneasy.values())
-
-    def each(self) -> Iterator[tuple[str, Track]]:
-        """The uneasy tracks, each with the name of its topic partition."""
-        for (topic, index), track in self.uneasy.items():
-            yield f"{topic}-{index}", track
 
     def of_members(self, member_ids: Collection[str]) -> dict[str, list[Track]]:
         """All tracks of these members."""

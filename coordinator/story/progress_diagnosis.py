@@ -7,7 +7,7 @@ stands still names the time since when looks show it: it may be longer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
@@ -62,6 +62,9 @@ HIDDEN = (
 )
 
 REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
+
+Placed = tuple[tuple[str, int], "Track"]
+"""A topic partition and its track."""
 
 
 def progress_findings(
@@ -119,11 +122,10 @@ def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms
     pairs = member.topic_partitions
     if not pairs:
         return Work("it has no topic partition")
-    tracks = [(f"{topic}-{index}", progress.track((topic, index))) for topic, index in pairs]
-    stuck = [(name, track) for name, track in tracks if track is not None and track.is_stuck]
+    stuck = [(pair, track) for pair in pairs if (track := progress.track(pair)) is not None and track.is_stuck]
     if stuck:
         return Work(f"records come, and it commits nothing of {_places(stuck)}{_hidden(stuck)}")
-    unseen = names_text([f"{topic}-{index}" for topic, index in pairs if not progress.is_seen((topic, index))])
+    unseen = names_text([_name(pair) for pair in pairs if not progress.is_seen(pair)])
     return Work(f"the cluster doesn't show how far the group is: {unseen}", is_known=False) if unseen else Work()
 
 
@@ -188,17 +190,21 @@ def _severity(for_ms: int) -> Severity:
     return Severity.WARNING if for_ms >= LONG_MS else Severity.NOTICE
 
 
-def _places(tracks: Iterable[tuple[str, Track]]) -> str:
+def _name(pair: TopicPartition) -> str:
+    return f"{pair[0]}-{pair[1]}"
+
+
+def _places(tracks: Iterable[Placed]) -> str:
     """Topic partitions with their committed offsets."""
     return names_text(
         [
-            f"{name} (nothing committed)" if track.offset is None else f"{name} at {track.offset}"
-            for name, track in tracks
+            f"{_name(pair)} (nothing committed)" if track.offset is None else f"{_name(pair)} at {track.offset}"
+            for pair, track in tracks
         ]
     )
 
 
-def _hidden(stuck: Iterable[tuple[str, Track]]) -> str:
+def _hidden(stuck: Iterable[Placed]) -> str:
     return HIDDEN if any(track.ahead is not None and track.ahead.is_refused for _, track in stuck) else ""
 
 
@@ -269,7 +275,7 @@ def _pulse(member: Member, waits_ms: int, now_ms: int) -> Pulse:
 
 
 def _stuck(
-    group: DescribedGroup, progress: GroupProgress, pending: Collection[TopicPartition], now_ms: int
+    group: DescribedGroup, progress: GroupProgress, pending: set[TopicPartition], now_ms: int
 ) -> Iterator[Finding]:
     """Topic partitions that stand still in the hands of a member: one finding for each member.
 
@@ -277,11 +283,10 @@ def _stuck(
     """
     if group.state in REBALANCING:
         return
-    pending_names = {f"{topic}-{index}" for topic, index in pending}
-    by_member: dict[str, list[tuple[str, Track]]] = {}
-    for name, track in progress.each():
+    by_member: dict[str, list[Placed]] = {}
+    for pair, track in progress.uneasy.items():
         if track.is_stuck and track.member is not None:
-            by_member.setdefault(track.member.member_id, []).append((name, track))
+            by_member.setdefault(track.member.member_id, []).append((pair, track))
     placed = progress.of_members(by_member) if by_member else {}
     for member_id, stuck in by_member.items():
         member = stuck[0][1].member
@@ -299,7 +304,7 @@ def _stuck(
         others += _hidden(stuck)
         pulse = ALIVE if moves else _pulse(member, max(track.waits_ms or 0 for _, track in stuck), now_ms)
         advice = (_held_advice(stuck) if is_held else "") + _stuck_advice(pulse, is_whole=not moves, never=never)
-        if pending_names.issuperset(name for name, _ in stuck):
+        if pending.issuperset(pair for pair, _ in stuck):
             advice = (
                 "its offsets are pending in a transaction, whose end commits or drops them: see hanging_transaction"
             )
@@ -318,7 +323,7 @@ def _stuck(
         )
 
 
-def _held_text(stuck: Iterable[tuple[str, Track]]) -> str:
+def _held_text(stuck: Iterable[Placed]) -> str:
     """That readers of committed records wait, and for which transactions, as far as looks show."""
     holders = dict.fromkeys(track.holder._replace(start_offset=0) for _, track in stuck if track.holder is not None)
     named = [
@@ -330,15 +335,14 @@ def _held_text(stuck: Iterable[tuple[str, Track]]) -> str:
     return f"{said}: for {names_text(named)}" if named else said
 
 
-def _held_advice(stuck: Iterable[tuple[str, Track]]) -> str:
+def _held_advice(stuck: Iterable[Placed]) -> str:
     """The way to end the oldest transaction of these that has a name."""
-    named = [(name, track.holder) for name, track in stuck if track.holder and track.holder.since_ms is not None]
+    named = [(pair, track.holder) for pair, track in stuck if track.holder and track.holder.since_ms is not None]
     advice = FIND_HOLDER
     if named:
-        name, holder = min(named, key=lambda each: each[1].since_ms or 0)
-        topic, _, index = name.rpartition("-")
+        (topic, index), holder = min(named, key=lambda each: each[1].since_ms or 0)
         if holder.until_ms is None:
-            advice = abort_advice(topic, int(index), holder.start_offset, "its records there")
+            advice = abort_advice(topic, index, holder.start_offset, "its records there")
         else:
             advice = restart_advice(holder.transactional_id, holder.until_ms)
     return (
@@ -349,21 +353,16 @@ def _held_advice(stuck: Iterable[tuple[str, Track]]) -> str:
 
 def _unacknowledged(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """Topic partitions of a share group that stand still, though members read them: one finding for all."""
-    stuck = [(name, track) for name, track in progress.each() if track.stands]
-    names = {name for name, _ in stuck}
-    readers = [
-        member
-        for member in group.members
-        if any(f"{topic}-{index}" in names for topic, index in member.topic_partitions)
-    ]
+    stuck = {pair: track for pair, track in progress.uneasy.items() if track.stands}
+    readers = [member for member in group.members if any(pair in stuck for pair in member.topic_partitions)]
     if readers:
-        since_ms = min(track.since_ms for _, track in stuck)
+        since_ms, lag = min(track.since_ms for track in stuck.values()), sum(track.lag for track in stuck.values())
         yield Finding(
             _severity(now_ms - since_ms),
             "partition_stuck",
             group.group_id,
             f"members are there, but nobody has acknowledged the next record since {time_text(since_ms)} or longer of "
-            f"{_places(stuck)}: {members_text(readers)}; {sum(track.lag for _, track in stuck):,} records wait",
+            f"{_places(stuck.items())}: {members_text(readers)}; {lag:,} records wait",
             "one of these programs has the record at this offset and hangs in its handler, or each of them releases it "
             "again: take a dump of their threads, then mend or restart them. Or its process is frozen, killed or cut "
             "off. The lock of a record ends after share.record.lock.duration.ms, and another member gets it",
@@ -396,7 +395,7 @@ def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[
     if not found:
         return
     since_ms = min(found.values())
-    names = names_text([f"{topic}-{index}" for topic, index in found])
+    names = names_text(list(map(_name, found)))
     tracks = [track for pair in found if (track := progress.track(pair)) is not None and track.end is not None]
     waiting = f": {sum(track.unread for track in tracks):,} records wait" if tracks else ""
     yield Finding(
@@ -430,12 +429,12 @@ def _idle(group: DescribedGroup, progress: GroupProgress) -> Iterator[Finding]:
 
 def _back(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
     """Committed offsets that went back: one finding for all."""
-    tracks = [(name, track, track.back) for name, track in progress.each() if track.back is not None]
+    tracks = [(pair, track, track.back) for pair, track in progress.uneasy.items() if track.back is not None]
     if tracks:
         told = [
-            f"{name} from {back.former} to {back.offset}"
+            f"{_name(pair)} from {back.former} to {back.offset}"
             + ("" if track.member is None else f" ({members_text([track.member])})")
-            for name, track, back in tracks
+            for pair, track, back in tracks
         ]
         yield Finding(
             Severity.NOTICE,
@@ -452,8 +451,9 @@ def _back(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
 
 def _behind_retention(group_id: str, progress: GroupProgress) -> Iterator[Finding]:
     """Records that were deleted before the group read them, else those that will be."""
-    lost = [(name, track) for name, track in progress.each() if track.lost]
-    left = [(name, track, left_ms) for name, track in progress.each() if (left_ms := track.left_ms) is not None]
+    tracks = progress.uneasy.items()
+    lost = [(pair, track) for pair, track in tracks if track.lost]
+    left = [(pair, track, left_ms) for pair, track in tracks if (left_ms := track.left_ms) is not None]
     if lost:
         yield Finding(
             Severity.ERROR,
@@ -470,7 +470,7 @@ def _behind_retention(group_id: str, progress: GroupProgress) -> Iterator[Findin
             "behind_retention",
             group_id,
             "the log will delete records before the group reads them, the first ones within "
-            f"{span_text(min(left_ms for _, _, left_ms in left))}: {_places((name, track) for name, track, _ in left)}",
+            f"{span_text(min(left_ms for _, _, left_ms in left))}: {_places((pair, track) for pair, track, _ in left)}",
             "raise the topic's retention.ms or retention.bytes at once, then see why the group is so far behind: start "
             "members if it has none, or more of them, up to one for each topic partition",
         )
@@ -482,7 +482,7 @@ def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProg
     if group.members or last is None or last.ended is None or last.outcome != "emptied":
         return
     for_ms = now_ms - last.ended.at_ms
-    behind = [(name, track) for name, track in progress.each() if track.lag > 0]
+    behind = [(pair, track) for pair, track in progress.uneasy.items() if track.lag > 0]
     if not behind or for_ms < STUCK_MS:
         return
     went = names_text([f"{each.said.group_instance_id or client_text(each.said)}" for each in causes_of(last)])
