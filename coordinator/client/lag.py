@@ -123,6 +123,10 @@ def known_offsets(
 
     def line(part: _Part, index: int) -> OffsetLine:
         pair, offset = (part.topic, index), part.offsets.get(index, UNKNOWN)
+        until = None
+        if pair in expiries:  # the narrowest one of the record at the offset, or the widest one
+            known = expiries[pair]
+            until = next((each for each in reversed(known) if max(offset, 0) < each.offset), known[0])
         return OffsetLine(
             part.topic,
             index,
@@ -130,10 +134,8 @@ def known_offsets(
             ends[part.topic].get(index),
             part.members.get(index),
             firsts.get(pair),
-            # the narrowest one of the record at the offset, or the widest one
-            next((each for each in reversed(expiries.get(pair, ())) if max(offset, 0) < each.offset), None)
-            or next(iter(expiries.get(pair, ())), None),
-            part.lags.get(index),
+            until,
+            part.lags.get(index) if part.lags else None,
             stops.get(pair),
         )
 

@@ -98,6 +98,7 @@ def log_end_offsets(
     wanted = set(topic_partitions)
     if not wanted:
         return {}
+    of_all, times = (which, {}) if isinstance(which, int) else (LATEST, which)
     ends: dict[TopicPartition, int] = {}
     for node, led in leaders.of(client, wanted).items():
         topics = [
@@ -105,12 +106,12 @@ def log_end_offsets(
                 name=topic,
                 partitions=[
                     ListOffsetsRequest.ListOffsetsPartition(
-                        partition_index=index, timestamp=which if isinstance(which, int) else which[topic, index]
+                        partition_index=pair[1], timestamp=times[pair] if times else of_all
                     )
-                    for _, index in some
+                    for pair in some
                 ],
             )
-            for topic, some in groupby(sorted(led), itemgetter(0))
+            for topic, some in groupby(led, itemgetter(0))
         ]
         request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA, isolation_level=only_committed, topics=topics)
         response: ListOffsetsResponse = client.request(request, node, at_least=2 if only_committed else 1)
@@ -210,14 +211,15 @@ class Leaders:
         return {name: len(self._topics[name][1]) for name in asked if name in self._topics}
 
     def of(self, client: Client, wanted: set[TopicPartition]) -> dict[Node, list[TopicPartition]]:
-        """Topic partitions by the node that leads them."""
+        """Topic partitions by the node that leads them, in order."""
         self._ask(client, {name for name, _index in wanted})
         led: dict[Node, list[TopicPartition]] = {}
-        for topic, index in wanted:
+        for topic, pairs in groupby(sorted(wanted), itemgetter(0)):
             _, nodes = self._topics.get(topic, (0, []))
-            node = nodes[index] if index < len(nodes) else None
-            if node is not None:
-                led.setdefault(node, []).append((topic, index))
+            for pair in pairs:
+                node = nodes[pair[1]] if pair[1] < len(nodes) else None
+                if node is not None:
+                    led.setdefault(node, []).append(pair)
         return led
 
     def forget(self, topic: str | None = None) -> None:

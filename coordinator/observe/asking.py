@@ -158,7 +158,7 @@ class Asking:
         self.count = 0
 
     def open(self, *, anew: bool = False) -> Client:
-        """A client, for one thread. anew: it takes no answer to an earlier request."""
+        """A client, for one thread. anew: it takes no answer to an earlier request, and its own serve nobody else."""
         return Client(
             self._where.bootstrap,
             self._timeout,
@@ -280,15 +280,16 @@ class _Node:
     def request(self, message: Message, version: int, deadline: Deadline, *, anew: bool) -> Any:
         """See Connection."""
         assert isinstance(message, READING), f"an observer doesn't send {message.NAME}"
-        asked = encode_request(message, version, 0, CLIENT_ID)
+        # The records of a Fetch are large, and nobody asks twice.
+        asked = None if anew or isinstance(message, FetchRequest) else encode_request(message, version, 0, CLIENT_ID)
         self._acquire(deadline)
         try:
-            answer = None if anew else self._asking.known(self._address, asked)
+            answer = None if asked is None else self._asking.known(self._address, asked)
             if answer is None:
                 self._asking.budget.take(deadline.left)
                 answer = self._send(message, version, deadline)
                 self._asking.sent()
-                if not isinstance(message, FetchRequest):  # its records are large, and nobody asks twice
+                if asked is not None:
                     self._asking.keep(self._address, asked, answer)
             return answer
         finally:

@@ -244,7 +244,11 @@ class Tracks(Mapping[int, Track]):
                     after.busy[index], offsets[at] = track, BUSY
                 since_ms[at], longest_ms[at] = track.since_ms, track.longest_ms if track.has_moved else UNMOVED
             else:
-                since_ms[at], longest_ms[at] = now_ms, UNMOVED if was == NEW else max(longest_ms[at], 0)
+                since_ms[at] = now_ms
+                if was == NEW:
+                    longest_ms[at] = UNMOVED
+                elif longest_ms[at] == UNMOVED:
+                    longest_ms[at] = 0
         after._offsets, after._since_ms, after._longest_ms = offsets, since_ms, longest_ms
         return after
 

@@ -1,0 +1,157 @@
+"""The cost of an observer by counted calls of Python functions, because a clock tells little on a shared machine.
+
+`python -m benchmarks.observe` measures CPU and memory.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from coordinator.client.client import Client, Cluster, Node
+from coordinator.client.connection import Address
+from coordinator.client.groups import Group
+from coordinator.client.offsets_log import OffsetsReader
+from coordinator.observe.asking import Asking, Budget
+from coordinator.observe.live import Live
+from coordinator.observe.watching import Watching
+from coordinator.story.described import Member
+from protocol.messages import (
+    DescribeConfigsResponse,
+    DescribeProducersResponse,
+    ListOffsetsResponse,
+    MetadataResponse,
+    OffsetFetchResponse,
+)
+from tests.client.scripted import Clock, Scripted
+from tests.observe.conftest import Written
+from tests.support.patience import WITHIN_S
+from tests.support.tenure import Tenure
+
+GROUPS, PARTITIONS = 20, 50
+AT_REST_MAX, BEHIND_MAX = 22, 120
+"""Calls of a look for each topic partition: of one that has read all, and of one with records to read, for which the
+look also asks where its log begins and where open transactions are. Requests and answers take 17 of them, and 43."""
+
+IDLE_MAX = 32
+"""Calls for each partition of the groups' log that has no record: nearly all of them read the answer."""
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """How many functions run on this thread, those written in C too."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _: Any) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+class Cloud:
+    """A scripted cluster: GROUPS groups of a member each, with PARTITIONS topic partitions of one topic each.
+
+    Each answer has higher offsets. lag: of each topic partition.
+    """
+
+    def __init__(self, lag: int) -> None:
+        self.lag = lag
+        self.offset = 100
+        self.server = Scripted(
+            {
+                "Metadata": [self._metadata],
+                "OffsetFetch": [self._committed],
+                "ListOffsets": [self._ends],
+                "DescribeConfigs": [DescribeConfigsResponse(results=[])],
+                "DescribeProducers": [DescribeProducersResponse(topics=[])],
+            }
+        )
+
+    def looks(self, written: Written) -> list[int]:
+        """The calls of some looks at all groups, for each topic partition."""
+        with self.server:
+            clock = Clock()
+            asking = Asking(Cluster(self.server.bootstrap), Budget(1, 10_000, clock=clock, pause=clock.pause), WITHIN_S)
+            live = Live(asking, written.lines, lambda _: None)
+            node = Node(7, Address("127.0.0.1", self.server.port))
+            for number in range(GROUPS):
+                name = f"t-{number}"
+                member = Member("m-1", None, "worker", "/h", {name: list(range(PARTITIONS))}, frozenset({name}))
+                live.groups = {**live.groups, name: Group(name, "Stable", "consumer", "range", node, [member])}
+            ready = threading.Event()
+            watching = Watching(asking, live, [], ready, clock=clock)
+            with asking.open(anew=True) as client:
+                found = [calls_of(lambda: watching.look(client)) // (GROUPS * PARTITIONS) for _ in range(4)]
+            asking.close()
+        assert len(self.server.asked("OffsetFetch")) == len(found)
+        return found
+
+    def _metadata(self, request: Any) -> MetadataResponse:
+        broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.server.port)
+        led = [
+            MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=7)
+            for index in range(PARTITIONS)
+        ]
+        topics = [
+            MetadataResponse.MetadataResponseTopic(name=each.name, partitions=led) for each in request.topics or ()
+        ]
+        return MetadataResponse(brokers=[broker], topics=topics)
+
+    def _committed(self, request: Any) -> OffsetFetchResponse:
+        self.offset += 5
+        partitions = [
+            OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=index, committed_offset=self.offset)
+            for index in range(PARTITIONS)
+        ]
+        topic, group = OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponseGroup
+        return OffsetFetchResponse(
+            groups=[
+                group(group_id=each.group_id, topics=[topic(name=each.group_id, partitions=partitions)])
+                for each in request.groups
+            ]
+        )
+
+    def _ends(self, request: Any) -> ListOffsetsResponse:
+        partition = ListOffsetsResponse.ListOffsetsPartitionResponse
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsResponse.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        partition(partition_index=each.partition_index, offset=self.offset + self.lag)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+def test_a_look_costs_few_calls_for_each_topic_partition(written: Written) -> None:
+    """Most have read all, though their offsets move: such a one has no line and no track of its own."""
+    _, *later = Cloud(lag=0).looks(written)
+    assert max(later) <= AT_REST_MAX
+
+
+def test_a_look_at_records_to_read_costs_a_bounded_number_of_calls(written: Written) -> None:
+    """Each has a line, a track, and a place in the history of lag."""
+    _, *later = Cloud(lag=7).looks(written)
+    assert max(later) <= BEHIND_MAX
+
+
+def test_a_partition_of_the_log_without_records_costs_little() -> None:
+    """The log has 50 of them, and the observer asks five times a second."""
+    with Tenure() as tenure, Client(tenure.bootstrap, WITHIN_S) as client:
+        reader = OffsetsReader(client)
+        reader.poll_each(0)
+        calls = calls_of(lambda: reader.poll_each(0))
+        assert len(reader.reached) == 50
+        assert calls // 50 <= IDLE_MAX
