@@ -2,13 +2,15 @@
 
     python -m benchmarks.observe                                                       10,000 groups, one partition each
     python -m benchmarks.observe --groups 1000 --partitions 100 --beside OLD           beside another version, in turns
+    python -m benchmarks.observe --beside OLD --together                               both at the same time
 
 A server gets groups of one member each, and each member commits at its pace, so that the log grows by a steady number
 of records a second. The observer runs beside it. After a while for its start the program reads the CPU and the memory
 of the observer, and its own count of records. Then some groups are made anew, one after the other: the delay is the
 time from the answer to a group's SyncGroup until the observer's HTTP has the rebalance.
 
-Two versions have their turns on the same server, one after the other, because a shared machine changes its speed.
+Two versions have their turns on the same server, one after the other, because a shared machine changes its speed. With
+`--together` both observe at the same time, so the ratio of their CPU tells little of the machine and of its other work.
 
 House rule: the observer is a process of its own, with its defaults; it is known by its command and its HTTP.
 """
@@ -23,8 +25,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -124,7 +126,7 @@ def is_told(http: str, group_id: str) -> bool:
         return False
 
 
-def delays(port: int, http: str, turn: int) -> list[float]:
+def delays(port: int, http: str, turn: str) -> list[float]:
     """How many seconds after a rebalance the observer tells it, for some new groups."""
     found = []
     with Driver("127.0.0.1", port) as driver:
@@ -140,19 +142,31 @@ def delays(port: int, http: str, turn: int) -> list[float]:
     return found
 
 
-def turn(running: Running, tree: Path | None, number: int, seconds: float) -> Turn:
-    """Measure an observer of a version."""
-    with observer(running.port, tree) as (pid, http):
-        while not is_ready(http):
+def turn(running: Running, trees: Sequence[Path | None], number: int, seconds: float) -> list[Turn]:
+    """Measure an observer of each of these versions, all at the same time."""
+    with ExitStack() as stack:
+        observers = [stack.enter_context(observer(running.port, tree)) for tree in trees]
+        while not all(is_ready(http) for _, http in observers):
             time.sleep(0.1)
         time.sleep(SETTLE_S)
-        began, cpu, of_server, records = clock(), cpu_s(pid), cpu_s(running.pid), records_read(http)
+        began, of_server = clock(), cpu_s(running.pid)
+        before = [(cpu_s(pid), records_read(http)) for pid, http in observers]
         time.sleep(seconds)
         took = clock() - began
-        cpu, read = cpu_s(pid) - cpu, records_read(http) - records
+        after = [(cpu_s(pid), records_read(http)) for pid, http in observers]
         of_server = cpu_s(running.pid) - of_server
-        told = delays(running.port, http, number)
-        return Turn(cpu / took, read / took, peak_bytes(pid), of_server / took, told)
+        return [
+            Turn(
+                (cpu - cpu_before) / took,
+                (records - records_before) / took,
+                peak_bytes(pid),
+                of_server / took,
+                delays(running.port, http, f"{number}-{place}"),
+            )
+            for place, ((pid, http), (cpu_before, records_before), (cpu, records)) in enumerate(
+                zip(observers, before, after, strict=True)
+            )
+        ]
 
 
 def main(
@@ -164,6 +178,8 @@ def main(
     server: Annotated[str, typer.Option(help="tenure or kafka")] = "tenure",
     beside: Annotated[Path | None, typer.Option(help="A folder with another version and its .venv.")] = None,
     turns: Annotated[int, typer.Option(help="Turns of each version.")] = 1,
+    *,
+    together: Annotated[bool, typer.Option(help="Both versions at the same time.")] = False,
 ) -> None:
     """Measure the observer."""
     cpus = os.sched_getaffinity(0)
@@ -192,7 +208,12 @@ def main(
             time.sleep(WARM_S[server])
             before = share(running.pid, seconds)
             trees = [None] if beside is None else [None, beside]
-            done = [(tree, turn(running, tree, number, seconds)) for number, tree in enumerate(trees * turns)]
+            rounds = [trees] * turns if together else [[tree] for tree in trees * turns]
+            done = [
+                each
+                for number, some in enumerate(rounds)
+                for each in zip(some, turn(running, some, number, seconds), strict=True)
+            ]
             after = share(running.pid, seconds)
         finally:
             over.set()
@@ -207,6 +228,12 @@ def main(
         of_server = sum(each.of_server for each in own) / len(own)
         print(f"server: {before:.1f} % of a core before, {100 * of_server:.1f} % with it, {after:.1f} % after")
         print(f"a rebalance is on the page after {min(told):.2f} to {max(told):.2f} s")
+    if beside is not None:
+        own, other = ([each for which, each in done if which == tree] for tree in trees)
+        cpu = [one.cpu / two.cpu for one, two in zip(own, other, strict=True)]
+        memory = max(each.memory for each in own) / max(each.memory for each in other)
+        ratios = ", ".join(f"{ratio:.2f}" for ratio in cpu)
+        print(f"CPU beside {beside}: {sum(cpu) / len(cpu):.2f} times on average ({ratios}), memory {memory:.2f} times")
 
 
 def _load(driver: Driver, over: threading.Event) -> None:
