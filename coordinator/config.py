@@ -996,7 +996,8 @@ class Config:
     journal_enable: bool = field(
         default=True,
         metadata=_spec(
-            "tenure.journal.enable", "Write the groups' records of all partitions to a journal first: one sync for all."
+            "tenure.journal.enable",
+            "Write the records of groups and transactional ids to a journal first: one sync for all partitions.",
         ),
     )
     journal_bytes: int = field(

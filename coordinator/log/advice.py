@@ -20,7 +20,7 @@ ADVICE = {
         "the last 10 s or so of what was acknowledged before a crash may be in it alone. Put it back from a copy of "
         "the folder; or move the files .journal-{0}.* out of the folder, all of them, and serve what the segments have"
     ),
-    r"\.journal-left-([0-9]+)\.[0-9]+": (
+    r"\.journal-left-((?:__transaction_state-)?[0-9]+)\.[0-9]+": (
         "the last of what was acknowledged in partition {0} may be in it alone. Put it back from a copy of the folder; "
         "or move the files .journal-left-{0}.* out of the folder, all of them, and serve what the segments have"
     ),

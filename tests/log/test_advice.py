@@ -17,6 +17,7 @@ NAMES = {
     "topics.json": "topics, ACLs",
     ".journal-12.0": ".journal-12.*",
     ".journal-left-7.3": ".journal-left-7.*",
+    ".journal-left-__transaction_state-7.3": ".journal-left-__transaction_state-7.*",
     ".lock": "remove it",
     ".lock-7": "remove it",
     ".lock-__transaction_state-7": "remove it",
