@@ -28,11 +28,10 @@ House rule: both ends come from one start of one program. There are no versions,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import from_fields, to_fields
 from coordinator.server.nodes.topics import Altered, Change
 
 READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
@@ -63,22 +62,9 @@ class LineReader:
         return [json.loads(each) for each in lines.split(b"\n")]
 
 
-def topics_as_fields(topics: Iterable[Topic]) -> list[dict[str, Any]]:
-    """Topics as a field of a message."""
-    return [
-        {
-            "name": topic.name,
-            "topic_id": str(topic.topic_id),
-            "partition_count": topic.partition_count,
-            "configs": topic.configs,
-        }
-        for topic in topics
-    ]
-
-
 def change_as_fields(change: Change) -> dict[str, Any]:
     """A change of the list, as fields of a message."""
-    fields: dict[str, Any] = {"created": topics_as_fields(change.created)}
+    fields: dict[str, Any] = {"created": list(map(to_fields, change.created))}
     if change.altered:
         fields["altered"] = [[str(each.topic_id), each.partition_count, each.configs] for each in change.altered]
     if change.deleted:
@@ -90,9 +76,4 @@ def change_from_fields(message: dict[str, Any]) -> Change:
     """The change that `change_as_fields` wrote."""
     deleted = [UUID(topic_id) for topic_id in message.get("deleted", ())]
     altered = [Altered(UUID(topic_id), *rest) for topic_id, *rest in message.get("altered", ())]
-    return Change(topics_from_fields(message["created"]), altered, deleted)
-
-
-def topics_from_fields(fields: Iterable[dict[str, Any]]) -> list[Topic]:
-    """The topics that `topics_as_fields` wrote."""
-    return [Topic(each["name"], UUID(each["topic_id"]), each["partition_count"], each["configs"]) for each in fields]
+    return Change(list(map(from_fields, message["created"])), altered, deleted)

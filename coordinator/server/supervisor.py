@@ -21,6 +21,7 @@ rare. Signals come as bytes on a socket.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import selectors
@@ -33,6 +34,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
+
+import uvloop
 
 from coordinator.config import HTTP, ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
@@ -253,7 +256,8 @@ class Supervisor:
                     close_all(other.bound)
             topics = self._topics.list.kept()
             known = self._nodes, self._cluster_id, topics, theirs, self._certificates
-            code = work(worker.config, worker.bound, *known)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                code = runner.run(work(worker.config, worker.bound, *known))
         except BaseException:  # noqa: BLE001 - the child must not go on with the parent's code
             traceback.print_exc()
         finally:

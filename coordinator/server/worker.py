@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import uvloop
-
 from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.loop.heap import settle
@@ -154,7 +152,7 @@ class Link(asyncio.Protocol):
             answered(None)
 
 
-def work(
+async def work(
     config: Config,
     bound: Bound,
     nodes: Sequence[NodeAddresses],
@@ -164,19 +162,6 @@ def work(
     certificates: Certificates | None = None,
 ) -> int:
     """Serve until SIGTERM or the end of the channel; the exit code. certificates: those that the supervisor has."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_work(config, bound, nodes, cluster_id, topics, channel, certificates))
-
-
-async def _work(
-    config: Config,
-    bound: Bound,
-    nodes: Sequence[NodeAddresses],
-    cluster_id: str,
-    topics: Iterable[Topic],
-    channel: socket.socket,
-    certificates: Certificates | None = None,
-) -> int:
     ended = asyncio.Event()
     link = Link(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import Topic, from_fields, to_fields
 from coordinator.server.channel import (
     CHANGE_REQUEST,
     READY,
@@ -12,8 +12,6 @@ from coordinator.server.channel import (
     change_as_fields,
     change_from_fields,
     line,
-    topics_as_fields,
-    topics_from_fields,
 )
 from coordinator.server.nodes.topics import Altered, Change
 
@@ -22,20 +20,20 @@ TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int
 
 def test_messages_come_out_as_they_went_in() -> None:
     """Messages arrive unchanged, whether their bytes come at once, one by one, or with other messages."""
-    sent = line(READY) + line(CHANGE_REQUEST, number=7, created=topics_as_fields(TOPICS)) + line(READY)
+    sent = line(READY) + line(CHANGE_REQUEST, number=7, created=list(map(to_fields, TOPICS))) + line(READY)
     for size in (1, 7, len(sent)):
         reader = LineReader()
         messages = [message for at in range(0, len(sent), size) for message in reader.feed(sent[at : at + size])]
         assert [message["kind"] for message in messages] == [READY, CHANGE_REQUEST, READY]
         assert messages[1]["number"] == 7
-        assert topics_from_fields(messages[1]["created"]) == TOPICS
+        assert list(map(from_fields, messages[1]["created"])) == TOPICS
 
 
 def test_what_a_setting_says_can_not_end_a_line() -> None:
     """A topic's setting, which comes from a client, can't end a message's line."""
     topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
-    (message,) = LineReader().feed(line(CHANGE_REQUEST, created=topics_as_fields([topic])))
-    assert topics_from_fields(message["created"]) == [topic]
+    (message,) = LineReader().feed(line(CHANGE_REQUEST, created=[to_fields(topic)]))
+    assert list(map(from_fields, message["created"])) == [topic]
 
 
 def test_a_change_arrives_as_it_was_sent() -> None:

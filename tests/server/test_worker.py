@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.config import configs_of_workers
 from coordinator.log.engine import Unavailable
-from coordinator.log.topics.list import Topic
+from coordinator.log.topics.list import Topic, to_fields
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import (
@@ -29,7 +29,6 @@ from coordinator.server.channel import (
     READY,
     START_FAILED,
     line,
-    topics_as_fields,
 )
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.worker import Link
@@ -97,9 +96,9 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
     """A worker asks for a topic, takes it in when the supervisor sends it, acknowledges it, and answers last."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    assert (asked["kind"], asked["created"]) == (CHANGE_REQUEST, topics_as_fields([A]))
+    assert (asked["kind"], asked["created"]) == (CHANGE_REQUEST, [to_fields(A)])
     assert linked.link.topics.get("a") is None
-    linked.supervisor.say(APPLY, number=5, created=topics_as_fields([A]))
+    linked.supervisor.say(APPLY, number=5, created=[to_fields(A)])
     assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 5}
     assert linked.link.topics.get("a") == A
     assert linked.outcomes == []
@@ -114,10 +113,10 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
-    linked.supervisor.say(APPLY, number=1, created=topics_as_fields([theirs]))
-    linked.supervisor.say(APPLY, number=2, created=topics_as_fields([B]))
+    linked.supervisor.say(APPLY, number=1, created=[to_fields(theirs)])
+    linked.supervisor.say(APPLY, number=2, created=[to_fields(B)])
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={"a": "a"}, error=None)
-    linked.supervisor.say(APPLY, number=3, created=topics_as_fields([OTHER]))
+    linked.supervisor.say(APPLY, number=3, created=[to_fields(OTHER)])
     assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
     assert linked.outcomes == [{"a": "a"}]
     assert list(linked.link.topics) == [theirs, B, OTHER]
@@ -127,7 +126,7 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
     """A worker acknowledges a deletion only after it has released the topic's records and folders."""
     given_up: list[Callable[[], None]] = []
     linked.link.topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
-    linked.supervisor.say(APPLY, number=1, created=topics_as_fields([A]))
+    linked.supervisor.say(APPLY, number=1, created=[to_fields(A)])
     linked.supervisor.say(APPLY, number=2, created=[], deleted=[str(A.topic_id)])
     linked.supervisor.say(APPLY, number=3, created=[])
     assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
@@ -210,7 +209,7 @@ async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
     nodes = [node_addresses(*each) for each in zip(configs, map(addresses_of, bound), strict=True)]
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
-    working = asyncio.ensure_future(worker._work(configs[1], bound[1], nodes, "cluster", [A], theirs))
+    working = asyncio.ensure_future(worker.work(configs[1], bound[1], nodes, "cluster", [A], theirs))
     assert await supervisor.hear() == {"kind": READY}
     sock = socket.socket()
     sock.setblocking(False)
@@ -239,7 +238,7 @@ async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeyp
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
     nodes = [node_addresses(config, addresses_of(bound))]
-    ended = await asyncio.wait_for(worker._work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
+    ended = await asyncio.wait_for(worker.work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
     said = await supervisor.hear()
     assert (ended, said["kind"]) == (worker.NOT_STARTED, START_FAILED)
     assert "20 files" in said["reason"]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from coordinator.log.topics.list import ENTRIES, Topic
+from coordinator.log.topics.list import ENTRIES, Topic, to_fields
 
 if TYPE_CHECKING:
     from coordinator.log.engine import EngineError
@@ -53,13 +53,7 @@ def topic_entry(name: str) -> str:
 def topic_value(topic: Topic, former: bytes | None = None) -> bytes:
     """The value of the entry of a topic. former: the value before, whose other fields stay."""
     fields = {} if former is None else json.loads(former)
-    fields |= {
-        "name": topic.name,
-        "topic_id": str(topic.topic_id),
-        "partition_count": topic.partition_count,
-        "configs": topic.configs,
-    }
-    return json.dumps(fields).encode()
+    return json.dumps(fields | to_fields(topic)).encode()
 
 
 def read_topic(entry: str, value: bytes) -> Topic:

@@ -14,7 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.log.advice import explain
@@ -101,14 +101,15 @@ class TopicsFile:
         head, _, body = content.partition(b"\n")
         if head != _head(body):
             raise Damaged(str(self._path), 0, "the first line isn't the checksum of the others")
-        return {topic.name: topic for topic in map(_from_line, body.splitlines())}
+        return {topic.name: topic for topic in map(from_fields, map(json.loads, body.splitlines()))}
 
     def save(self, topics: Iterable[Topic]) -> None:
         """Replace the list, durably.
 
         Raises Unavailable: then a restart may find the former list or this one, until a `save` succeeds again.
         """
-        body = b"".join(map(_to_line, sorted(topics, key=lambda topic: topic.name)))
+        ordered = sorted(topics, key=lambda topic: topic.name)
+        body = b"".join(json.dumps(to_fields(topic)).encode() + b"\n" for topic in ordered)
         try:
             replace_file(self._disk, self._path, _head(body) + b"\n" + body)
         except OSError as error:
@@ -135,16 +136,16 @@ def _head(body: bytes) -> bytes:
     return json.dumps({"format": FORMAT, "crc32c": f"{crc32c(body):08x}"}).encode()
 
 
-def _to_line(topic: Topic) -> bytes:
-    fields = {
+def to_fields(topic: Topic) -> dict[str, Any]:
+    """A topic as a JSON object."""
+    return {
         "name": topic.name,
         "topic_id": str(topic.topic_id),
         "partition_count": topic.partition_count,
         "configs": topic.configs,
     }
-    return json.dumps(fields).encode() + b"\n"
 
 
-def _from_line(line: bytes) -> Topic:
-    fields = json.loads(line)
+def from_fields(fields: Mapping[str, Any]) -> Topic:
+    """The topic that `to_fields` wrote."""
     return Topic(fields["name"], UUID(fields["topic_id"]), fields["partition_count"], fields["configs"])

@@ -196,15 +196,14 @@ class TopicData:
 
         is_v2: see Producers.check.
         """
-
-        def appended(outcome: Any) -> None:
-            key = topic_partition.key
-            self._ends.pop(key, None)
-            done(outcome)
-            if key in self._waiting:
-                self.wake(key)
-
+        appended = partial(self._appended, topic_partition.key, done)
         self._logs().append(topic_partition, data, self._clock.wall_ms(), appended, is_v2=is_v2)
+
+    def _appended(self, key: Key, done: Callable[[Any], None], outcome: Any) -> None:
+        self._ends.pop(key, None)
+        done(outcome)
+        if key in self._waiting:
+            self.wake(key)
 
     def expect(self, producer_id: int, keys: set[Key]) -> None:
         """Appends of a producer to these are in its transaction, and due: a marker takes its topic partition out."""
@@ -238,14 +237,7 @@ class TopicData:
             log.claim()
             return log.append_marker(marker, topic_partition.limits, coordinator_epoch, is_higher=is_higher)
 
-        def appended(outcome: Any) -> None:
-            key = topic_partition.key
-            self._ends.pop(key, None)
-            done(outcome)
-            if key in self._waiting:
-                self.wake(key)
-
-        logs.call(append, appended)
+        logs.call(append, partial(self._appended, topic_partition.key, done))
 
     def read(
         self,
