@@ -96,6 +96,7 @@ class Poller(ABC):
 
     topic: str
     _client: Client
+    _topic_id: UUID
 
     @abstractmethod
     def _leader(self, partition: int) -> Node | None:
@@ -111,6 +112,20 @@ class Poller(ABC):
         if answer.error_code:
             raise self._refused(answer.error_code, partition, ListOffsetsRequest)
         return answer.offset
+
+    def _fetch_request(
+        self, partitions: list[FetchRequest.FetchPartition], wait_ms: int, max_bytes: int
+    ) -> FetchRequest:
+        """Asks for records of the topic, without a session. wait_ms: how long the answer may wait for the first one."""
+        topic = FetchRequest.FetchTopic(topic=self.topic, topic_id=self._topic_id, partitions=partitions)
+        return FetchRequest(
+            replica_id=CONSUMER_REPLICA,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_epoch=NO_SESSION,
+            topics=[topic],
+        )
 
     def _refused(self, error_code: int, partition: int, request: type[Message]) -> Refused:
         """The error of an answer about a partition of the topic."""
@@ -346,24 +361,10 @@ class EventReader(Poller):
         return self._records(partition, answer.records or b"")
 
     def _ask(self, partition: int, wait_ms: int, most: int) -> FetchResponse.PartitionData:
-        request = FetchRequest(
-            replica_id=CONSUMER_REPLICA,
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=most,
-            session_epoch=NO_SESSION,
-            topics=[
-                FetchRequest.FetchTopic(
-                    topic=EVENTS_TOPIC,
-                    topic_id=self._topic_id,
-                    partitions=[
-                        FetchRequest.FetchPartition(
-                            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=most
-                        )
-                    ],
-                )
-            ],
+        wanted = FetchRequest.FetchPartition(
+            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=most
         )
+        request = self._fetch_request([wanted], wait_ms, most)
         response: FetchResponse = self._client.request(request, self._leaders[partition], at_least=RECORD_BATCHES_SINCE)
         if response.error_code:
             raise self._refused(response.error_code, partition, FetchRequest)

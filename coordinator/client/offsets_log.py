@@ -44,7 +44,6 @@ from coordinator.client.client import metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.events import (
     FIND_S,
-    NO_SESSION,
     EventReader,
     NoEvents,
     Placed,
@@ -52,7 +51,7 @@ from coordinator.client.events import (
     in_order,
     topic_of,
 )
-from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, GROUP, GROUPS_TOPIC, LATEST, described_settings
+from coordinator.client.topics import EARLIEST, GROUP, GROUPS_TOPIC, LATEST, described_settings
 from coordinator.group.partition import partition_for
 from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, STREAMS_VERSIONS
@@ -507,28 +506,16 @@ class OffsetsReader(Poller):
         return events, problem
 
     def _ask(self, node: Node, numbers: list[int], wait_ms: int) -> list[FetchResponse.PartitionData]:
-        request = FetchRequest(
-            replica_id=CONSUMER_REPLICA,
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            session_epoch=NO_SESSION,
-            topics=[
-                FetchRequest.FetchTopic(
-                    topic=GROUPS_TOPIC,
-                    topic_id=self._topic_id,
-                    partitions=[
-                        FetchRequest.FetchPartition(
-                            partition=number,
-                            fetch_offset=self._partitions[number].fetch_offset,
-                            last_fetched_epoch=self._partitions[number].last_epoch,
-                            partition_max_bytes=PARTITION_BYTES,
-                        )
-                        for number in numbers
-                    ],
-                )
-            ],
-        )
+        wanted = [
+            FetchRequest.FetchPartition(
+                partition=number,
+                fetch_offset=self._partitions[number].fetch_offset,
+                last_fetched_epoch=self._partitions[number].last_epoch,
+                partition_max_bytes=PARTITION_BYTES,
+            )
+            for number in numbers
+        ]
+        request = self._fetch_request(wanted, wait_ms, FETCH_BYTES)
         response: FetchResponse = self._client.request(request, node, at_least=LAST_EPOCH_SINCE)
         if response.error_code:
             raise self._client.refused(response.error_code, GROUPS_TOPIC, FetchRequest, GROUPS_TOPIC)

@@ -10,7 +10,7 @@ House rule: as in `member`.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID, uuid4
 
 from coordinator.client.client import metadata_request
@@ -25,7 +25,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 Owned = dict[UUID, frozenset[int]]
 """Topic id -> partitions."""
@@ -33,6 +33,8 @@ Owned = dict[UUID, frozenset[int]]
 
 class ConsumerLife(Life):
     """One member. Its methods run on the loop."""
+
+    JOINS_AGAIN: ClassVar[Collection[int]] = {ErrorCode.FENCED_MEMBER_EPOCH}
 
     def __init__(self, crew: Crew, index: int, instance_id: str | None) -> None:
         super().__init__(crew, index, instance_id)
@@ -51,21 +53,8 @@ class ConsumerLife(Life):
                     await self._say_goodbye(AWAY)
             self.start()
 
-    async def leave(self) -> None:
-        """End for good. Raises Refused, Unreachable."""
-        async with self._turn:
-            await self.end()
-            self._see(doing=Doing.LEFT, is_silent=False)
-            await self._say_goodbye(LEFT)
-        self._crew.nudge()
-
-    async def _say_goodbye(self, epoch: int) -> None:
-        link = await self._find()
-        request = self._request(epoch)
-        try:
-            answer: ConsumerGroupHeartbeatResponse = await link.ask(request, self._crew.answer_within_s)
-        finally:
-            link.close()
+    async def _say_goodbye(self, epoch: int = LEFT) -> None:
+        answer: ConsumerGroupHeartbeatResponse = await self._ask_last(self._request(epoch))
         if answer.error_code:
             raise Refused(answer.error_code, f"the last heartbeat of {self.name}")
 
@@ -81,7 +70,7 @@ class ConsumerLife(Life):
             request.subscribed_topic_names = list(self._crew.topics)
             request.topic_partitions = []
             answer: ConsumerGroupHeartbeatResponse = await self._ask(request)
-            if self._stands(answer.error_code):
+            if self._goes_on("ConsumerGroupHeartbeat", answer.error_code):
                 self._see(doing=Doing.SEATED, trouble="")
                 await self._take(answer)
         self._crew.entered(self)
@@ -99,19 +88,10 @@ class ConsumerLife(Life):
                 ]
                 self._says_owned = False
             answer: ConsumerGroupHeartbeatResponse = await self._ask(request)
-            if self._stands(answer.error_code):
+            if self._goes_on("ConsumerGroupHeartbeat", answer.error_code):
                 await self._take(answer)
-
-    def _stands(self, code: int) -> bool:
-        """Whether a heartbeat succeeded; if not, the member joins again. Raises Refused where it can't."""
-        if not code:
-            return True
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._see(member_id="")
-        elif code != ErrorCode.FENCED_MEMBER_EPOCH:
-            raise Refused(code, "ConsumerGroupHeartbeat")
-        self._see(doing=Doing.JOINING, assignment={})
-        return False
+            else:
+                self._see(assignment={})
 
     async def _take(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         """Take the epoch and the assignment of an answer; give up what is not in it, late if the member is slow."""

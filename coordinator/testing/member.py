@@ -10,9 +10,9 @@ its task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from coordinator.client.client import COORDINATOR_MOVED, KEY_TYPE_GROUP, metadata_request
 from coordinator.client.connection import Address
@@ -45,7 +45,6 @@ RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 1.0
 """The pause before a member connects again; it doubles from try to try."""
 
-JOIN_AGAIN = {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
 
 Assignment = Mapping[str, Sequence[int]]
 """Topic -> partitions."""
@@ -123,6 +122,13 @@ class Life:
     refused: why a coordinator refused it for good, "" if none did; a fenced member isn't refused.
     """
 
+    JOINS_AGAIN: ClassVar[Collection[int]] = {
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+    }
+    """Errors after which a member joins again, beside UNKNOWN_MEMBER_ID."""
+
     def __init__(self, crew: Crew, index: int, instance_id: str | None) -> None:
         self.index = index
         self.seen = Member(instance_id, "", -1, {}, Doing.JOINING, is_silent=False, trouble="")
@@ -173,18 +179,25 @@ class Life:
             self._see(doing=Doing.ENDED, trouble=self.refused)
 
     async def leave(self) -> None:
-        """End with a LeaveGroup. Raises Refused, Unreachable."""
+        """End for good, and say so. Raises Refused, Unreachable."""
         async with self._turn:
             await self.end()
             self._see(doing=Doing.LEFT, is_silent=False)
-            link = await self._find()
-            try:
-                answer: LeaveGroupResponse = await link.ask(self._leave_request(), self._crew.answer_within_s)
-            finally:
-                link.close()
+            await self._say_goodbye()
+        self._crew.nudge()
+
+    async def _say_goodbye(self) -> None:
+        answer: LeaveGroupResponse = await self._ask_last(self._leave_request())
         if code := answer.error_code or answer.members[0].error_code:
             raise Refused(code, f"LeaveGroup of {self.name}")
-        self._crew.nudge()
+
+    async def _ask_last(self, request: Any) -> Any:
+        """Send the last request of a member, on a connection of its own. Raises Refused, Unreachable."""
+        link = await self._find()
+        try:
+            return await link.ask(request, self._crew.answer_within_s)
+        finally:
+            link.close()
 
     def fall_silent(self) -> None:
         """Send nothing more."""
@@ -286,7 +299,7 @@ class Life:
             return True
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._see(member_id="")
-        elif code not in JOIN_AGAIN:
+        elif code not in self.JOINS_AGAIN:
             raise Refused(code, api)
         self._see(doing=Doing.JOINING)
         return False
