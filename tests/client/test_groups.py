@@ -35,7 +35,7 @@ from protocol.messages import (
     StreamsGroupDescribeResponse,
 )
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted, of_another_kind
+from tests.client.scripted import Clock, Scripted, of_another_kind
 from tests.support.patience import WITHIN_S
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -84,9 +84,10 @@ def test_a_list_waits_for_a_node_that_loads() -> None:
     answers = [loads, loads, ListGroupsResponse()]
     with Scripted({"ListGroups": answers}) as server, Client(server.bootstrap, WITHIN_S) as client:
         assert list_groups(client) == []
+    clock = Clock()
     with (
         Scripted({"ListGroups": [loads]}) as server,
-        Client(server.bootstrap, 0.5) as client,
+        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
         pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         list_groups(client)
@@ -97,7 +98,11 @@ def test_the_groups_that_a_node_has_while_others_load() -> None:
     group = ListGroupsResponse.ListedGroup(group_id="a", group_state="Stable")
     loads = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[group])
     refused = ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    with Scripted({"ListGroups": [loads]}) as server, Client(server.bootstrap, 0.5) as client:
+    clock = Clock()
+    with (
+        Scripted({"ListGroups": [loads]}) as server,
+        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
+    ):
         groups, problems = list_known_groups(client)
     assert [group.group_id for group in groups] == ["a"]
     assert [str(problem) for problem in problems] == [
