@@ -61,13 +61,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection() -> Generator[None, object, object]:
     """Keep Python's garbage collector from modules and tests: they stay to the end, and are millions of objects.
 
-    A look at all of them takes a fifth of a second. Tests of reference cycles, and pytest itself, ask for many.
+    A look at all of them takes a fifth of a second. Tests of reference cycles, and pytest itself, ask for many. Without
+    a request Python looks after 700 new objects; after 10,000 it takes a twentieth less of the CPU of random tests.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)
         gc.enable()
 
 
