@@ -54,7 +54,7 @@ LOOK_S = 2.0
 AT_ONCE = 100
 """Groups of one look; at most half of them out of turn."""
 
-CPU_SHARE = 0.002
+CPU_SHARE = 0.001
 """The most of a core that looks take on average."""
 
 HELD_S = 10.0
