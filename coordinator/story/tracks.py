@@ -138,8 +138,9 @@ class Track(NamedTuple):
     @property
     def stands(self) -> bool:
         """Whether the offset stands, though records wait."""
-        limit_ms = min(max(STUCK_MS, 2 * self.longest_ms), STUCK_MAX_MS)
-        return self.waits_ms is not None and self.seen_ms - self.waits_ms >= limit_ms
+        if self.waits_ms is None or self.seen_ms - self.waits_ms < STUCK_MS:
+            return False
+        return self.seen_ms - self.waits_ms >= min(2 * self.longest_ms, STUCK_MAX_MS)
 
     def is_doubtful(self, line: OffsetLine, now_ms: int) -> bool:
         """Whether to look ahead of the next look's line: a stall would be named, or a few records stand for a while."""
@@ -176,12 +177,16 @@ class Track(NamedTuple):
     @property
     def lost(self) -> int:
         """How many records the log deleted before the group read them."""
-        return 0 if self.start is None or self.offset is None else max(self.start - self.offset, 0)
+        if self.start is None or self.offset is None or self.start <= self.offset:
+            return 0
+        return self.start - self.offset
 
     @property
     def left_ms(self) -> int | None:
         """In how long the log deletes records before the group reads them; None if it won't, as far as looks show."""
         if self.first is None or self.start is None or self.offset is None:
+            return None
+        if self.expiry is None and self.first.moves < MOVES_MIN:
             return None
         passed_ms = max(self.seen_ms - self.first.at_ms, 1)
         reads = max(self.offset - self.first.offset, 0) / passed_ms

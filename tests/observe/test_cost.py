@@ -32,7 +32,7 @@ from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 
 GROUPS, PARTITIONS = 20, 50
-AT_REST_MAX, BEHIND_MAX = 22, 120
+AT_REST_MAX, BEHIND_MAX = 22, 112
 """Calls of a look for each topic partition: of one that has read all, and of one with records to read, for which the
 look also asks where its log begins and where open transactions are. Requests and answers take 17 of them, and 43."""
 
