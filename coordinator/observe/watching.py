@@ -3,7 +3,7 @@
 Groups have their turn, AT_ONCE at a time, with the descriptions that live state has (live.py). So a look costs one
 OffsetFetch for each coordinator, one or two ListOffsets for each leader, and a few more now and then. All groups have
 one look every LOOK_S, if that costs less than CPU_SHARE of a core and leaves half of the budget of requests; else a
-round takes longer. Groups of which another look may show more come first.
+round takes longer, up to ROUND_MAX_S. Groups of which another look may show more come first.
 
 The page looks at the same memory (`progress`), so it knows at once what the looks showed before it was opened.
 
@@ -36,7 +36,7 @@ from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded
 from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.lag_time import LagTimes
-from coordinator.story.progress import Progress
+from coordinator.story.progress import FORGOTTEN_MS, Progress
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ AT_ONCE = 100
 """Groups of one look; at most half of them out of turn."""
 
 CPU_SHARE = 0.001
-"""The most of a core that looks take on average."""
+"""The most of a core that looks take on average, unless a round would take longer than ROUND_MAX_S."""
+
+ROUND_MAX_S = 0.8 * FORGOTTEN_MS / 1_000
+"""A group that has its turn later is forgotten before, and no look would show that it stands still."""
 
 HELD_S = 10.0
 """Between two questions about transactions that hold back offsets: one request for each node, if there are none."""
@@ -131,8 +134,9 @@ class Watching:
                 except (ClientError, ProtocolError):  # the follower says that the cluster is away
                     is_over = True
                 rest_s = self._began_s + self._every_s - self._clock() if is_over else PAUSE_S
-                shared_s = began_s + (self._cpu() - cpu_s) / CPU_SHARE - self._clock()
-                stopping.wait(max(rest_s, shared_s, PAUSE_S))
+                longest_s = ROUND_MAX_S * (AT_ONCE // 2) / max(len(self._live.groups), AT_ONCE // 2)
+                shared_s = min((self._cpu() - cpu_s) / CPU_SHARE, longest_s)
+                stopping.wait(max(rest_s, began_s + shared_s - self._clock(), PAUSE_S))
 
     def look(self, client: Client) -> bool:
         """Look at the next groups; returns whether all had their turn. Raises ClientError."""

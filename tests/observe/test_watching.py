@@ -17,7 +17,7 @@ from coordinator.observe import watching as module
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.counts import finding_families, lag_families
 from coordinator.observe.live import Live
-from coordinator.observe.watching import CPU_SHARE, LOOK_S, Watching
+from coordinator.observe.watching import CPU_SHARE, LOOK_S, ROUND_MAX_S, Watching
 from coordinator.story.described import Member, Waiting
 from coordinator.story.progress_diagnosis import LONG_MS
 from protocol.messages import (
@@ -318,9 +318,13 @@ def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeyp
         assert cloud.server.requests == []
 
 
-def test_looks_take_a_small_share_of_a_core(written: Written) -> None:
-    """A look that took 1 s of CPU is followed by a pause; a cluster that fails gets one too."""
-    with Cloud(written) as cloud:
+@pytest.mark.parametrize("count, paused_s", [(1, 0.1 / CPU_SHARE), (1_000, ROUND_MAX_S / 20)])
+def test_looks_take_a_small_share_of_a_core(written: Written, count: int, paused_s: float) -> None:
+    """A look that took 0.1 s of CPU is followed by a pause, that of many groups by a shorter one: a round has an end.
+
+    A cluster that fails gets a pause too.
+    """
+    with Cloud(written, count) as cloud:
         pauses: list[float] = []
 
         class Stopping(threading.Event):
@@ -330,7 +334,7 @@ def test_looks_take_a_small_share_of_a_core(written: Written) -> None:
                     self.set()
                 return True
 
-        times = iter((0.0, 1.0, 1.0, 1.0))
+        times = iter((0.0, 0.1, 0.1, 0.1))
         cloud.watching._cpu = lambda: next(times)
         looked = cloud.watching.look
 
@@ -341,7 +345,7 @@ def test_looks_take_a_small_share_of_a_core(written: Written) -> None:
 
         cloud.watching.look = fail_later  # type: ignore[method-assign]
         cloud.watching.run(Stopping())
-        assert pauses == [1 / CPU_SHARE, LOOK_S]
+        assert pauses == pytest.approx([paused_s, LOOK_S])
 
 
 def test_lag_in_time_is_a_metric(written: Written) -> None:
