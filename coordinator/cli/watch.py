@@ -38,7 +38,6 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.events import NoEvents, absent_line
 from coordinator.client.offsets_log import GroupReader, OffsetsReader, cut_line
-from coordinator.story.described import short
 from coordinator.story.entries import Entry, Return, Timeline
 from coordinator.story.events import (
     Cause,
@@ -46,12 +45,10 @@ from coordinator.story.events import (
     GroupLoaded,
     MemberFenced,
     MemberRevoking,
-    PendingExpired,
     RebalanceCause,
     RebalanceEnded,
     RebalanceEvent,
     RebalanceStarted,
-    RebalanceStuck,
     TargetAssigned,
     fields_of,
 )
@@ -192,19 +189,16 @@ class EventLines:
                 yield Block(at_ms, [f"{prefix}{at}  {target_text(event)}"])
             case MemberRevoking():
                 yield Block(at_ms, [f"{prefix}{at}  {revoking_text(event)}"])
-            case RebalanceStuck():
-                text = "nobody has rejoined within the rebalance timeout, the group waits on"
-                yield Block(at_ms, [f"{prefix}{at}  {text}"])
             case RebalanceEnded() if event.preparing_ms is not None:
                 generation, causes = self._begun.pop(event.group, (event.generation_before, 0))
                 yield from _ended(prefix, event, causes if generation == event.generation_before else 0)
-            case PendingExpired():
-                what = "given back" if event.left else "taken back unused"
-                yield Block(at_ms, [f"{prefix}{at}  member id {short(event.member_id)} is {what}"])
             case _:
                 if isinstance(event, GroupDeleted | GroupLoaded):
                     self._begun.pop(event.group, None)
-                for entry in Timeline(group or "").add_all([event]).entries:
+                entries = Timeline(group or "").add_all([event]).entries
+                if not entries:  # it adds to the entry of another event
+                    yield from (Block(at_ms, [f"{prefix}{at}  {line}"]) for line in event.lines())
+                for entry in entries:
                     first, *more = timed_lines(entry)
                     yield Block(at_ms, [first if group is None else prefix + first, *more, *self._takeover(entry)])
 

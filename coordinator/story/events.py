@@ -148,7 +148,7 @@ class _Told(Struct, frozen=True):
     entry: ClassVar[str] = ""
 
     def lines(self) -> Iterator[str]:
-        """The entry in words, if this event tells all of it: a line, and further lines below it."""
+        """Its entry in words, if it tells all of it: a line, and lines below. Without an entry, the event in words."""
         return self._lines()
 
     def _lines(self) -> Iterator[str]:
@@ -244,6 +244,9 @@ class RebalanceStuck(GroupEvent, frozen=True, kw_only=True):
     """See the note."""
 
     type: Literal["rebalance_stuck"] = "rebalance_stuck"
+
+    def _lines(self) -> Iterator[str]:
+        yield "nobody has rejoined within the rebalance timeout, the group waits on"
 
 
 class RebalanceHeld(GroupEvent, frozen=True, kw_only=True):
@@ -406,6 +409,9 @@ class PendingExpired(GroupEvent, frozen=True, kw_only=True):
     type: Literal["pending_expired"] = "pending_expired"
     member_id: str
     left: bool
+
+    def _lines(self) -> Iterator[str]:
+        yield f"member id {short(self.member_id)} is {'given back' if self.left else 'taken back unused'}"
 
 
 class MemberReplaced(GroupEvent, frozen=True, kw_only=True):
