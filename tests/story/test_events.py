@@ -73,3 +73,12 @@ def test_a_field_of_a_later_server_is_passed_over() -> None:
     """New fields need no new version."""
     assert read_event(json.dumps(fields_of(told("rebalance_stuck")) | {"new": 1}).encode()) == told("rebalance_stuck")
     assert isinstance(read_event(event_json(told("events_dropped"))), EventsDropped)
+
+
+def test_an_event_that_tells_its_entry_alone_has_words() -> None:
+    """Entries with fields of their own have their words elsewhere; any other type of entry is said by its event."""
+    composed = {"rebalance", "held", "pending", "loaded"}
+    silent = {
+        name for name, kind in TYPES.items() if kind.entry and kind.entry not in composed and "_lines" not in vars(kind)
+    }
+    assert not silent
