@@ -5,6 +5,7 @@ House rule: text of a client or of a log comes out as text that can be seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 SECONDS = len("2000-01-01 00:00:00")
@@ -13,6 +14,9 @@ MESSAGE_MAX = 1_000
 """Characters of an error message: a topic's name (249) and the reason fit, and at most 4 bytes encode each."""
 
 CUT = " ..."
+
+NAMED_MAX = 10
+"""Names in a text, unless it says otherwise."""
 
 _PLURALS = {"batch": "batches"}
 """Plurals of the nouns that don't just add an s."""
@@ -49,6 +53,13 @@ def duration_text(ms: int) -> str:
     if ms < 1_000:
         return f"{ms} ms"
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min {ms // 1_000 % 60} s"
+
+
+def names_text(names: Sequence[str], count: int | None = None, most: int = NAMED_MAX) -> str:
+    """The first of some names, and how many more of `count` there are. count: if not all have a name here."""
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def several(number: int, noun: str) -> str:

@@ -35,21 +35,12 @@ from coordinator.client.examination import examine, wall_ms, watch
 from coordinator.client.groups import Group, list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
-from coordinator.story.diagnosis import (
-    DROPPED,
-    LOG_FAILS,
-    NAMED_MAX,
-    SAY_HOW_OFTEN,
-    TOO_OLD,
-    Finding,
-    Severity,
-    names_text,
-)
+from coordinator.story.diagnosis import DROPPED, LOG_FAILS, SAY_HOW_OFTEN, TOO_OLD, Finding, Severity
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import undecided_text
-from coordinator.text import printable, several, time_text
+from coordinator.text import NAMED_MAX, names_text, printable, several, time_text
 from schemas.errors import ErrorCode
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from coordinator.story.described import StoreHealth
-from coordinator.story.diagnosis import FORGOTTEN_MS, NAMED_MAX, OVER, OVER_MS, Finding, Severity, names_text
+from coordinator.story.diagnosis import FORGOTTEN_MS, OVER, OVER_MS, Finding, Severity
 from coordinator.story.entries import Loaded
+from coordinator.text import NAMED_MAX, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry

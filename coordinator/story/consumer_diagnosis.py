@@ -18,17 +18,16 @@ from coordinator.story.described import client_text
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     CONFLICT_ADVICE,
-    NAMED_MAX,
     OVER,
     OVER_MS,
     Finding,
     Severity,
     members_text,
-    names_text,
     shared,
 )
 from coordinator.story.entries import Rebalance
 from coordinator.story.events import InstanceIdUnreleased
+from coordinator.text import NAMED_MAX, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import ConsumerState, DescribedGroup, Member

@@ -25,6 +25,7 @@ from coordinator import pages
 from coordinator.story.described import Caller, DescribedGroup, FailingLog, Member, client_text
 from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced, UnixMs
+from coordinator.text import NAMED_MAX, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry
@@ -109,9 +110,6 @@ NO_RETURNS = frozenset({"removed_by_admin", "unsubscribed"})
 """Meanings of leave reasons that neither an instance id nor another max.poll.interval.ms would prevent."""
 
 UNITS_MS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000))
-
-NAMED_MAX = 10
-"""Most members that a finding names."""
 
 JOINS = frozenset(
     {
@@ -481,12 +479,6 @@ def members_text(members: Sequence[Member]) -> str:
         for member in members[:NAMED_MAX]
     ]
     return names_text(names, len(members))
-
-
-def names_text(names: Sequence[str], count: int | None = None) -> str:
-    """The first NAMED_MAX names, and how many more of `count` there are. count: if not all have a name."""
-    more = (len(names) if count is None else count) - len(names[:NAMED_MAX])
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more else "")
 
 
 class Absences(NamedTuple):

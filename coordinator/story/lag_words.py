@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.story.diagnosis import names_text, span_text
+from coordinator.story.diagnosis import span_text
+from coordinator.text import names_text
 
 if TYPE_CHECKING:
     from coordinator.story.lag_time import GroupLag, LagTime, Rates

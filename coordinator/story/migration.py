@@ -19,10 +19,9 @@ from msgspec import Struct
 from coordinator.group.notes import CONSUMER as OF_CONSUMER
 from coordinator.story.counts import number_text
 from coordinator.story.described import DescribedGroup, Member, OffsetLine
-from coordinator.story.diagnosis import names_text
 from coordinator.story.entries import Entry, Rebalance, Return
 from coordinator.story.events import ClientRefused, GroupConverted
-from coordinator.text import duration_text, time_text
+from coordinator.text import duration_text, names_text, time_text
 from protocol.consumer import CONSUMER
 
 READY_SINCE = 1

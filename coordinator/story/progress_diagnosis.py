@@ -22,13 +22,12 @@ from coordinator.story.diagnosis import (
     Severity,
     causes_of,
     members_text,
-    names_text,
     span_text,
 )
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
-from coordinator.text import time_text
+from coordinator.text import names_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import DescribedGroup, HoldingTransaction, Member

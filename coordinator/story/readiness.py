@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import DescribedGroup, Member, away_after_ms, seated
-from coordinator.story.diagnosis import NAMED_MAX, RESTART_MAX_MS, TimedCause, absences, names_text
+from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences
 from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted
-from coordinator.text import duration_text, time_text
+from coordinator.text import NAMED_MAX, duration_text, names_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry

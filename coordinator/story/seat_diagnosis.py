@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator.group.causes import GONE
 from coordinator.story.described import DescribedGroup, seated
-from coordinator.story.diagnosis import GONE_MIN_MS, NAMED_MAX, Finding, Severity, causes_of, names_text
+from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, causes_of
 from coordinator.story.entries import Entry, Held, Rebalance
 from coordinator.story.events import SeatTaken
-from coordinator.text import duration_text, time_text
+from coordinator.text import NAMED_MAX, duration_text, names_text, time_text
 
 WAITS = "while they are on it, the group may hold joins of new members for them, up to expected.instance.ids.timeout.ms"
 """In the classic protocol. A group that gave a missing member up holds nothing for it; no description says so."""

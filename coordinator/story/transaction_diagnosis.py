@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator.story.diagnosis import AWAITED_MS, Finding, Severity, names_text
-from coordinator.text import time_text
+from coordinator.story.diagnosis import AWAITED_MS, Finding, Severity
+from coordinator.text import names_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import HoldingTransaction

@@ -25,7 +25,7 @@ from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.folding import folded
 from coordinator.story.schema import STREAMS, UNKNOWN
-from coordinator.text import duration_text, several, time_text
+from coordinator.text import duration_text, names_text, several, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
@@ -218,7 +218,7 @@ def _held_text(entry: Held) -> str:
     whom = took = ""
     if entry.missing is not None:
         count = entry.missing_count or 0
-        whom = f"{several(count, 'expected member')} ({_named(entry.missing, count)})"
+        whom = f"{several(count, 'expected member')} ({names_text(entry.missing, count, AWAITED_SHOWN)})"
         if entry.outcome is None:
             return f"joins are held for {whom} until {time_text(entry.until_wall_ms or 0)} at the latest"
         took = f"after {duration_text((entry.ended_ms or 0) - entry.at_ms)} "
@@ -229,14 +229,8 @@ def _held_text(entry: Held) -> str:
     if entry.outcome == "arrived":
         return f"{come}, and no expected member is missing"
     count = entry.still_missing_count or 0
-    return f"{come} without {several(count, 'expected member')} ({_named(entry.still_missing or [], count)})"
-
-
-def _named(names: Sequence[str], count: int) -> str:
-    """The first of the names of members. count: of all, also of those that have no name here."""
-    shown = names[:AWAITED_SHOWN]
-    further = count - len(shown)
-    return ", ".join(shown) + (f" and {further} more" if further else "")
+    named = names_text(entry.still_missing or [], count, AWAITED_SHOWN)
+    return f"{come} without {several(count, 'expected member')} ({named})"
 
 
 def _seat(member: events.Party | events.MemberRevoking) -> str:
@@ -343,12 +337,11 @@ def target_text(target: events.TargetAssigned, clients: Mapping[str, str] = NO_C
         f"{change.group_instance_id or with_client(change.member_id, clients)} +{change.gains} -{change.loses}"
         for change in target.changes[:MEMBERS_SHOWN]
     ]
-    more = len(target.changes) - len(changes) + target.further_changes
     by = f" by {target.assignor}" if target.assignor else ""  # the log of groups may not name it
     text = f"target{by} for {several(target.members, 'member')}"
     if not changes:
         return f"{text}: nothing changes"
-    return f"{text}: {', '.join(changes)}" + (f" and {more} more" if more else "")
+    return f"{text}: {names_text(changes, len(target.changes) + target.further_changes)}"
 
 
 def revoking_text(asked: events.MemberRevoking) -> str:
@@ -493,6 +486,4 @@ def _awaited_text(awaited: Awaited) -> str:
 
 
 def _some(names: list[str], clients: Mapping[str, str]) -> str:
-    return ", ".join(with_client(name, clients) for name in names[:MEMBERS_SHOWN]) + (
-        f" and {len(names) - MEMBERS_SHOWN} more" if len(names) > MEMBERS_SHOWN else ""
-    )
+    return names_text([with_client(name, clients) for name in names[:MEMBERS_SHOWN]], len(names), MEMBERS_SHOWN)

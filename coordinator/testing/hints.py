@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from coordinator.text import names_text
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
@@ -81,6 +83,4 @@ def of_loop() -> list[str]:
 
 
 def _shown(names: Iterable[str]) -> str:
-    first = list(names)
-    more = len(first) - NAMES_SHOWN
-    return ", ".join(first[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return names_text(list(names), most=NAMES_SHOWN)

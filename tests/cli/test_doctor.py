@@ -18,7 +18,7 @@ from coordinator.cli.doctor import _together
 from coordinator.client.offsets_log import LIMITS
 from coordinator.story import diagnosis
 from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
-from coordinator.text import time_text
+from coordinator.text import NAMED_MAX, time_text
 from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
@@ -352,9 +352,9 @@ def test_what_is_true_of_all_groups_is_one_line() -> None:
 
 def test_groups_without_a_coordinator_are_one_line() -> None:
     """With --all; a single one is its finding. The line names each error once, and the first groups."""
-    found = [unavailable(f"g{number}", "NOT_COORDINATOR") for number in range(diagnosis.NAMED_MAX + 2)]
+    found = [unavailable(f"g{number}", "NOT_COORDINATOR") for number in range(NAMED_MAX + 2)]
     found.append(unavailable("h", "COORDINATOR_NOT_AVAILABLE"))
-    names = ", ".join(f"g{number}" for number in range(diagnosis.NAMED_MAX))
+    names = ", ".join(f"g{number}" for number in range(NAMED_MAX))
     assert _together(found) == {
         "group_unavailable": "13 groups: error: their coordinators don't answer: COORDINATOR_NOT_AVAILABLE, "
         f"NOT_COORDINATOR: {names} and 3 more; {UNAVAILABLE_ADVICE}"

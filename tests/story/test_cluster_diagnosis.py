@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coordinator.story.cluster_diagnosis import MOVES_MIN, MOVES_MS, cluster_findings
 from coordinator.story.described import StoreHealth
-from coordinator.story.diagnosis import NAMED_MAX, OVER_MS, Finding, Severity
+from coordinator.story.diagnosis import OVER_MS, Finding, Severity
 from coordinator.story.entries import Entry, Loaded
+from coordinator.text import NAMED_MAX
 from tests.support.told import entries_of, told
 
 NOW_MS = 10_000_000

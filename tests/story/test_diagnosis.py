@@ -16,7 +16,6 @@ from coordinator.story.diagnosis import (
     GONE_MIN_MS,
     LOOP_MIN,
     LOOP_MS,
-    NAMED_MAX,
     OVER_MS,
     PENDING_MS,
     RETURN_MS,
@@ -25,12 +24,12 @@ from coordinator.story.diagnosis import (
     Severity,
     findings,
     log_findings,
-    names_text,
     span_text,
     worst_first,
 )
 from coordinator.story.entries import Timeline
 from coordinator.story.events import fields_of
+from coordinator.text import NAMED_MAX, names_text
 from tests.support.told import but, told
 
 NOW_MS = 10_000_000

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coordinator.audit.read.logs import Plan
 from coordinator.log.segments.segment import OFFSETS_TOPIC
+from coordinator.text import names_text
 
 NO_COUNT = "not checked: whether groups are on the right partition; --partitions sets how many there are"
 
@@ -33,5 +34,5 @@ def compared(before: Plan, after: Plan) -> tuple[set[int], list[str]]:
     alone = sorted(before.sizes.keys() ^ after.sizes.keys())
     if not alone:
         return both, []
-    named = ", ".join(map(str, alone[:10])) + (f" and {len(alone) - 10} more" if len(alone) > 10 else "")
+    named = names_text(list(map(str, alone)))
     return both, [f"only one of the two logs has partition {named}: lost keys can't be found there"]

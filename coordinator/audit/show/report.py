@@ -20,7 +20,7 @@ from coordinator.audit.words import detail_words
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
-from coordinator.text import printable, second_text, size_text
+from coordinator.text import names_text, printable, second_text, size_text
 
 FINDINGS_MAX = 50
 GROUPS_MAX = 30
@@ -239,9 +239,7 @@ def by_size(stories: Sequence[Story]) -> list[Story]:
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = [_short(name) for name in names]
-    more = f" and {len(listed) - NAMES_MAX} more" if len(listed) > NAMES_MAX else ""
-    return ", ".join(listed[:NAMES_MAX]) + more
+    return names_text([_short(name) for name in names], most=NAMES_MAX)
 
 
 def _table(*headings: str) -> Table:

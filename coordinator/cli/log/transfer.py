@@ -70,7 +70,7 @@ from coordinator.log.segments.outside import (
 from coordinator.log.segments.partition import EPOCH_MAX
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Frame, partition_folder, segment_at
 from coordinator.log.topics.list import TOPICS_NAME, Topic, TopicsFile
-from coordinator.text import several
+from coordinator.text import NAMED_MAX, names_text, several
 from coordinator.transaction.records import Replay
 from protocol.records.batch import Header
 from protocol.records.rewrite import encode_slices, slice_records
@@ -84,9 +84,6 @@ EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 KEPT_FILE = "partition.metadata"
 """This file has the topic id, by which a broker recognizes its folder."""
-
-NAMED_MAX = 10
-"""Missing partitions that a message names."""
 
 EPOCH_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of a broker's list of epochs: a line for each change of the leader since the oldest record."""
@@ -230,10 +227,10 @@ def _replicas(kafka_dirs: Sequence[Path], topic: str) -> tuple[list[Log], list[s
     missing = 1 + max(found, default=-1) - len(found)
     if missing:
         first = list(islice((partition for partition in count() if partition not in found), min(missing, NAMED_MAX)))
-        others = f" and {missing - len(first)} more" if missing > len(first) else ""
+        named = names_text(list(map(str, first)), missing)
         raise CannotMove(
-            f"{_names(kafka_dirs)} has not all partitions of {topic}: {', '.join(map(str, first))}{others} "
-            "missing; name all log.dirs of the broker, or those of all brokers"
+            f"{_names(kafka_dirs)} has not all partitions of {topic}: {named} missing; name all log.dirs of the "
+            "broker, or those of all brokers"
         )
     chosen, notes = [], []
     rivals = [log for replicas in found.values() for log in replicas if len(replicas) > 1]
