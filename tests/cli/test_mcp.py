@@ -8,8 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.mcp import ABOUT, TOOLS
@@ -19,6 +17,9 @@ from tests.support.tenure import tenure_command
 
 def asked(bootstrap: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     """The tools of a server that asks this cluster, and the results of these calls."""
+    # To import it takes a second, for which the collection of all tests would wait.
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415
+    from mcp.client.stdio import stdio_client  # noqa: PLC0415
 
     async def ask() -> tuple[list[Any], list[Any]]:
         program, *words = tenure_command()
