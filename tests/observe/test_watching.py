@@ -17,7 +17,7 @@ from coordinator.observe import watching as module
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.counts import finding_families, lag_families
 from coordinator.observe.live import Live
-from coordinator.observe.watching import CPU_SHARE, LOOK_S, ROUND_MAX_S, Watching
+from coordinator.observe.watching import CPU_SHARE, FREE_S, LOOK_S, ROUND_MAX_S, Watching
 from coordinator.story.described import Member, Waiting
 from coordinator.story.progress_diagnosis import LONG_MS
 from protocol.messages import (
@@ -318,11 +318,14 @@ def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeyp
         assert cloud.server.requests == []
 
 
-@pytest.mark.parametrize("count, paused_s", [(1, 0.1 / CPU_SHARE), (1_000, ROUND_MAX_S / 20)])
-def test_looks_take_a_small_share_of_a_core(written: Written, count: int, paused_s: float) -> None:
+@pytest.mark.parametrize(
+    "count, spent_s, paused_s",
+    [(1, 0.1, (0.1 - FREE_S) / CPU_SHARE), (1, FREE_S, LOOK_S), (1_000, 0.1, ROUND_MAX_S / 20)],
+)
+def test_looks_take_a_small_share_of_a_core(written: Written, count: int, spent_s: float, paused_s: float) -> None:
     """A look that took 0.1 s of CPU is followed by a pause, that of many groups by a shorter one: a round has an end.
 
-    A cluster that fails gets a pause too.
+    A look that took little is followed by the next one in time. A cluster that fails gets a pause too.
     """
     with Cloud(written, count) as cloud:
         pauses: list[float] = []
@@ -334,7 +337,7 @@ def test_looks_take_a_small_share_of_a_core(written: Written, count: int, paused
                     self.set()
                 return True
 
-        times = iter((0.0, 0.1, 0.1, 0.1))
+        times = iter((0.0, spent_s, spent_s, spent_s))
         cloud.watching._cpu = lambda: next(times)
         looked = cloud.watching.look
 
