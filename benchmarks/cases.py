@@ -363,7 +363,7 @@ CASES = (
     Case(
         "transaction",
         "transaction",
-        {"connections": 64},
+        {"connections": 64, "seconds": 5.0},
         SHORT,
         (
             Row(
