@@ -47,6 +47,9 @@ WARMING = 3
 QUIET = 4
 """A server is quiet if it counts nothing in so many looks: 10 ms lie between two, and 2 ms between two of its steps."""
 
+SETTLING = 5
+"""So often it has to be quiet behind a transaction: its markers go through three threads, and each may have to wait."""
+
 TOUCHING = 300
 """Groups that leave no partition of the log without a record: the first one in a partition costs more."""
 
@@ -203,12 +206,18 @@ class Client:
     def transaction(self) -> Work:
         """Run a transaction of one record and one commit: Produce, TxnOffsetCommit, EndTxn, and both markers."""
         producer = self._producer("both", 2)
-        return lambda: self._run(self._links[0], producer.transaction())
+        return lambda: self._settled(producer.transaction())
 
     def transaction_of_commits(self) -> Work:
         """Run a transaction of one commit: TxnOffsetCommit, EndTxn, and the marker of the group's partition."""
         producer = self._producer("commit", 3)
-        return lambda: self._run(self._links[0], producer.transaction(has_record=False))
+        return lambda: self._settled(producer.transaction(has_record=False))
+
+    def _settled(self, script: Script) -> None:
+        """Run a script, and wait for what the server does behind its last answer, on one thread after the other."""
+        self._run(self._links[0], script)
+        for _ in range(SETTLING):
+            self._server.quiet()
 
     def _producer(self, name: str, number: int = 0) -> Producer:
         """A producer with a transactional id. number: of its partition."""
