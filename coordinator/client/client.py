@@ -220,11 +220,12 @@ class Client:
                 tries.lost = None
             except Unreachable as error:
                 tries.lost = error
-            moved = [group_id for group_id, answer in answers.items() if _moved(answer)]
+            finally:  # after an error of any kind: another program may have the node's address
+                moved = [group_id for group_id, answer in answers.items() if _moved(answer)]
+                for group_id in moved:
+                    self._remembered.pop(group_id, None)
             if not moved:
                 return answers
-            for group_id in moved:
-                self._remembered.pop(group_id, None)
         if tries.lost is not None:
             raise tries.lost
         return answers

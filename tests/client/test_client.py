@@ -23,6 +23,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
+from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 
 
@@ -281,6 +282,19 @@ def test_a_client_that_asks_often_remembers_coordinators_until_they_move() -> No
     asked = [message.coordinator_keys for message in server.asked("FindCoordinator")]
     assert asked == [["a", "b"], ["b"], ["a", "b"]]
     assert known.keys() == {"a", "b"}
+
+
+def test_a_coordinator_that_does_not_speak_kafka_is_looked_up_again() -> None:
+    """Another program got the address of a coordinator that went elsewhere: the next call asks where it is."""
+    with (
+        Scripted({"DescribeGroups": [described(("a", 0))]}) as server,
+        Scripted({"ApiVersions": [b"HTTP/1.1 400 Bad Request"]}) as other,
+        Client(server.bootstrap, WITHIN_S, coordinators={"a": Node(7, Address("127.0.0.1", other.port))}) as client,
+    ):
+        with pytest.raises(ProtocolError, match="does not speak Kafka's protocol"):
+            describe(client, "a")
+        assert describe(client, "a") == {"a": "Stable"}
+    assert len(server.asked("FindCoordinator")) == 1
 
 
 def test_memory_of_coordinators_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
