@@ -131,7 +131,7 @@ class ListedJson(Struct):
 
 
 class SeatJson(Struct):
-    """Who a member is, as JSON."""
+    """The names of a member and of its client, as JSON."""
 
     member_id: str
     group_instance_id: str | None
@@ -186,7 +186,7 @@ class HeldUpJson(SeatJson):
 
 
 class PresentJson(Struct, kw_only=True):
-    """What a group waits for and what holds it up, as JSON; `tenure explain` has it beside a timeline."""
+    """The waits and the epochs of a group, as JSON; `tenure explain` has them beside a timeline."""
 
     waiting: Annotated[WaitingJson | None, says("null while the group waits for nobody")] = None
     expects: Annotated[Expects, says("missing if every expected member is there")] | UnsetType = UNSET
@@ -229,9 +229,9 @@ def listed_json(group: ListedGroup) -> dict[str, Any]:
 
 
 def group_json(group: Group) -> dict[str, Any]:
-    """A group as JSON."""
+    """A group as JSON; a person reads it too, so its id comes first."""
     node = group.coordinator
-    return fields_of(
+    told = fields_of(
         GroupJson(
             group_id=group.group_id,
             state=group.state,
@@ -244,10 +244,11 @@ def group_json(group: Group) -> dict[str, Any]:
             **_present(group),
         )
     )
+    return dict(sorted(told.items(), key=lambda field: field[0] in PresentJson.__struct_fields__))
 
 
 def present_json(group: Group) -> dict[str, Any]:
-    """What a group waits for and what holds it up, as JSON."""
+    """The waits and the epochs of a group, as JSON."""
     return fields_of(PresentJson(**_present(group)))
 
 
