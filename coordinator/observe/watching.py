@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from coordinator.story.progress import GroupProgress
 
 LOOK_S = 2.0
-"""A partition that stands still is found 20 s after its member's last commit, and two looks (progress.STUCK_MS)."""
+"""A partition that stands still is found 20 s after its member's last commit, and two looks (tracks.STUCK_MS)."""
 
 AT_ONCE = 100
 """Groups of one look; at most half of them out of turn."""

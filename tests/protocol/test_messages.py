@@ -78,7 +78,7 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
 def come_back(
     data: bytes, name: str, version: int, before: bytes = b"\7", behind: bytes = b"\7"
 ) -> tuple[Any, int, bytes]:
-    """What stands between other bytes: the message, its size, and the bytes that the encoder makes of it."""
+    """The message between other bytes, its size, and the bytes that the encoder makes of it."""
     decoded, end = decode_from(message_class(name), before + data + behind, version, len(before))
     return decoded, end - len(before), encode(decoded, version)
 

@@ -54,7 +54,7 @@ def next_line(chance: random.Random, line: OffsetLine) -> OffsetLine:
 @pytest.mark.rounds
 @pytest.mark.parametrize("seed", range(rounds(20, 60, 2_000)))
 def test_columns_say_what_a_track_for_each_would_say(seed: int) -> None:
-    """Whatever comes and goes, moves, grows, stands or goes back, or can't be seen for a while."""
+    """Partitions come and go, move, grow, stand, go back, and can't be seen for a while: both say the same of them."""
     chance = random.Random(seed)
     lines = {index: OffsetLine("t", index, 3, 3, ONE) for index in (0, 1, 2, 5, 9)}
     columns, full, now_ms, at_rest = Tracks(), Tracks(), NOW_MS, 0

@@ -92,7 +92,7 @@ def test_one_sync_for_both_logs(tmp_path: Path) -> None:
 
 
 def test_a_crash_loses_nothing_of_either_log(tmp_path: Path) -> None:
-    """What only the journal has gets into the segments of its own log; partitions of one number stay apart."""
+    """Records that only the journal has get into the segments of their own log; partitions of one number stay apart."""
     disk = FailingDisk()
     engines = two(tmp_path, disk)
     owns = begun(engines)
