@@ -299,7 +299,7 @@ class Server:
             if config.statsd is not None:
                 self._send_metrics(*config.statsd, measures)
         except BaseException as error:
-            self.runtime.wind_down()
+            self._wind_down()
             await self._close()
             if isinstance(error, ConfigError | EngineError | OSError):
                 raise StartFailed(reason(error)) from error
@@ -623,9 +623,7 @@ class Server:
         self._api.forget()
         if self._faults is not None:
             self._faults.detach()
-        self.runtime.wind_down()
-        if self.transactions is not None:
-            self.transactions.wind_down()
+        self._wind_down()
         appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S
         self.runtime.when_idle(appended.set)
@@ -650,6 +648,12 @@ class Server:
             report(self._lines, "hand_over_unfinished", partitions=left)
         elif not self.failed.is_set() and not self.hanging:
             self._lines.info("server_stopped", "Stopped in order: all that was acknowledged is durable")
+
+    def _wind_down(self) -> None:
+        """Begin nothing new in either log: a partition that loses its owner would be acquired anew."""
+        self.runtime.wind_down()
+        if self.transactions is not None:
+            self.transactions.wind_down()
 
     async def _leave(self, cluster: Cluster) -> int:
         """Hand all partitions over to other nodes, and go on serving until then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ import pytest
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.partition import partition_for
 from coordinator.group.records import offset_record
+from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.loads import Loads
 from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.log.store import open_store
+from coordinator.server.app import Server, StartFailed
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import RETRY_MS
 from protocol.messages import EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
-from tests.server.harness import serving
+from tests.server.harness import config_of, serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
 from tests.server.runtime.calls import FULL
 from tests.support.patience import WITHIN_S
@@ -197,6 +201,29 @@ async def test_metrics_of_transactions() -> None:
             pass
         ended = dict.fromkeys(ended, 1)
         assert await scraped() == ended | {"tenure_pending_offsets": 0, "open": 0, "oldest_seconds": 0}
+
+
+async def test_a_start_that_fails_leaves_no_partition_to_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end takes partitions away that are still loading, and the runtime doesn't ask for them again.
+
+    The engines share a thread, which ends with the groups' engine: then nothing may be owned any more.
+    """
+    folder = f"log.dirs={tmp_path}"
+    async with serving(TOPICS, folder, opened=open_store) as server:
+        await Producer(await server.peer(), V2).init()
+    monkeypatch.setattr(Loads, "read_page", lambda _: None)  # no load ends
+    no_keys = f"sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/none"
+    listener = "listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=OAUTHBEARER"
+    config = config_of(folder, *listener, no_keys, "sasl.oauthbearer.expected.audience=kafka")
+    ends = Server(config, log=io.StringIO())
+    with pytest.raises(StartFailed, match="No such file"):
+        await ends.start()
+    assert not ends.failed.is_set()
+    assert ends._store is not None
+    assert isinstance(ends._store.engine, EmbeddedEngine)
+    assert not ends._store.engine.writer.journal.owned
 
 
 async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> None:
