@@ -129,12 +129,15 @@ def find_logs(path: Path, topic: str = OFFSETS_TOPIC) -> list[Log]:
 
 
 def find_logs_of_ids(path: Path) -> list[Log]:
-    """The logs of transactional ids in a folder; none if each is empty: no transaction ever was. Raises OSError."""
+    """The logs of transactional ids in a folder; none if each is empty, in journals too: no transaction ever was.
+
+    Raises OSError.
+    """
     try:
         logs = find_logs(path, TRANSACTIONS_TOPIC)
     except FileNotFoundError:
         return []
-    return logs if logs[0].folder != path and not all(map(_is_empty, logs)) else []
+    return logs if logs[0].folder != path and not (all(map(_is_empty, logs)) and _are_not_journaled(logs)) else []
 
 
 def _is_empty(log: Log) -> bool:
@@ -145,6 +148,14 @@ def _is_empty(log: Log) -> bool:
             if found.st_size or not stat.S_ISREG(found.st_mode):
                 return False
     return True
+
+
+def _are_not_journaled(logs: Iterable[Log]) -> bool:
+    """Whether no journal has a batch for any of these logs. If a journal can't be read, each reader meets the error."""
+    try:
+        return not any(map(JournalsBeside().extents, logs))
+    except OSError:
+        return False
 
 
 def _logs_among(folders: Iterable[Path], topic: str) -> list[Log]:

@@ -12,7 +12,7 @@ from coordinator.log.embedded import journal
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Damaged, Ownership, Unavailable
 from coordinator.log.segments.journal import journal_number, journal_path, left_path
-from coordinator.log.segments.outside import find_logs, opened, read_segment
+from coordinator.log.segments.outside import find_logs, find_logs_of_ids, opened, read_segment
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, Frame, partition_folder, segment_at
 from tests.log.calls import acquire, append, append_batch, load, numbers_of, record
 from tests.log.calls import opened as opened_partition
@@ -116,6 +116,31 @@ def test_readers_outside_see_what_only_the_journal_has(tmp_path: Path) -> None:
         with opened(log) as segments:
             counts.append(sum(isinstance(each, Frame) for segment in segments for each in read_segment(segment)))
     assert counts == [2, 2]
+
+
+def test_readers_outside_see_that_a_folder_of_ids_is_gone(tmp_path: Path) -> None:
+    """The journal has records of transactional ids, so their log isn't taken for one that never was."""
+    disk = FailingDisk()
+    engines = two(tmp_path, disk)
+    begun(engines)
+    kill(engines[0], disk)
+    engines[1].close()
+    folder = partition_folder(tmp_path, 3, TRANSACTIONS_TOPIC)
+    for path in folder.iterdir():
+        path.unlink()
+    is_gone = pytest.raises(OSError, match="the file is gone")
+    for _ in range(2):  # without segments, then without a folder
+        (log,) = find_logs_of_ids(tmp_path)
+        assert log.folder == folder
+        with is_gone, opened(log):
+            pass
+        if folder.exists():
+            folder.rmdir()
+    journal_path(tmp_path, 1, 0).write_bytes(b"")
+    folder.mkdir()
+    (log,) = find_logs_of_ids(tmp_path)
+    with pytest.raises(OSError, match="it is empty"), opened(log):
+        pass
 
 
 def test_segments_of_both_have_all_of_it_when_somebody_asks(tmp_path: Path) -> None:
