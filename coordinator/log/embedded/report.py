@@ -22,9 +22,10 @@ class Report(Protocol):
     transactions_open: the log has `transactions` without an end, with `commits` of offsets that don't count. They count
     only if the transactions' coordinator ends the transactions; this server can't.
     journal_recovered: the journal of `node` had `size` bytes of so many `partitions` when its engine ended; they are in
-    the segments. The partitions in `left` couldn't take them yet; their loads try again. journal_cut: a crash had
-    interrupted a window of `size` bytes at `position` of `file`. journal_left_out: a file of the journal can't be made,
-    as `reason` says; appends go past it, and the engine tries again later. `partition` is -1 for all three.
+    the segments. The partitions in `left`, by name, couldn't take them yet; their loads try again. journal_cut: a
+    crash had interrupted a window of `size` bytes at `position` of `file`. journal_left_out: a file of the journal
+    can't be made, as `reason` says; appends go past it, and the engine tries again later. `partition` is -1 for all
+    three.
     engine_failed: an `error` in the program ended the engine's thread (partition -1); nothing is written after that.
     """
 

@@ -109,6 +109,12 @@ def numbered_folder(data_dir: Path, number: int) -> Path:
     return partition_folder(data_dir, partition, log)
 
 
+def partition_name(number: int) -> str:
+    """The name of a partition, with its log, by its number in journals."""
+    log, partition = _log_of(number)
+    return f"{log}-{partition}"
+
+
 class Extent(NamedTuple):
     """Batches at a position of a segment; `base_offset` is the segment's. data: the batches, in any number of parts.
 
@@ -142,8 +148,7 @@ class Window(NamedTuple):
 
     def damage_of(self, partition: int) -> Damaged:
         """The error for a partition with a damaged extent."""
-        log, own = _log_of(partition)
-        name = f"partition {own}" if log == OFFSETS_TOPIC else f"{log}-{own}"
+        name = f"partition {partition}" if partition >= 0 else partition_name(partition)
         reason = f"the checksum of {name}'s batches is wrong"
         return Damaged(str(self.path), self.wrong[partition], reason)
 
@@ -612,7 +617,8 @@ class Recovery(NamedTuple):
 
     def events(self) -> Iterator[tuple[str, dict[str, object]]]:
         """The facts for an operator: names, and fields."""
-        counts = {"partitions": len(self.partitions), "size": self.size, "left": self.left}
+        left = [partition_name(number) for number in self.left]
+        counts = {"partitions": len(self.partitions), "size": self.size, "left": left}
         yield "journal_recovered", {"node": self.node_id, **counts}
         if self.torn is not None:
             torn = self.torn

@@ -52,7 +52,7 @@ REPORTS = {
         Level.INFO,
         lambda _, said: (
             f"Journal of node {said['node']}: {said['size']} bytes of {said['partitions']} partitions read back"
-            + (f"; loads of these try again: {said['left']}" if said["left"] else "")
+            + (f"; loads of these try again: {', '.join(said['left'])}" if said["left"] else "")
         ),
     ),
     "journal_cut": Report(

@@ -160,7 +160,7 @@ def test_segments_of_both_have_all_of_it_when_somebody_asks(tmp_path: Path) -> N
 
 
 def test_what_is_left_for_a_load(tmp_path: Path) -> None:
-    """A partition of transactional ids that can't take its bytes gets a file of its own name, and its load takes it."""
+    """A partition of ids that can't take its bytes is reported; a file of its own name has them until its load."""
     disk = FailingDisk()
     engines = two(tmp_path, disk)
     begun(engines)
@@ -168,7 +168,10 @@ def test_what_is_left_for_a_load(tmp_path: Path) -> None:
     engines[1].close()
     folder = partition_folder(tmp_path, 3, TRANSACTIONS_TOPIC)
     folder.rename(tmp_path / "away")
-    engines = two(tmp_path, FailingDisk())
+    reports: list[dict[str, object]] = []
+    first = journaling(tmp_path, FailingDisk(), report=lambda _, **fields: reports.append(fields))
+    engines = first, beside(first, tmp_path, FailingDisk())
+    assert [fields["left"] for fields in reports if "left" in fields] == [["__transaction_state-3"]]
     left = left_path(tmp_path, journal_number(3, TRANSACTIONS_TOPIC), 0)
     assert list(tmp_path.glob(".journal-left-*")) == [left]
     assert left.name == ".journal-left-__transaction_state-3.0"

@@ -18,7 +18,7 @@ FIELDS: dict[str, Any] = {
     "size": 7, "position": 40, "file": "00.log", "size_before": 9, "size_after": 3, "duration_s": 0.5, "reason": "full",
     "percent": 30, "commits": 2, "transactions": 1, "error": "broken", "stray": "a-0.x-stray", "folder": "a-0",
     "topic": "more", "partitions": 5, "declared": 3, "segments": 2, "log": "topics",
-    "node": 2, "left": [7], "mode": "0755", "trace": "line 1", "used": 8, "quota": 13, "alarms": [],
+    "node": 2, "left": ["a-7"], "mode": "0755", "trace": "line 1", "used": 8, "quota": 13, "alarms": [],
     "key": "/c/own/000", "owner": "77", "store": "data",
 }  # fmt: skip
 
