@@ -205,7 +205,7 @@ def answer(askings: list[socket.socket]) -> str:
                     for each in askings:
                         each.close()
                     _become(asked, files)
-                    del sys.modules[module]  # it runs again
+                    sys.modules.pop(module, None)  # it runs again
                     return module
                 for file in files:
                     os.close(file)
@@ -215,11 +215,15 @@ def answer(askings: list[socket.socket]) -> str:
 
 
 def _load(module: str) -> str:
-    """Import a module and what it imports later; returns the name of the one to run."""
-    if hasattr(import_module(module), "__path__"):
-        module += ".__main__"  # a package runs this module, which has the imports
-    for name in (module, *(PRELOADED if module == COMMAND else ())):
-        import_module(name)
+    """Import a module and what it imports later; returns the name of the one to run.
+
+    A module that can't be imported fails in the program that runs it, and not for all tests.
+    """
+    with suppress(Exception, SystemExit):
+        if hasattr(import_module(module), "__path__"):
+            module += ".__main__"  # a package runs this module, which has the imports
+        for name in (module, *(PRELOADED if module == COMMAND else ())):
+            import_module(name)
     return module
 
 

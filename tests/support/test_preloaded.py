@@ -31,6 +31,14 @@ def test_its_errors_are_seen() -> None:
     assert "Expecting value" in done.stderr
 
 
+def test_a_module_that_can_not_be_imported_fails_alone() -> None:
+    """Other programs start, and it says why it doesn't."""
+    done = run([sys.executable, "-m", "json.nothing"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "No module named json.nothing" in done.stderr
+    assert "Expecting value" in run(TOOL).stderr
+
+
 def test_it_can_be_waited_for_and_killed() -> None:
     """A wait ends after its time, and a signal ends the program."""
     with popen(TOOL, stdin=PIPE) as process:
