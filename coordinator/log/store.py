@@ -89,7 +89,7 @@ class Store(NamedTuple):
     notices: facts for the operator, found at the start. reconfigure: compacts the groups' log by other settings.
     close: waits for the disk, and closes everything. cluster: None if no other node shares the store. entries: what all
     nodes of a cluster share, in place of `topics` and `save_topics`. write_out: called before `folder` is read for
-    records of the groups' log; None: the folder has no such records. other: None if the store has no log but the
+    records that an engine writes; None: the folder has no such records. other: None if the store has no log but the
     groups' and the topics'.
     """
 
