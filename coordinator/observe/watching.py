@@ -58,7 +58,8 @@ CPU_SHARE = 0.001
 """The most of a core that looks take on average, unless a round would take longer than ROUND_MAX_S."""
 
 FREE_S = 0.004
-"""CPU time of a look that doesn't count: a small cluster has its look every LOOK_S, on a slow machine too."""
+"""CPU time of a round's last look that doesn't count: a small cluster has its look every LOOK_S, on a slow machine too.
+A round takes LOOK_S or longer, so this adds 0.2 % of a core at most."""
 
 ROUND_MAX_S = 0.8 * FORGOTTEN_MS / 1_000
 """A group that has its turn later is forgotten before, and no look would show that it stands still."""
@@ -138,7 +139,8 @@ class Watching:
                     is_over = True
                 rest_s = self._began_s + self._every_s - self._clock() if is_over else PAUSE_S
                 longest_s = ROUND_MAX_S * (AT_ONCE // 2) / max(len(self._live.groups), AT_ONCE // 2)
-                shared_s = min((self._cpu() - cpu_s - FREE_S) / CPU_SHARE, longest_s)
+                counted_s = self._cpu() - cpu_s - (FREE_S if is_over else 0)
+                shared_s = min(counted_s / CPU_SHARE, longest_s)
                 stopping.wait(max(rest_s, began_s + shared_s - self._clock(), PAUSE_S))
 
     def look(self, client: Client) -> bool:

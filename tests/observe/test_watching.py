@@ -320,12 +320,18 @@ def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeyp
 
 @pytest.mark.parametrize(
     "count, spent_s, paused_s",
-    [(1, 0.1, (0.1 - FREE_S) / CPU_SHARE), (1, FREE_S, LOOK_S), (1_000, 0.1, ROUND_MAX_S / 20)],
+    [
+        (1, 0.1, (0.1 - FREE_S) / CPU_SHARE),
+        (1, FREE_S, LOOK_S),
+        (1_000, FREE_S, FREE_S / CPU_SHARE),
+        (1_000, 0.1, ROUND_MAX_S / 20),
+    ],
 )
 def test_looks_take_a_small_share_of_a_core(written: Written, count: int, spent_s: float, paused_s: float) -> None:
     """A look that took 0.1 s of CPU is followed by a pause, that of many groups by a shorter one: a round has an end.
 
-    A look that took little is followed by the next one in time. A cluster that fails gets a pause too.
+    A round of one look that took little is followed by the next one in time; a part of a round gets no CPU for nothing.
+    A cluster that fails gets a pause too.
     """
     with Cloud(written, count) as cloud:
         pauses: list[float] = []
