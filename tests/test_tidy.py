@@ -335,6 +335,19 @@ def test_each_test_says_what_must_hold() -> None:
     assert not found, as_lines(found)
 
 
+def test_docstrings_of_the_program_begin_with_a_noun_or_a_verb() -> None:
+    """A sentence that begins with Who or What hides its subject; help texts and OpenAPI take docstrings as they are."""
+    found = [
+        f"{name}:{getattr(node, 'lineno', 1)}: {said.splitlines()[0]}"
+        for name in python_files("coordinator", "protocol", "schemas")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (said := ast.get_docstring(node))
+        and re.match(r"(What|Who)(ever|m|se)?\b", said)
+    ]
+    assert not found, as_lines(found)
+
+
 def test_no_test_is_skipped_silently() -> None:
     """A test that cannot run here has a marker and a Makefile target; only the files of MAY_SKIP skip inside."""
     names = (name for name in python_files("tests") if name != THIS)
