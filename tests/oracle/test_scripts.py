@@ -24,6 +24,7 @@ import pytest
 from tests.oracle.conftest import CONSUMER_NODES, NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.player import Play, play, play_all, play_together
 from tests.oracle.script import FOLDER, IS_RECORDING, OUTCOME, Case, Outcomes, cases, head_of, read, write
+from tests.oracle.stage import HAPPENS_WITHIN_S, SHORT_BELOW_MS
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.tenure import Tenure
 
@@ -35,6 +36,10 @@ Expected = Callable[[Case], Outcomes]
 
 SLOWER = (4, 16)
 """By how much the short timeouts of a script are longer at its next tries."""
+
+PASSES = re.compile(r"pass_time (\d+)$")
+MAKES_A_MEMBER = re.compile(r"^(?:client|static|seat|short_session) |\w restarted ")
+TIMEOUT = re.compile(r"(?:(?:session|rebalance)_timeout_ms=|short_session )([\d_]+)")
 
 NO_GROUP_TO_COMMIT_TO = {"older_commits"}
 """In Kafka 4.4 a commit of v9 to a group that isn't there is GROUP_ID_NOT_FOUND. In Kafka 3.9 and here it is
@@ -173,6 +178,16 @@ def test_the_static_rules_are_asked_well_enough() -> None:
     """At least 60 exchanges go over the static members alone."""
     answers = [answer for case in CASES if case.file == "static" for below in case.answers for answer in below]
     assert sum(" < " in answer for answer in answers) >= 60
+
+
+def test_a_script_that_is_played_more_slowly_is_the_same() -> None:
+    """The time that it lets pass grows with the timeouts beside it, and the longest ends before a wait for it does."""
+    commands = [command for case in CASES for command in case.commands]
+    passed = [int(match[1]) for command in commands if (match := PASSES.match(command))]
+    timeouts = [int(ms) for command in commands if MAKES_A_MEMBER.search(command) for ms in TIMEOUT.findall(command)]
+    short = [ms for ms in timeouts if ms < SHORT_BELOW_MS]
+    assert max(passed) < SHORT_BELOW_MS
+    assert max(short) * max(SLOWER) / 1000 < HAPPENS_WITHIN_S
 
 
 def one_at_a_time(new: Start) -> Iterator[Start]:
