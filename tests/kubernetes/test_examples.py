@@ -146,6 +146,7 @@ def test_the_chart_is_installed_and_frees_seats(stage: Stage) -> None:
     wait_until(lambda: said(stage, "has the lease"), "a controller has the lease", WITHIN_S)
     stage.change({"replicas": 3})
     wait_until(lambda: said(stage, "would free w-3 of group"), "a dry run", WITHIN_S)
+    wait_until(lambda: both_are_ready(stage), "both controllers are ready", WITHIN_S)
     done = helm("upgrade", RELEASE, str(CHART), *common, *settings(values | {"free": True}))
     assert done.returncode == 0, done.stderr
     wait_until(lambda: said(stage, "has the lease", of="frees=true"), "the new ones act", WITHIN_S)
@@ -154,10 +155,17 @@ def test_the_chart_is_installed_and_frees_seats(stage: Stage) -> None:
     group = stage.group()
     assert group is not None
     assert "w-2" not in {member.group_instance_id for member in group.members}
+    wait_until(lambda: both_are_ready(stage, "frees=true"), "both new ones are ready", WITHIN_S)
     done = helm("uninstall", RELEASE, *common)
     assert done.returncode == 0, done.stderr
     wait_until(lambda: not any(each.running for each in stage.controllers), "the controllers end", WITHIN_S)
     assert {each.join() for each in stage.controllers} == {0}
+
+
+def both_are_ready(stage: Stage, of: str = "ready ") -> bool:
+    """Whether two controllers run in pods, and both said this. One that still starts would end by the signal itself."""
+    running = [each for each in stage.controllers if each.running]
+    return len(running) == 2 and all(each.lines("^ready ") and each.lines(of) for each in running)
 
 
 def said(stage: Stage, text: str, of: str = "ready ") -> bool:
