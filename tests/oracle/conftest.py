@@ -46,7 +46,7 @@ NODES = {
     "limited": {
         "group.initial.rebalance.delay.ms": "500",
         "group.min.session.timeout.ms": "6000",
-        "group.max.session.timeout.ms": "10000",
+        "group.max.session.timeout.ms": "60000",
         "group.max.size": "2",
         "offset.metadata.max.bytes": "8",
         "auto.create.topics.enable": "false",
