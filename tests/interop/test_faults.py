@@ -1,8 +1,8 @@
 """Real clients under planned faults: what each kind does to a consumer of confluent-kafka and of aiokafka.
 
 Each test runs on Tenure, and on Apache Kafka behind a proxy that carries out the same plan (faulty.py). The brokers run
-beside the test, the clients in its process. Each test has one static member, so that a rebalance has one cause: the
-fault.
+beside the test, the clients in its process. A test has one static member, or names the causes of both, so that a
+rebalance has one cause: the fault.
 
 House rule: conftest.py's, but for the server.
 """
@@ -39,11 +39,13 @@ from tests.support.apache import ApacheKafka
 from tests.support.fault_proxy import FaultProxy
 from tests.support.patience import WITHIN_S
 
-INSTANCE = "worker-1"
+INSTANCE, FOLLOWER = "worker-1", "worker-2"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, REQUEST_TIMEOUT_MS = 3_000, 200, 1_000
 LONG_SESSION_TIMEOUT_MS = 60_000
 """Longer than Apache Kafka takes to come back after SIGKILL."""
 POLL_S = 0.02
+RETRIES = 2
+"""How often librdkafka sends a SyncGroup again before it joins again."""
 SEED = 7
 ALL_PARTITIONS = list(range(PARTITION_COUNT))
 
@@ -71,16 +73,24 @@ class Member(Protocol):
 
 
 class Confluent:
-    """confluent_kafka.Consumer."""
+    """confluent_kafka.Consumer. assignors: by default as the client's."""
 
-    def __init__(self, bootstrap: str, group: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        session_timeout_ms: int,
+        instance_id: str = INSTANCE,
+        assignors: str = "range,roundrobin",
+    ) -> None:
         self.moves: list[str] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
-                "group.instance.id": INSTANCE,
-                "client.id": INSTANCE,
+                "group.instance.id": instance_id,
+                "client.id": instance_id,
+                "partition.assignment.strategy": assignors,
                 "session.timeout.ms": session_timeout_ms,
                 "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
                 "socket.timeout.ms": REQUEST_TIMEOUT_MS,
@@ -258,7 +268,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faulty]:
 
 @asynccontextmanager
 async def scene(
-    broker: Faulty, client: type[Any], session_timeout_ms: int = SESSION_TIMEOUT_MS
+    broker: Faulty, client: Callable[..., Any], session_timeout_ms: int = SESSION_TIMEOUT_MS
 ) -> AsyncIterator[Scene]:
     """A member that has joined, alone."""
     member: Member = client(broker.bootstrap, broker.group, session_timeout_ms)
@@ -401,6 +411,48 @@ async def test_a_coordinator_that_dies_with_a_commit_has_stored_it(broker: Fault
         assert it.committed == 7
         assert it.member.moves == ["assigned"]
         await it.assert_stands("member_joined")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("assignors", "cause"), [("range,roundrobin", ["member_rejoined"]), ("range", [])])
+async def test_a_coordinator_dies_before_a_restarted_follower_has_synced(
+    broker: Faulty, assignors: str, cause: list[str]
+) -> None:
+    """librdkafka joins again with the member id that it got. The log has one assignor of several: a rebalance.
+
+    With one assignor nothing differs from the log, and nothing moves.
+    """
+
+    def client(bootstrap: str, group: str, session_timeout_ms: int, instance_id: str = INSTANCE) -> Confluent:
+        return Confluent(bootstrap, group, session_timeout_ms, instance_id, assignors)
+
+    async with scene(broker, client, LONG_SESSION_TIMEOUT_MS) as it:
+
+        async def poll_while(member: Confluent, goes_on: Callable[[], bool]) -> None:
+            async with asyncio.timeout(WITHIN_S):
+                while goes_on():
+                    await asyncio.gather(it.member.poll(), member.poll())
+
+        async def poll_until_both_have_theirs(member: Confluent) -> None:
+            await poll_while(member, lambda: not 0 < len(member.partitions) < PARTITION_COUNT)
+            await poll_while(member, lambda: sorted([*it.member.partitions, *member.partitions]) != ALL_PARTITIONS)
+
+        follower = client(broker.bootstrap, broker.group, LONG_SESSION_TIMEOUT_MS, FOLLOWER)
+        await follower.start()
+        await poll_until_both_have_theirs(follower)
+        await follower.close()
+        it.plan(plan.disconnect("SyncGroup", group=broker.group, instance_id=FOLLOWER, times=RETRIES))
+        it.plan(plan.kill("SyncGroup", group=broker.group, instance_id=FOLLOWER, nth=RETRIES + 1))
+        restarted = client(broker.bootstrap, broker.group, LONG_SESSION_TIMEOUT_MS, FOLLOWER)
+        await restarted.start()
+        await poll_while(restarted, lambda: not broker.killed.is_set())
+        await asyncio.to_thread(broker.restart)
+        await poll_until_both_have_theirs(restarted)
+        broker.settle()
+        assert broker.causes() == ["member_joined", "member_joined", *cause]
+        assert broker.replacements() == 1
+        assert restarted.moves == ["assigned"]
+        await restarted.close()
 
 
 async def test_a_slow_coordinator_moves_nothing(broker: Faulty, client: type[Any]) -> None:

@@ -182,8 +182,9 @@ def test_exactly_once_whatever_is_killed(broker: Broker, group: str) -> None:
     """Programs and server get SIGKILL: in a transaction, and just as its end is acknowledged, before its markers.
 
     Each number arrives once. No restart within the session causes a rebalance, but that of a leader whose server died
-    between its JoinGroup and its SyncGroup (docs/start/clients.md). Afterwards nothing is open: each committed offset
-    is stable, and consumers with read_committed may read to the end.
+    between its JoinGroup and its SyncGroup. That of a follower causes none, because the programs have one assignor
+    (docs/start/clients.md). Afterwards nothing is open: each committed offset is stable, and consumers with
+    read_committed may read to the end.
     """
     kills = rounds(50, 100, 1_000) if isinstance(broker, TenureBroker) else 6
     with ExitStack() as stack:

@@ -56,6 +56,8 @@ class Transformer:
                 "session.timeout.ms": session_timeout_ms,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
+                # With several, a restart that the server's death cut off is a rebalance: docs/start/clients.md.
+                "partition.assignment.strategy": "range",
                 "isolation.level": "read_committed",
                 "reconnect.backoff.max.ms": 500,
             }

@@ -111,6 +111,7 @@ REASONS = {
     r"Adding new member ": "member_joined",
     r"Leader \S+ re-joining group during Stable": "leader_rejoined",
     r"Updating metadata for static member ": "static_member_replaced",
+    r"Updating metadata for member \S+ during Stable": "member_rejoined",
     r"removing member \S+ on heartbeat expiration": "member_expired",
 }
 """How Apache Kafka's log gives the reason of a rebalance, and the kind of Tenure's cause."""
