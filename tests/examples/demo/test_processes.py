@@ -138,6 +138,12 @@ def test_worker_has_no_member_id_before_it_says_so(tmp_path: Path) -> None:
             worker.stop()
 
 
+def whole_line(path: Path) -> list[str] | None:
+    """The words of a line, once it has its end."""
+    text = path.read_text()
+    return text.split() if text.endswith("\n") else None
+
+
 def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator has only the settings that the demo shows, whatever the environment holds."""
     monkeypatch.setenv("TENURE_GROUP_MAX_SIZE", "2")
@@ -146,6 +152,6 @@ def test_settings_of_the_environment_are_not_taken_over(tmp_path: Path, monkeypa
     command = [sys.executable, "-c", "import os; print(*os.environ)"]
     with Process("printer", command, tmp_path / "out", tmp_path / "err") as process:
         process.start()
-        names = wait_until(lambda: (tmp_path / "out").read_text().split() or None, "names", WITHIN_S)
+        names = wait_until(lambda: whole_line(tmp_path / "out"), "all names", WITHIN_S)
     assert "STAYS" in names
     assert not [name for name in names if name.startswith(("TENURE_", "KAFKA_"))]
