@@ -36,7 +36,7 @@ from coordinator.group.client import NOBODY
 from coordinator.group.events import EndTransaction
 from coordinator.group.partition import partition_for
 from coordinator.group.transactions import marker
-from coordinator.log.engine import EngineError
+from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.topics.log import Written
 from coordinator.server.relay import unanswered
@@ -130,8 +130,13 @@ class Transactions:
             self._opened()
 
     def _opened(self) -> Runtime:
-        """The runtime of the log, which all nodes show as a topic from then on. Raises EngineError."""
+        """The runtime of the log, which all nodes show as a topic from then on. Raises EngineError.
+
+        A server that ends opens no log: its engines share a thread, which ends with the groups' engine.
+        """
         if self.runtime is None:
+            if self._groups.is_ending:
+                raise Unavailable("the server ends")
             assert self._other is not None
             engine = self._other.engine(TRANSACTIONS_TOPIC, self._partition_count)
             runtime = self._make_runtime(engine, self._kind)

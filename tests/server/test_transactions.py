@@ -226,6 +226,17 @@ async def test_a_start_that_fails_leaves_no_partition_to_an_engine(
     assert not ends._store.engine.writer.journal.owned
 
 
+async def test_a_server_that_ends_opens_no_log_of_ids(tmp_path: Path) -> None:
+    """A first InitProducerId that is handled behind the end of the groups' runtime gets an error to try again."""
+    async with serving(TOPICS, f"log.dirs={tmp_path}", opened=open_store) as server:
+        peer = await server.peer()
+        server.server.runtime.wind_down()
+        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
+        assert (await peer.ask(request, 5)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert server.server.transactions is not None
+        assert server.server.transactions.runtime is None
+
+
 async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> None:
     """A record becomes durable when the logs' thread has found nothing and the loop hasn't heard that yet: it wakes."""
     async with serving(TOPICS, f"log.dirs={tmp_path}", opened=open_store) as server:
