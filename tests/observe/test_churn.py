@@ -190,7 +190,7 @@ def play(bootstrap: str, folder: Path) -> None:
         named = wait_until(
             lambda: [each for each in found(events) if each["group"] == hung.group] or None, "it", NAMED_WITHIN_S
         )
-        assert {each["kind"] for each in named} == {"partition_stuck"}
+        assert {each["kind"] for each in named} == {"partition_stuck"}, (named, observer.get("/overview"))
         assert hung.name in named[0]["found"]
 
 
