@@ -45,7 +45,9 @@ AGAIN = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
+"""The last one: Kafka's controller answers CreateTopics before its broker knows the topic."""
 ATTEMPTS = 2_000
 
 
