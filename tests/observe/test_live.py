@@ -142,6 +142,27 @@ def test_quiet_groups_leave_half_of_the_budget(written: Written) -> None:
         looking.close()
 
 
+def test_the_list_of_many_groups_comes_less_often(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pause grows with the number of groups, up to a limit."""
+
+    def lists(server: Scripted) -> int:
+        return sum(not request.states_filter for request in server.asked("ListGroups"))
+
+    with Scripted({"ListGroups": [listed], "DescribeGroups": [described]}) as server:
+        looking = Looking(server, written)
+        looking.look()
+        for listed_a_s, pause_s in ((len(GROUPS) / 20, 20.0), (0.01, lives.LIST_MAX_S)):
+            monkeypatch.setattr(lives, "LISTED_A_S", listed_a_s)
+            before = lists(server)
+            looking.clock.now += pause_s - 1.0
+            looking.look()
+            assert lists(server) == before
+            looking.clock.now += 1.0
+            looking.look()
+            assert lists(server) == before + 1
+        looking.close()
+
+
 def test_an_old_cluster_has_no_filter_of_states(written: Written) -> None:
     """A server that can't filter lists all groups, at the slow pace."""
     versions = {"ListGroups": (0, 3)}
