@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +30,7 @@ from coordinator.log.engine import Ownership
 from coordinator.log.memory import MemoryEngine
 from protocol.messages import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, TxnOffsetCommitRequest
 from schemas.errors import ErrorCode
+from tests.support.calls import calls_of
 
 A, B = 680, 690
 UNSTABLE = "unstable"
@@ -251,22 +250,6 @@ def test_pending_offsets_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert bench.commit(B, 20) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     bench.end(A)
     assert bench.commit(B, 20) is ErrorCode.NONE
-
-
-def calls_of(work: Callable[[], Any]) -> int:
-    """How many calls a piece of work makes."""
-    calls = 0
-
-    def count(_: Any, event: str, __: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("is_stable", [True, False], ids=["a stable fetch", "a plain commit"])

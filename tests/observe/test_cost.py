@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from coordinator.client.client import Client, Cluster, Node
@@ -28,6 +25,7 @@ from protocol.messages import (
 )
 from tests.client.scripted import Clock, Scripted
 from tests.observe.conftest import Written
+from tests.support.calls import calls_of
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 
@@ -38,22 +36,6 @@ look also asks where its log begins and where open transactions are. Requests an
 
 IDLE_MAX = 32
 """Calls for each partition of the groups' log that has no record: nearly all of them read the answer."""
-
-
-def calls_of(run: Callable[[], object]) -> int:
-    """How many functions run on this thread, those written in C too."""
-    count = 0
-
-    def note(_frame: FrameType, event: str, _: Any) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 class Cloud:

@@ -77,6 +77,15 @@ def loaded(folder: Path) -> list[list[int]]:
     return found
 
 
+def crashed(folder: Path) -> None:
+    """Leave a folder whose journal has the newest record of each log."""
+    disk = FailingDisk()
+    engines = two(folder, disk)
+    begun(engines)
+    kill(engines[0], disk)
+    engines[1].close()
+
+
 def test_one_sync_for_both_logs(tmp_path: Path) -> None:
     """A window with partitions of both logs takes one write and one fdatasync, and both are there after a stop."""
     disk = FailingDisk()
@@ -105,11 +114,7 @@ def test_a_crash_loses_nothing_of_either_log(tmp_path: Path) -> None:
 
 def test_readers_outside_see_what_only_the_journal_has(tmp_path: Path) -> None:
     """`tenure log dump` and the audit read the log of transactional ids with the journal beside it."""
-    disk = FailingDisk()
-    engines = two(tmp_path, disk)
-    begun(engines)
-    kill(engines[0], disk)
-    engines[1].close()
+    crashed(tmp_path)
     counts = []
     for topic in ("__consumer_offsets", TRANSACTIONS_TOPIC):
         (log,) = find_logs(tmp_path, topic)
@@ -120,11 +125,7 @@ def test_readers_outside_see_what_only_the_journal_has(tmp_path: Path) -> None:
 
 def test_readers_outside_see_that_a_folder_of_ids_is_gone(tmp_path: Path) -> None:
     """The journal has records of transactional ids, so their log isn't taken for one that never was."""
-    disk = FailingDisk()
-    engines = two(tmp_path, disk)
-    begun(engines)
-    kill(engines[0], disk)
-    engines[1].close()
+    crashed(tmp_path)
     folder = partition_folder(tmp_path, 3, TRANSACTIONS_TOPIC)
     for path in folder.iterdir():
         path.unlink()
@@ -161,11 +162,7 @@ def test_segments_of_both_have_all_of_it_when_somebody_asks(tmp_path: Path) -> N
 
 def test_what_is_left_for_a_load(tmp_path: Path) -> None:
     """A partition of ids that can't take its bytes is reported; a file of its own name has them until its load."""
-    disk = FailingDisk()
-    engines = two(tmp_path, disk)
-    begun(engines)
-    kill(engines[0], disk)
-    engines[1].close()
+    crashed(tmp_path)
     folder = partition_folder(tmp_path, 3, TRANSACTIONS_TOPIC)
     folder.rename(tmp_path / "away")
     reports: list[dict[str, object]] = []

@@ -250,6 +250,17 @@ def segments_lag(monkeypatch: pytest.MonkeyPatch) -> None:
 ON_DISK = ("offsets.topic.num.partitions=1", "tenure.topics=orders:1")
 
 
+async def end_of(reader: Peer, topic: str, offset: int) -> int:
+    """The end of a topic: by ListOffsets if the offset is odd, else by a Fetch from there that would wait."""
+    if offset % 2:
+        listed = await reader.ask(list_request((topic, 0, -1)), 5)
+        end: int = listed.topics[0].partitions[0].offset
+    else:
+        found = await reader.ask(fetch_request((topic, 0, offset), max_wait_ms=2**31 - 1), 11)
+        end = found.responses[0].partitions[0].high_watermark
+    return end
+
+
 @pytest.mark.usefixtures("segments_lag")
 async def test_a_reader_of_the_log_of_groups_sees_each_commit_that_was_answered(tmp_path: Path) -> None:
     """However short ago, by a Fetch that would wait, and as the end of the log."""
@@ -258,13 +269,7 @@ async def test_a_reader_of_the_log_of_groups_sees_each_commit_that_was_answered(
         reader, writer = await server.peer(), await server.peer()
         for offset in range(4):
             await writer.ask(commit_request("g", offset), 8)
-            if offset % 2:
-                listed = await reader.ask(list_request(("__consumer_offsets", 0, -1)), 5)
-                assert listed.topics[0].partitions[0].offset == offset + 1
-            else:
-                request = fetch_request(("__consumer_offsets", 0, offset), max_wait_ms=2**31 - 1)
-                found = (await reader.ask(request, 11)).responses[0].partitions[0]
-                assert found.high_watermark == offset + 1
+            assert await end_of(reader, "__consumer_offsets", offset) == offset + 1
 
 
 @pytest.mark.usefixtures("segments_lag")
@@ -284,13 +289,7 @@ async def test_a_reader_of_the_log_of_ids_sees_each_of_them_that_was_answered(tm
             pass  # it opens the log
         for offset in range(1, 5):
             assert await begun() == ErrorCode.NONE
-            if offset % 2:
-                listed = await reader.ask(list_request(("__transaction_state", 0, -1)), 5)
-                assert listed.topics[0].partitions[0].offset == offset + 1
-            else:
-                request = fetch_request(("__transaction_state", 0, offset), max_wait_ms=2**31 - 1)
-                found = (await reader.ask(request, 11)).responses[0].partitions[0]
-                assert found.high_watermark == offset + 1
+            assert await end_of(reader, "__transaction_state", offset) == offset + 1
 
 
 @pytest.mark.usefixtures("segments_lag")
