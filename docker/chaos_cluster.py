@@ -32,7 +32,7 @@ from engine import Engine, say
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import Group, committed_offsets, describe_groups
-from coordinator.story.described import UNKNOWN
+from coordinator.story.described import NO_OFFSET
 
 NODES = ("node-0", "node-1", "node-2")
 ETCD = ("etcd-1", "etcd-2", "etcd-3")
@@ -132,7 +132,7 @@ class Chaos:
                 (topic, index): offset
                 for topic, known in answer.items()
                 for index, offset in known.items()
-                if offset != UNKNOWN
+                if offset != NO_OFFSET
             }
             return found if len(found) == self._partitions else None
 

@@ -20,8 +20,8 @@ from coordinator.client.errors import OtherKind, Refused
 from coordinator.client.topics import partition_counts
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import (
+    NO_OFFSET,
     SHARE,
-    UNKNOWN,
     Awaited,
     ConsumerSeat,
     ConsumerState,
@@ -470,7 +470,7 @@ def remove_seats(client: Client, group_id: str, member_ids: Mapping[str, str]) -
 
 
 Offsets = dict[str, dict[int, int]]
-"""The committed offsets of a group, by topic and partition; UNKNOWN where a client committed a number below 0.
+"""The committed offsets of a group, by topic and partition; NO_OFFSET where a client committed a number below 0.
 
 Kafka's admin client reads it as none too (KAFKA-9507). kafkajs commits -2 to begin with the earliest record.
 """
@@ -490,7 +490,7 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Off
         for group in response.groups:
             offsets = {
                 topic.name: {
-                    partition.partition_index: offset if (offset := partition.committed_offset) >= 0 else UNKNOWN
+                    partition.partition_index: offset if (offset := partition.committed_offset) >= 0 else NO_OFFSET
                     for partition in topic.partitions
                     if not partition.error_code
                 }
@@ -521,7 +521,7 @@ def share_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, ShareOf
                 topic.topic_name: [each for each in topic.partitions if not each.error_code] for topic in group.topics
             }
             starts = {
-                topic: {each.partition_index: max(each.start_offset, UNKNOWN) for each in partitions}
+                topic: {each.partition_index: max(each.start_offset, NO_OFFSET) for each in partitions}
                 for topic, partitions in known.items()
             }
             lags = {

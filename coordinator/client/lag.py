@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ShareOffsets, committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import SHARE, UNKNOWN, OffsetLine, TopicOffsets
+from coordinator.story.described import NO_OFFSET, SHARE, OffsetLine, TopicOffsets
 from coordinator.story.lag_time import GroupLag, LagTime
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def known_offsets(
     expiries = retention.expiries(client, behind, leaders) if retention else {}
 
     def line(part: _Part, index: int) -> OffsetLine:
-        pair, offset = (part.topic, index), part.offsets.get(index, UNKNOWN)
+        pair, offset = (part.topic, index), part.offsets.get(index, NO_OFFSET)
         until = None
         if pair in expiries:  # the narrowest one of the record at the offset, or the widest one
             known = expiries[pair]
@@ -185,7 +185,7 @@ def _columns(part: _Part, ends: Mapping[int, int]) -> tuple[TopicOffsets, Sequen
     """The columns of a topic of a group, and the topic partitions that may have records to read."""
     indexes = sorted({*part.members, *part.offsets, *part.lacked})
     members = list(map(part.members.get, indexes))
-    offsets, own = (list(map(known.get, indexes, repeat(UNKNOWN))) for known in (part.offsets, ends))
+    offsets, own = (list(map(known.get, indexes, repeat(NO_OFFSET))) for known in (part.offsets, ends))
     columns = TopicOffsets(indexes, members, offsets, own, {})
     if part.lags:
         return columns, indexes

@@ -233,14 +233,14 @@ class OffsetLine(NamedTuple):
         return self.lag is not None and self.lag < 0
 
 
-UNKNOWN = -1
+NO_OFFSET = -1
 """An offset that a column has no number for."""
 
 
 class TopicOffsets(NamedTuple):
     """The topic partitions of a group that are of one topic, in columns: there may be 100,000 of them.
 
-    indexes: in order. members, offsets, ends: of each, as those of a line; UNKNOWN in place of None. lines: by index,
+    indexes: in order. members, offsets, ends: of each, as those of a line; NO_OFFSET in place of None. lines: by index,
     of those that may have records to read. Of the others the columns say all.
     """
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.story.described import UNKNOWN, Ahead, Member, OffsetLine, TopicOffsets
+from coordinator.story.described import NO_OFFSET, Ahead, Member, OffsetLine, TopicOffsets
 from coordinator.story.tracks import MARKERS_MAX, Track, Tracks
 from tests.story.test_diagnosis import NOW_MS
 from tests.support.length import rounds
@@ -99,4 +99,4 @@ def test_a_topic_partition_at_rest_costs_little_memory() -> None:
     kept = [getattr(tracks, name) for name in Tracks.__slots__ if name != "_members"]
     assert sum(map(sys.getsizeof, kept)) < 48 * count
     assert not tracks.busy
-    assert tracks[0].end != UNKNOWN
+    assert tracks[0].end != NO_OFFSET

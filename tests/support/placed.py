@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.story.described import UNKNOWN, OffsetLine, TopicOffsets
+from coordinator.story.described import NO_OFFSET, OffsetLine, TopicOffsets
 
 
 def placed(lines: Iterable[OffsetLine]) -> dict[str, TopicOffsets]:
@@ -20,8 +20,8 @@ def _columns(lines: dict[int, OffsetLine]) -> TopicOffsets:
     return TopicOffsets(
         list(lines),
         [line.member for line in lines.values()],
-        [UNKNOWN if line.current_offset is None else line.current_offset for line in lines.values()],
-        [UNKNOWN if line.log_end_offset is None else line.log_end_offset for line in lines.values()],
+        [NO_OFFSET if line.current_offset is None else line.current_offset for line in lines.values()],
+        [NO_OFFSET if line.log_end_offset is None else line.log_end_offset for line in lines.values()],
         {index: line for index, line in lines.items() if not _is_at_rest(line)},
     )
 
