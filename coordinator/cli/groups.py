@@ -39,7 +39,7 @@ from coordinator.client.groups import (
     list_groups,
     listed_json,
 )
-from coordinator.client.lag import group_lag_json, line_time, offset_lines, time_json
+from coordinator.client.lag import group_lag_json, line_json, line_time, offset_lines
 from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import SHARE, Member, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
@@ -57,6 +57,8 @@ STATES = (
     "NotReady",
 )
 """The states of a group; the last three exist only with Kafka's newer protocols (KIP-848, KIP-1071)."""
+OF_CLIENTS = {"group_instance_id", "client_id", "client_host"}
+"""Fields of a topic partition that JSON leaves out, because `members` has them."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 OFFSET_COLUMNS = (
@@ -364,17 +366,8 @@ def _group_json(group: Group, lines: Sequence[OffsetLine] | None, known: GroupLa
             for topic in told["topics"]
         ]
         value["offsets"] = [
-            {
-                "topic": line.topic,
-                "partition": line.partition,
-                "current_offset": line.current_offset,
-                "log_end_offset": line.log_end_offset,
-                "last_stable_offset": line.stable_offset,
-                "lag": line.lag,
-                "stable_lag": line.stable_lag,
-                **time_json(line_time(line, known)),
-                "member_id": line.member.member_id if line.member else None,
-            }
+            {"topic": line.topic}
+            | {name: field for name, field in line_json(line, known).items() if name not in OF_CLIENTS}
             for line in lines
             if line.topic is not None
         ]

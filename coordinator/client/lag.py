@@ -3,19 +3,20 @@
 A server that only coordinates groups has no records of their topics. Then an end is unknown, or the log is empty and
 the committed offset lies beyond its end. Neither is a lag, so sums leave such topic partitions out and count them.
 
-House rule: a missing number is None, never 0.
+House rule: a missing number is None, never 0. JSON has the fields of the classes below, of which OpenAPI is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ShareOffsets, committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
 from coordinator.story.described import NO_OFFSET, SHARE, OffsetLine, TopicOffsets
+from coordinator.story.events import UnixMs, says
 from coordinator.story.lag_time import GroupLag, LagTime
 
 if TYPE_CHECKING:
@@ -30,7 +31,80 @@ if TYPE_CHECKING:
 NOTHING = GroupLag({}, {}, {})
 """The lag in time of a group that no look saw."""
 
-TIME_FIELDS = ("behind_ms", "behind_is_least", "in_per_s", "out_per_s", "catch_up_ms", "catches_up")
+StableLag = Annotated[
+    int | None, says("the same, for readers of committed records: records of open transactions don't count")
+]
+
+
+class TimeJson(TypedDict):
+    """A lag in time as JSON."""
+
+    behind_ms: Annotated[
+        int | None, says("the age of the oldest record to read; this and the next are null if no look tells them")
+    ]
+    behind_is_least: Annotated[bool | None, says("whether it may be older")]
+    in_per_s: Annotated[float | None, says("records that come in a second")]
+    out_per_s: Annotated[float | None, says("records that the group reads in a second")]
+    catch_up_ms: Annotated[int | None, says("until all is read; 0: it keeps up; null for never, too")]
+    catches_up: Annotated[bool | None, says("false for never")]
+
+
+class SumsJson(TimeJson):
+    """Sums of topic partitions as JSON."""
+
+    partitions: Annotated[int, says("topic partitions that are assigned, or of which a client committed an offset")]
+    assigned_partitions: int
+    lag: Annotated[int | None, says("the sum, of topic partitions where it is known; null if there are none")]
+    stable_lag: StableLag
+    without_end: Annotated[int, says("topic partitions with a committed offset, without a known end of the log")]
+    beyond_end: Annotated[int, says("those whose committed offset is beyond the end of the log")]
+
+
+class OffsetJson(TimeJson):
+    """A topic partition as JSON."""
+
+    partition: int
+    current_offset: Annotated[int | None, says("the committed offset; null for none, or one below 0")]
+    log_end_offset: int | None
+    last_stable_offset: Annotated[
+        int | None,
+        says(
+            "where readers of committed records stop, if a transaction is open before the end; no request of a group "
+            "tells its members' isolation.level"
+        ),
+    ]
+    lag: Annotated[int | None, says("negative if the committed offset is beyond the end")]
+    stable_lag: StableLag
+    member_id: str | None
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+
+
+class MomentJson(TypedDict):
+    """A look as JSON."""
+
+    at_ms: UnixMs
+    lag: int
+
+
+PastJson = Annotated[list[MomentJson], says("some looks of the last hour")]
+
+
+class TopicLagJson(SumsJson):
+    """A topic of a group as JSON."""
+
+    topic: str
+    past: PastJson
+    offsets: list[OffsetJson]
+
+
+class GroupLagJson(SumsJson):
+    """The lag of a group as JSON."""
+
+    group_id: str
+    past: PastJson
+    topics: list[TopicLagJson]
 
 
 def offset_lines(client: Client, groups: Sequence[Group]) -> dict[str, list[OffsetLine]]:
@@ -192,7 +266,7 @@ def _columns(part: _Part, ends: Mapping[int, int]) -> tuple[TopicOffsets, Sequen
     return columns, [index for index, offset, end in zip(indexes, offsets, own, strict=True) if not 0 <= end <= offset]
 
 
-def lag_json(lines: Sequence[OffsetLine], known: LagTime | None = None) -> dict[str, Any]:
+def lag_json(lines: Sequence[OffsetLine], known: LagTime | None = None) -> SumsJson:
     """The sums of these lines as JSON.
 
     lag, stable_lag: of the topic partitions where it is known; None if there are none. without_end, beyond_end: how
@@ -212,7 +286,7 @@ def lag_json(lines: Sequence[OffsetLine], known: LagTime | None = None) -> dict[
     }
 
 
-def group_lag_json(group_id: str, lines: Sequence[OffsetLine], known: GroupLag = NOTHING) -> dict[str, Any]:
+def group_lag_json(group_id: str, lines: Sequence[OffsetLine], known: GroupLag = NOTHING) -> GroupLagJson:
     """The lag of a group as JSON: its sums, and its topics by name, each with its sums and its topic partitions."""
     by_topic: dict[str, list[OffsetLine]] = {}
     for line in lines:
@@ -234,11 +308,11 @@ def group_lag_json(group_id: str, lines: Sequence[OffsetLine], known: GroupLag =
     }
 
 
-def line_json(line: OffsetLine, known: GroupLag = NOTHING) -> dict[str, Any]:
+def line_json(line: OffsetLine, known: GroupLag = NOTHING) -> OffsetJson:
     """A topic partition as JSON."""
     member = line.member
     return {
-        "partition": line.partition,
+        "partition": _index(line),
         "current_offset": line.current_offset,
         "log_end_offset": line.log_end_offset,
         "last_stable_offset": line.stable_offset,
@@ -259,23 +333,22 @@ def line_time(line: OffsetLine, known: GroupLag) -> LagTime | None:
     return known.partitions.get((line.topic, line.partition)) or (LagTime() if line.lag == 0 else None)
 
 
-def time_json(known: LagTime | None) -> dict[str, Any]:
+def time_json(known: LagTime | None) -> TimeJson:
     """A lag in time as JSON; None for what is not known."""
-    if known is None:
-        return dict.fromkeys(TIME_FIELDS)
-    rates, wait_s, is_known = known.rates, known.catch_up_s, known.is_wait_known
-    values = (
-        known.behind_ms,
-        known.is_least,
-        None if rates is None else round(rates.in_s, 3),
-        None if rates is None else round(rates.out_s, 3),
-        round(wait_s * 1000) if is_known and wait_s is not None else None,
-        wait_s is not None if is_known else None,
-    )
-    return dict(zip(TIME_FIELDS, values, strict=True))
+    rates = None if known is None else known.rates
+    is_wait_known = known is not None and known.is_wait_known
+    wait_s = None if known is None or not is_wait_known else known.catch_up_s
+    return {
+        "behind_ms": None if known is None else known.behind_ms,
+        "behind_is_least": None if known is None else known.is_least,
+        "in_per_s": None if rates is None else round(rates.in_s, 3),
+        "out_per_s": None if rates is None else round(rates.out_s, 3),
+        "catch_up_ms": None if wait_s is None else round(wait_s * 1000),
+        "catches_up": wait_s is not None if is_wait_known else None,
+    }
 
 
-def _past_json(past: Past | None) -> list[dict[str, int]]:
+def _past_json(past: Past | None) -> list[MomentJson]:
     return [] if past is None else [{"at_ms": each.at_ms, "lag": each.lag} for each in past.moments]
 
 

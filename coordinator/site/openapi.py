@@ -1,6 +1,6 @@
 """The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
-It is data: a table of schemas and a table of paths. The schemas of groups, entries and causes are made from their
+It is data: a table of schemas and a table of paths. The schemas of groups, lags, entries and causes are made from their
 classes. A test (tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these
 fields.
 
@@ -18,7 +18,8 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from coordinator import pages
-from coordinator.client.groups import GroupJson, HeldUpJson, ListedJson, MemberJson, SeatJson, WaitingJson
+from coordinator.client.groups import GroupJson, HeldUpJson, ListedJson, MemberJson, WaitingJson
+from coordinator.client.lag import GroupLagJson, OffsetJson, SumsJson, TopicLagJson
 from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
 from coordinator.site.overview import Churn
@@ -33,7 +34,6 @@ Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "integer"}
-RATE: Schema = {"type": "number"}
 FLAG: Schema = {"type": "boolean"}
 UNIX_MS: Schema = {"type": "integer", "description": "Unix time in ms"}
 
@@ -66,43 +66,6 @@ def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = No
     return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields)}
 
 
-STABLE_LAG = "the same, for readers of committed records: records of open transactions don't count"
-
-LAG_TIME: dict[str, Schema] = {
-    "behind_ms": {
-        **or_null(NUMBER),
-        "description": "the age of the oldest record to read; this and the next are null if no look tells them",
-    },
-    "behind_is_least": {**or_null(FLAG), "description": "whether it may be older"},
-    "in_per_s": {**or_null(RATE), "description": "records that come in a second"},
-    "out_per_s": {**or_null(RATE), "description": "records that the group reads in a second"},
-    "catch_up_ms": {
-        **or_null(NUMBER),
-        "description": "until all is read; 0: it keeps up; null for never, too",
-    },
-    "catches_up": {**or_null(FLAG), "description": "false for never"},
-}
-PAST: Schema = {
-    **list_of(object_of({"at_ms": UNIX_MS, "lag": NUMBER})),
-    "description": "some looks of the last hour",
-}
-
-SUMS: dict[str, Schema] = {
-    "partitions": {
-        **NUMBER,
-        "description": "topic partitions that are assigned, or of which a client committed an offset",
-    },
-    "assigned_partitions": NUMBER,
-    "lag": {**or_null(NUMBER), "description": "the sum, of topic partitions where it is known; null if there are none"},
-    "stable_lag": {**or_null(NUMBER), "description": STABLE_LAG},
-    "without_end": {
-        **NUMBER,
-        "description": "topic partitions with a committed offset, without a known end of the log",
-    },
-    "beyond_end": {**NUMBER, "description": "those whose committed offset is beyond the end of the log"},
-    **LAG_TIME,
-}
-
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of({"error": TEXT}),
     "Nodes": object_of(
@@ -122,39 +85,11 @@ SCHEMAS: dict[str, Schema] = {
             "further_findings": {**NUMBER, "description": "how many are not in the list"},
         }
     ),
-    "Lags": object_of(
-        {"group_id": TEXT},
-        {
-            "error": {**TEXT, "description": "why the group has none of the following"},
-            "members": NUMBER,
-            "standbys": NUMBER,
-            "topics": {**NUMBER, "description": "how many are assigned, or of which a client committed an offset"},
-            **SUMS,
-        },
-    ),
     "AllSums": object_of(
         {
             "groups": {**NUMBER, "description": "how many groups there are"},
             "is_complete": {**FLAG, "description": "whether each of them has been asked about"},
             "sums": list_of(ref("Lags")),
-        }
-    ),
-    "Lag": object_of({"group_id": TEXT, **SUMS, "past": PAST, "topics": list_of(ref("TopicLag"))}),
-    "TopicLag": object_of({"topic": TEXT, **SUMS, "past": PAST, "offsets": list_of(ref("Offset"))}),
-    "Offset": object_of(
-        {
-            "partition": NUMBER,
-            "current_offset": {**or_null(NUMBER), "description": "the committed offset; null for none, or one below 0"},
-            "log_end_offset": or_null(NUMBER),
-            "last_stable_offset": {
-                **or_null(NUMBER),
-                "description": "where readers of committed records stop, if a transaction is open before the end; no "
-                "request of a group tells its members' isolation.level",
-            },
-            "lag": {**or_null(NUMBER), "description": "negative if the committed offset is beyond the end"},
-            "stable_lag": {**or_null(NUMBER), "description": STABLE_LAG},
-            **LAG_TIME,
-            **{name: or_null(TEXT) for name in SeatJson.__struct_fields__},
         }
     ),
     "Timeline": object_of(
@@ -191,10 +126,13 @@ SCHEMAS: dict[str, Schema] = {
 PLAIN: dict[Any, Schema] = {
     str: TEXT,
     int: NUMBER,
+    float: {"type": "number"},
     bool: FLAG,
     NoneType: {"type": "null"},
     Cause: ref("Cause"),
     MemberJson: ref("Member"),
+    TopicLagJson: ref("TopicLag"),
+    OffsetJson: ref("Offset"),
     WaitingJson: ref("Waiting"),
     HeldUpJson: ref("HeldUpBy"),
     Expects: ref("Expects"),
@@ -307,6 +245,19 @@ SCHEMAS |= {
     "Waiting": object_of(_fields(WaitingJson)[0] | _TEXT),
     "HeldUpBy": object_of(*_fields(HeldUpJson)),
     "Expects": object_of(_fields(Expects)[0] | _TEXT),
+    "Lags": object_of(
+        {"group_id": TEXT},
+        {
+            "error": {**TEXT, "description": "why the group has none of the following"},
+            "members": NUMBER,
+            "standbys": NUMBER,
+            "topics": {**NUMBER, "description": "how many are assigned, or of which a client committed an offset"},
+            **_fields(SumsJson)[0],
+        },
+    ),
+    "Lag": object_of(*_fields(GroupLagJson)),
+    "TopicLag": object_of(*_fields(TopicLagJson)),
+    "Offset": object_of(*_fields(OffsetJson)),
     "Tasks": object_of(*_fields(Tasks)),
     "Subtopology": object_of(*_fields(Subtopology)),
     "Cause": object_of(*_fields(Cause)),

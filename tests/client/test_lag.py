@@ -10,11 +10,13 @@ from confluent_kafka import Producer
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import Group
-from coordinator.client.lag import TIME_FIELDS, group_lag_json, known_lines, lag_json
+from coordinator.client.lag import TimeJson, group_lag_json, known_lines, lag_json
 from coordinator.story.described import Member, OffsetLine
 from coordinator.story.lag_time import GroupLag, LagTime, Moment, Past, Rates
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
+
+TIME_FIELDS = tuple(TimeJson.__annotations__)
 
 MEMBER = Member("m-1", "seat", "client", "/127.0.0.1", {"t": [0, 1]})
 
