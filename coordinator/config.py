@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 INT32_MAX = 2_147_483_647
 INT64_MAX = 9_223_372_036_854_775_807
@@ -123,6 +123,18 @@ def topic_name_problem(name: str) -> str | None:
 
 ASSIGNORS = ("uniform", "range")
 """The server-side assignors of the consumer protocol (KIP-848)."""
+
+
+def _read_number(low: int | None, high: int, factor: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) is None:
+            raise ValueError(f"{text!r} is not a whole number")
+        number = int(text)
+        if low is not None and not low <= number <= high:
+            raise ValueError(f"{number} is not between {low} and {high}")
+        return number * factor
+
+    return read
 
 
 def _read_bool(text: str) -> bool:
@@ -266,29 +278,55 @@ AUTHORIZERS = (
 """Kafka's authorizers, which both decide as this server's. Empty: none, so everybody may do everything."""
 
 
-class _Spec(NamedTuple):
+class Setting(NamedTuple):
+    """One row of the table.
+
+    attribute: its field. part: the attribute of `Config` whose class has the field, "" if `Config` has it.
+    low, high: bounds of a number as it is written. factor: the written number times this is in the field's unit.
+    read: makes a value of a text.
+    """
+
     name: str
+    default: Any
     doc: str
     low: int | None
-    high: int | None
+    high: int
     factor: int
-    read: Callable[[str], Any] | None
+    read: Callable[[str], Any]
+    attribute: str = ""
+    part: str = ""
+
+    def value_of(self, config: Config) -> Any:
+        """Its value in `config`, in the unit of its name."""
+        if self.attribute == "fixes":
+            return self.name.removeprefix("tenure.fix.") in config.group.fixes
+        value = getattr(getattr(config, self.part) if self.part else config, self.attribute)
+        return value // self.factor if self.factor != 1 else value
 
 
-def _spec(
+Value = TypeVar("Value")
+
+
+def _setting(
     name: str,
+    default: Value,
     doc: str,
     *,
     low: int | None = None,
     high: int = INT32_MAX,
     factor: int = 1,
-    read: Callable[[str], Any] | None = None,
-) -> dict[str, _Spec]:
-    """Metadata of a field.
+    read: Callable[[str], Value] | None = None,
+) -> Value:
+    """A field that is a setting. By default its type follows from its default: a bool, a whole number or a text."""
+    if read is None:
+        read = _reader_like(default, low, high, factor)
+    return field(default=default, metadata={"setting": Setting(name, default, doc, low, high, factor, read)})
 
-    low, high: bounds of a number as it is written. factor: the written number times this is in the field's unit.
-    """
-    return {"spec": _Spec(name, doc, low, high, factor, read)}
+
+def _reader_like(default: Any, low: int | None, high: int, factor: int) -> Callable[[str], Any]:
+    if isinstance(default, bool):
+        return _read_bool
+    return _read_number(low, high, factor) if isinstance(default, int) else str
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,188 +338,133 @@ class GroupConfig:
     packed; 0 if it takes any number. stored_max_records: the most records of such a batch.
     """
 
-    group_min_session_timeout_ms: int = field(
-        default=6_000,
-        metadata=_spec("group.min.session.timeout.ms", "The shortest session timeout a member may ask for.", low=0),
+    group_min_session_timeout_ms: int = _setting(
+        "group.min.session.timeout.ms", 6_000, "The shortest session timeout a member may ask for.", low=0
     )
-    group_max_session_timeout_ms: int = field(
-        default=1_800_000,
-        metadata=_spec("group.max.session.timeout.ms", "The longest session timeout a member may ask for.", low=0),
+    group_max_session_timeout_ms: int = _setting(
+        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout a member may ask for.", low=0
     )
-    group_max_size: int = field(
-        default=INT32_MAX, metadata=_spec("group.max.size", "How many members a group may have (KIP-389).", low=1)
+    group_max_size: int = _setting("group.max.size", INT32_MAX, "How many members a group may have (KIP-389).", low=1)
+    group_initial_rebalance_delay_ms: int = _setting(
+        "group.initial.rebalance.delay.ms",
+        3_000,
+        "How long the first rebalance of an empty group waits for more members (KIP-134).",
+        low=0,
     )
-    group_initial_rebalance_delay_ms: int = field(
-        default=3_000,
-        metadata=_spec(
-            "group.initial.rebalance.delay.ms",
-            "How long the first rebalance of an empty group waits for more members (KIP-134).",
-            low=0,
-        ),
+    pending_timeout_ms: int = _setting(
+        "tenure.group.pending.timeout.ms",
+        INT32_MAX,
+        "How long a client that got a member id may take to join with it; a rebalance waits for that join. By "
+        "default only the client's session timeout limits the wait, as in Kafka.",
+        low=1,
     )
-    pending_timeout_ms: int = field(
-        default=INT32_MAX,
-        metadata=_spec(
-            "tenure.group.pending.timeout.ms",
-            "How long a client that got a member id may take to join with it; a rebalance waits for that join. By "
-            "default only the client's session timeout limits the wait, as in Kafka.",
-            low=1,
-        ),
+    offset_metadata_max_bytes: int = _setting(
+        "offset.metadata.max.bytes", 4_096, "The longest metadata of a committed offset.", low=0
     )
-    offset_metadata_max_bytes: int = field(
-        default=4_096,
-        metadata=_spec("offset.metadata.max.bytes", "The longest metadata of a committed offset.", low=0),
+    transaction_offsets_max: int = _setting(
+        "tenure.transaction.offsets.max",
+        100_000,
+        "How many offsets of a group a transaction may have: 58 MB by default.",
+        low=1,
     )
-    transaction_offsets_max: int = field(
-        default=100_000,
-        metadata=_spec(
-            "tenure.transaction.offsets.max",
-            "How many offsets of a group a transaction may have: 58 MB by default.",
-            low=1,
-        ),
+    offsets_retention_ms: int = _setting(
+        "offsets.retention.minutes",
+        7 * 24 * 60 * MS_PER_MINUTE,
+        "How long committed offsets outlive the last member of their group.",
+        low=1,
+        factor=MS_PER_MINUTE,
     )
-    offsets_retention_ms: int = field(
-        default=7 * 24 * 60 * MS_PER_MINUTE,
-        metadata=_spec(
-            "offsets.retention.minutes",
-            "How long committed offsets outlive the last member of their group.",
-            low=1,
-            factor=MS_PER_MINUTE,
-        ),
+    group_consumer_session_timeout_ms: int = _setting(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "How long a member of the consumer protocol may be silent (KIP-848).",
+        low=1,
     )
-    group_consumer_session_timeout_ms: int = field(
-        default=45_000,
-        metadata=_spec(
-            "group.consumer.session.timeout.ms",
-            "How long a member of the consumer protocol may be silent (KIP-848).",
-            low=1,
-        ),
+    group_consumer_min_session_timeout_ms: int = _setting(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "The shortest session timeout that a group of the consumer protocol may have.",
+        low=1,
     )
-    group_consumer_min_session_timeout_ms: int = field(
-        default=45_000,
-        metadata=_spec(
-            "group.consumer.min.session.timeout.ms",
-            "The shortest session timeout that a group of the consumer protocol may have.",
-            low=1,
-        ),
+    group_consumer_max_session_timeout_ms: int = _setting(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "The longest session timeout that a group of the consumer protocol may have.",
+        low=1,
     )
-    group_consumer_max_session_timeout_ms: int = field(
-        default=60_000,
-        metadata=_spec(
-            "group.consumer.max.session.timeout.ms",
-            "The longest session timeout that a group of the consumer protocol may have.",
-            low=1,
-        ),
+    group_consumer_heartbeat_interval_ms: int = _setting(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "How often the coordinator asks members of the consumer protocol to send a heartbeat.",
+        low=1,
     )
-    group_consumer_heartbeat_interval_ms: int = field(
-        default=5_000,
-        metadata=_spec(
-            "group.consumer.heartbeat.interval.ms",
-            "How often the coordinator asks members of the consumer protocol to send a heartbeat.",
-            low=1,
-        ),
+    group_consumer_min_heartbeat_interval_ms: int = _setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "The shortest heartbeat interval that a group of the consumer protocol may have.",
+        low=1,
     )
-    group_consumer_min_heartbeat_interval_ms: int = field(
-        default=5_000,
-        metadata=_spec(
-            "group.consumer.min.heartbeat.interval.ms",
-            "The shortest heartbeat interval that a group of the consumer protocol may have.",
-            low=1,
-        ),
+    group_consumer_max_heartbeat_interval_ms: int = _setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "The longest heartbeat interval that a group of the consumer protocol may have.",
+        low=1,
     )
-    group_consumer_max_heartbeat_interval_ms: int = field(
-        default=15_000,
-        metadata=_spec(
-            "group.consumer.max.heartbeat.interval.ms",
-            "The longest heartbeat interval that a group of the consumer protocol may have.",
-            low=1,
-        ),
+    group_consumer_max_size: int = _setting(
+        "group.consumer.max.size", INT32_MAX, "How many members a group of the consumer protocol may have.", low=1
     )
-    group_consumer_max_size: int = field(
-        default=INT32_MAX,
-        metadata=_spec(
-            "group.consumer.max.size",
-            "How many members a group of the consumer protocol may have.",
-            low=1,
-        ),
+    group_consumer_assignment_interval_ms: int = _setting(
+        "group.consumer.assignment.interval.ms",
+        1_000,
+        "The least time between two target assignments of a group of the consumer protocol (KIP-1263).",
+        low=0,
     )
-    group_consumer_assignment_interval_ms: int = field(
-        default=1_000,
-        metadata=_spec(
-            "group.consumer.assignment.interval.ms",
-            "The least time between two target assignments of a group of the consumer protocol (KIP-1263).",
-            low=0,
-        ),
+    group_consumer_min_assignment_interval_ms: int = _setting(
+        "group.consumer.min.assignment.interval.ms", 0, "The shortest assignment interval that a group may have.", low=0
     )
-    group_consumer_min_assignment_interval_ms: int = field(
-        default=0,
-        metadata=_spec(
-            "group.consumer.min.assignment.interval.ms",
-            "The shortest assignment interval that a group may have.",
-            low=0,
-        ),
+    group_consumer_max_assignment_interval_ms: int = _setting(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "The longest assignment interval that a group may have.",
+        low=0,
     )
-    group_consumer_max_assignment_interval_ms: int = field(
-        default=15_000,
-        metadata=_spec(
-            "group.consumer.max.assignment.interval.ms",
-            "The longest assignment interval that a group may have.",
-            low=0,
-        ),
+    group_consumer_regex_refresh_interval_ms: int = _setting(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "How often the topics of regular expressions are looked up anew.",
+        low=10_000,
     )
-    group_consumer_regex_refresh_interval_ms: int = field(
-        default=600_000,
-        metadata=_spec(
-            "group.consumer.regex.refresh.interval.ms",
-            "How often the topics of regular expressions are looked up anew.",
-            low=10_000,
-        ),
+    group_consumer_assignor_offload_enable: bool = _setting(
+        "group.consumer.assignor.offload.enable",
+        True,
+        "Kafka's setting, without effect here: the heartbeat that needs a target makes it.",
     )
-    group_consumer_assignor_offload_enable: bool = field(
-        default=True,
-        metadata=_spec(
-            "group.consumer.assignor.offload.enable",
-            "Kafka's setting, without effect here: the heartbeat that needs a target makes it.",
-            read=_read_bool,
-        ),
+    group_consumer_migration_policy: str = _setting(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Which way a group with members may change its protocol: to the consumer protocol (upgrade), back "
+        "(downgrade), both ways (bidirectional) or neither (disabled).",
+        read=_choice("disabled", "upgrade", "downgrade", "bidirectional"),
     )
-    group_consumer_migration_policy: str = field(
-        default="bidirectional",
-        metadata=_spec(
-            "group.consumer.migration.policy",
-            "Which way a group with members may change its protocol: to the consumer protocol (upgrade), back "
-            "(downgrade), both ways (bidirectional) or neither (disabled).",
-            read=_choice("disabled", "upgrade", "downgrade", "bidirectional"),
-        ),
+    group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
+        "group.coordinator.rebalance.protocols",
+        ("classic", "consumer"),
+        "The protocols of groups. Without consumer, the server refuses ConsumerGroupHeartbeat; classic is always on.",
+        read=_read_names,
     )
-    group_coordinator_rebalance_protocols: tuple[str, ...] = field(
-        default=("classic", "consumer"),
-        metadata=_spec(
-            "group.coordinator.rebalance.protocols",
-            "The protocols of groups. Without consumer, the server refuses ConsumerGroupHeartbeat; classic is always "
-            "on.",
-            read=_read_names,
-        ),
+    group_coordinator_append_linger_ms: int = _setting(
+        "group.coordinator.append.linger.ms",
+        -1,
+        "Kafka's setting, without effect here: a record waits for others only while the disk is busy.",
+        low=-1,
     )
-    group_coordinator_append_linger_ms: int = field(
-        default=-1,
-        metadata=_spec(
-            "group.coordinator.append.linger.ms",
-            "Kafka's setting, without effect here: a record waits for others only while the disk is busy.",
-            low=-1,
-        ),
+    group_consumer_assignors: tuple[str, ...] = _setting(
+        "group.consumer.assignors",
+        ("uniform", "range"),
+        "The assignors that members of the consumer protocol may choose; the first is the default.",
+        read=_read_assignors,
     )
-    group_consumer_assignors: tuple[str, ...] = field(
-        default=("uniform", "range"),
-        metadata=_spec(
-            "group.consumer.assignors",
-            "The assignors that members of the consumer protocol may choose; the first is the default.",
-            read=_read_assignors,
-        ),
-    )
-    message_max_bytes: int = field(
-        default=1_048_588, metadata=_spec("message.max.bytes", "The largest record batch of the log.", low=0)
-    )
+    message_max_bytes: int = _setting("message.max.bytes", 1_048_588, "The largest record batch of the log.", low=0)
     fixes: frozenset[str] = FIXED
     stored_max_bytes: int = 0
     stored_max_records: int = STORED_MAX_RECORDS
@@ -521,159 +504,110 @@ class GroupSettings(NamedTuple):
 class ListenerConfig:
     """The security settings of a listener, with Kafka's defaults (SslConfigs, SaslConfigs, BrokerSecurityConfigs)."""
 
-    connections_max_reauth_ms: int = field(
-        default=0,
-        metadata=_spec(
-            "connections.max.reauth.ms",
-            "How long a client that authenticated by SASL may go on before it has to authenticate again (KIP-368); "
-            "0: for ever.",
-            low=0,
-            high=INT64_MAX,
-        ),
+    connections_max_reauth_ms: int = _setting(
+        "connections.max.reauth.ms",
+        0,
+        "How long a client that authenticated by SASL may go on before it has to authenticate again (KIP-368); "
+        "0: for ever.",
+        low=0,
+        high=INT64_MAX,
     )
-    sasl_enabled_mechanisms: tuple[str, ...] = field(
-        default=("GSSAPI",),
-        metadata=_spec(
-            "sasl.enabled.mechanisms",
-            "The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
-            "Kafka's default, GSSAPI, is not served.",
-            read=_read_names,
-        ),
+    sasl_enabled_mechanisms: tuple[str, ...] = _setting(
+        "sasl.enabled.mechanisms",
+        ("GSSAPI",),
+        "The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
+        "Kafka's default, GSSAPI, is not served.",
+        read=_read_names,
     )
-    sasl_jaas_config: str = field(
-        default="",
-        metadata=_spec(
-            "sasl.jaas.config",
-            "The login module with its options, for one mechanism of one listener: "
-            "listener.name.X.plain.sasl.jaas.config.",
-        ),
+    sasl_jaas_config: str = _setting(
+        "sasl.jaas.config",
+        "",
+        "The login module with its options, for one mechanism of one listener: listener.name.X.plain.sasl.jaas.config.",
     )
-    sasl_oauthbearer_clock_skew_seconds: int = field(
-        default=30,
-        metadata=_spec(
-            "sasl.oauthbearer.clock.skew.seconds",
-            "How many seconds the clock that signs tokens may be ahead of or behind this machine's clock.",
-            low=0,
-        ),
+    sasl_oauthbearer_clock_skew_seconds: int = _setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "How many seconds the clock that signs tokens may be ahead of or behind this machine's clock.",
+        low=0,
     )
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "sasl.oauthbearer.expected.audience",
-            "The audiences of which a token must name one. Empty: a token must name none, as in Kafka.",
-            read=_read_names,
-        ),
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = _setting(
+        "sasl.oauthbearer.expected.audience",
+        (),
+        "The audiences of which a token must name one. Empty: a token must name none, as in Kafka.",
+        read=_read_names,
     )
-    sasl_oauthbearer_expected_issuer: str = field(
-        default="",
-        metadata=_spec("sasl.oauthbearer.expected.issuer", "The issuer that a token must name. Empty: any."),
+    sasl_oauthbearer_expected_issuer: str = _setting(
+        "sasl.oauthbearer.expected.issuer", "", "The issuer that a token must name. Empty: any."
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = field(
-        default=3_600_000,
-        metadata=_spec(
-            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-            "How often the server reads the keys of sasl.oauthbearer.jwks.endpoint.url again.",
-            low=1,
-            high=INT64_MAX,
-        ),
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        3_600_000,
+        "How often the server reads the keys of sasl.oauthbearer.jwks.endpoint.url again.",
+        low=1,
+        high=INT64_MAX,
     )
-    sasl_oauthbearer_jwks_endpoint_url: str = field(
-        default="",
-        metadata=_spec(
-            "sasl.oauthbearer.jwks.endpoint.url",
-            "The URL (http, https or file) of the keys that sign tokens.",
-        ),
+    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
+        "sasl.oauthbearer.jwks.endpoint.url", "", "The URL (http, https or file) of the keys that sign tokens."
     )
-    sasl_oauthbearer_sub_claim_name: str = field(
-        default="sub",
-        metadata=_spec("sasl.oauthbearer.sub.claim.name", "The claim of a token that contains the user's name."),
+    sasl_oauthbearer_sub_claim_name: str = _setting(
+        "sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that contains the user's name."
     )
-    sasl_server_max_receive_size: int = field(
-        default=524_288,
-        metadata=_spec(
-            "sasl.server.max.receive.size", "The largest request of a client that hasn't authenticated.", low=1
-        ),
+    sasl_server_max_receive_size: int = _setting(
+        "sasl.server.max.receive.size", 524_288, "The largest request of a client that hasn't authenticated.", low=1
     )
-    ssl_cipher_suites: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "ssl.cipher.suites",
-            "The cipher suites that clients may use, by their IANA names. Empty: those with forward secrecy and AEAD.",
-            read=_read_names,
-        ),
+    ssl_cipher_suites: tuple[str, ...] = _setting(
+        "ssl.cipher.suites",
+        (),
+        "The cipher suites that clients may use, by their IANA names. Empty: those with forward secrecy and AEAD.",
+        read=_read_names,
     )
-    ssl_client_auth: str = field(
-        default="none",
-        metadata=_spec(
-            "ssl.client.auth",
-            "Whether a client has to show a certificate: none, requested or required.",
-            read=_choice("none", "requested", "required"),
-        ),
+    ssl_client_auth: str = _setting(
+        "ssl.client.auth",
+        "none",
+        "Whether a client has to show a certificate: none, requested or required.",
+        read=_choice("none", "requested", "required"),
     )
-    ssl_enabled_protocols: tuple[str, ...] = field(
-        default=("TLSv1.2", "TLSv1.3"),
-        metadata=_spec("ssl.enabled.protocols", "The versions of TLS that clients may use.", read=_read_names),
+    ssl_enabled_protocols: tuple[str, ...] = _setting(
+        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "The versions of TLS that clients may use.", read=_read_names
     )
-    ssl_key_password: str = field(
-        default="", metadata=_spec("ssl.key.password", "The password of an encrypted private key.")
+    ssl_key_password: str = _setting("ssl.key.password", "", "The password of an encrypted private key.")
+    ssl_keystore_certificate_chain: str = _setting(
+        "ssl.keystore.certificate.chain", "", "The server's certificate and those between it and the CA, as PEM text."
     )
-    ssl_keystore_certificate_chain: str = field(
-        default="",
-        metadata=_spec(
-            "ssl.keystore.certificate.chain", "The server's certificate and those between it and the CA, as PEM text."
-        ),
+    ssl_keystore_key: str = _setting("ssl.keystore.key", "", "The server's private key (PKCS#8), as PEM text.")
+    ssl_keystore_location: str = _setting(
+        "ssl.keystore.location", "", "The file with the server's private key and certificates."
     )
-    ssl_keystore_key: str = field(
-        default="", metadata=_spec("ssl.keystore.key", "The server's private key (PKCS#8), as PEM text.")
+    ssl_keystore_password: str = _setting("ssl.keystore.password", "", "The password of a keystore of the type PKCS12.")
+    ssl_keystore_type: str = _setting(
+        "ssl.keystore.type",
+        "JKS",
+        "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
     )
-    ssl_keystore_location: str = field(
-        default="", metadata=_spec("ssl.keystore.location", "The file with the server's private key and certificates.")
+    ssl_principal_mapping_rules: str = _setting(
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        "How the distinguished name of a client's certificate becomes the name of its user: RULE:PATTERN/NAME/[LU] "
+        "and DEFAULT, separated by commas.",
     )
-    ssl_keystore_password: str = field(
-        default="", metadata=_spec("ssl.keystore.password", "The password of a keystore of the type PKCS12.")
+    ssl_protocol: str = _setting(
+        "ssl.protocol",
+        "TLSv1.3",
+        "TLS, TLSv1.2 or TLSv1.3. As in Kafka, a listener speaks what ssl.enabled.protocols lists.",
     )
-    ssl_keystore_type: str = field(
-        default="JKS",
-        metadata=_spec(
-            "ssl.keystore.type",
-            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
-        ),
+    ssl_truststore_certificates: str = _setting(
+        "ssl.truststore.certificates", "", "The certificates of the CAs of clients' certificates, as PEM text."
     )
-    ssl_principal_mapping_rules: str = field(
-        default="DEFAULT",
-        metadata=_spec(
-            "ssl.principal.mapping.rules",
-            "How the distinguished name of a client's certificate becomes the name of its user: RULE:PATTERN/NAME/[LU] "
-            "and DEFAULT, separated by commas.",
-        ),
+    ssl_truststore_location: str = _setting(
+        "ssl.truststore.location", "", "The file with the certificates of the CAs of clients' certificates."
     )
-    ssl_protocol: str = field(
-        default="TLSv1.3",
-        metadata=_spec(
-            "ssl.protocol", "TLS, TLSv1.2 or TLSv1.3. As in Kafka, a listener speaks what ssl.enabled.protocols lists."
-        ),
+    ssl_truststore_password: str = _setting(
+        "ssl.truststore.password", "", "The password of a truststore of the type PKCS12."
     )
-    ssl_truststore_certificates: str = field(
-        default="",
-        metadata=_spec(
-            "ssl.truststore.certificates", "The certificates of the CAs of clients' certificates, as PEM text."
-        ),
-    )
-    ssl_truststore_location: str = field(
-        default="",
-        metadata=_spec(
-            "ssl.truststore.location", "The file with the certificates of the CAs of clients' certificates."
-        ),
-    )
-    ssl_truststore_password: str = field(
-        default="", metadata=_spec("ssl.truststore.password", "The password of a truststore of the type PKCS12.")
-    )
-    ssl_truststore_type: str = field(
-        default="JKS",
-        metadata=_spec(
-            "ssl.truststore.type",
-            "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
-        ),
+    ssl_truststore_type: str = _setting(
+        "ssl.truststore.type",
+        "JKS",
+        "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
     )
 
 
@@ -687,597 +621,435 @@ class Config:
     topic_defaults: changed defaults of topics' settings, by the topic's names; only settings without a row here.
     """
 
-    listeners: tuple[Listener, ...] = field(
-        default=(Listener("PLAINTEXT", "127.0.0.1", 9092),),
-        metadata=_spec(
-            "listeners",
-            "Where to listen: NAME://HOST:PORT,... Without a host: on every interface.",
-            read=_read_listeners,
-        ),
-    )
-    advertised_listeners: tuple[Listener, ...] = field(
-        default=(),
-        metadata=_spec(
-            "advertised.listeners",
-            "The addresses that clients connect to, each under its listener's name. Default: the listener's own "
-            "address; if it listens on every interface, the address that the client connected to.",
-            read=_read_listeners,
-        ),
-    )
-    listener_security_protocol_map: tuple[tuple[str, str], ...] = field(
-        default=(),
-        metadata=_spec(
-            "listener.security.protocol.map",
-            "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-            read=_read_protocols,
-        ),
-    )
-    inter_broker_listener_name: str = field(
-        default="",
-        metadata=_spec(
-            "inter.broker.listener.name",
-            "The listener of brokers. Once max.connections is reached, a new connection to it closes one of another "
-            "listener, as in Kafka. Default: the listener whose name is the value of security.inter.broker.protocol.",
-        ),
-    )
-    security_inter_broker_protocol: str = field(
-        default="PLAINTEXT",
-        metadata=_spec(
-            "security.inter.broker.protocol",
-            "The default of inter.broker.listener.name, and nothing else: no broker connects to Tenure.",
-        ),
-    )
-    controller_listener_names: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "controller.listener.names",
-            "Listeners of Kafka's controller; the server doesn't open them.",
-            read=_read_names,
-        ),
-    )
-    node_id: int = field(
-        default=1,
-        metadata=_spec("node.id", "This server's number among the brokers; broker.id is another name.", low=0),
-    )
-    log_dirs: str = field(
-        default="data", metadata=_spec("log.dirs", "The folder for all data; log.dir is another name.")
-    )
-    num_partitions: int = field(
-        default=1,
-        metadata=_spec(
-            "num.partitions",
-            "Partitions of a topic whose creator gives no number.",
-            low=1,
-            high=TOPIC_PARTITIONS_MAX,
-        ),
-    )
-    auto_create_topics_enable: bool = field(
-        default=True,
-        metadata=_spec(
-            "auto.create.topics.enable", "Create an unknown topic when a client asks for its metadata and allows it."
-        ),
-    )
-    topics: tuple[tuple[str, int], ...] = field(
-        default=(),
-        metadata=_spec("tenure.topics", "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics),
-    )
-    max_connections: int = field(
-        default=INT32_MAX,
-        metadata=_spec("max.connections", "Connections at a time; further ones wait.", low=0),
-    )
-    max_connections_per_ip: int = field(
-        default=INT32_MAX, metadata=_spec("max.connections.per.ip", "Connections at a time from one address.", low=0)
-    )
-    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = field(
-        default=(),
-        metadata=_spec(
-            "max.connections.per.ip.overrides",
-            "Other numbers for some addresses: ADDRESS:CONNECTIONS,...",
-            read=_read_numbers_of_addresses,
-        ),
-    )
-    max_connection_creation_rate: int = field(
-        default=INT32_MAX,
-        metadata=_spec("max.connection.creation.rate", "New connections a second; further ones wait.", low=0),
-    )
-    connections_max_idle_ms: int = field(
-        default=600_000,
-        metadata=_spec(
-            "connections.max.idle.ms",
-            "The server closes a connection if the client sends nothing, or reads nothing of its answers, for longer "
-            "than this; -1: never.",
-            low=-1,
-            high=INT64_MAX,
-        ),
-    )
-    connection_failed_authentication_delay_ms: int = field(
-        default=100,
-        metadata=_spec(
-            "connection.failed.authentication.delay.ms",
-            "How long the server waits before it answers a failed login and closes the connection.",
-            low=0,
-        ),
-    )
-    socket_request_max_bytes: int = field(
-        default=104_857_600,
-        metadata=_spec(
-            "socket.request.max.bytes", "The largest request; the server closes the connection of a larger one.", low=1
-        ),
-    )
-    request_max_elements: int = field(
-        default=100_000,
-        metadata=_spec(
-            "tenure.request.max.elements",
-            "How many elements all arrays of a request may have together; the server closes the connection of a "
-            "larger request.",
-            low=1_000,
-        ),
-    )
-    queued_max_request_bytes: int = field(
-        default=268_435_456,
-        metadata=_spec(
-            "queued.max.request.bytes",
-            "The memory for large requests of all connections; above it the server reads no further ones. At least "
-            "socket.request.max.bytes; -1: no limit.",
-            low=-1,
-            high=INT64_MAX,
-        ),
-    )
-    quota_window_num: int = field(
-        default=11,
-        metadata=_spec(
-            "quota.window.num", "How many samples the rate of a client, or of connections, is averaged over.", low=1
-        ),
-    )
-    quota_window_size_seconds: int = field(
-        default=1, metadata=_spec("quota.window.size.seconds", "How many seconds one sample covers.", low=1)
-    )
-    controller_quota_window_num: int = field(
-        default=11,
-        metadata=_spec(
-            "controller.quota.window.num",
-            "How many samples the rate of controller_mutation_rate is averaged over.",
-            low=1,
-        ),
-    )
-    controller_quota_window_size_seconds: int = field(
-        default=1,
-        metadata=_spec(
-            "controller.quota.window.size.seconds",
-            "How many seconds one sample of controller_mutation_rate covers.",
-            low=1,
-        ),
-    )
-    socket_listen_backlog_size: int = field(
-        default=1024,
-        metadata=_spec("socket.listen.backlog.size", "How many connections may wait to be accepted.", low=1),
-    )
-    offsets_topic_num_partitions: int = field(
-        default=50,
-        metadata=_spec(
-            "offsets.topic.num.partitions",
-            "Partitions of __consumer_offsets. Never change it once there are groups.",
-            low=1,
-            high=TOPIC_PARTITIONS_MAX,
-        ),
-    )
-    offsets_topic_segment_bytes: int = field(
-        default=4 * 1024 * 1024,
-        metadata=_spec(
-            "offsets.topic.segment.bytes",
-            "The size at which a segment of __consumer_offsets is closed and a new one begins.",
-            low=14,
-        ),
-    )
-    transaction_state_log_num_partitions: int = field(
-        default=50,
-        metadata=_spec(
-            "transaction.state.log.num.partitions",
-            "Partitions of __transaction_state. Never change it once there are transactional ids.",
-            low=1,
-            high=TOPIC_PARTITIONS_MAX,
-        ),
-    )
-    transaction_max_timeout_ms: int = field(
-        default=900_000,
-        metadata=_spec("transaction.max.timeout.ms", "The longest timeout a producer may ask for.", low=1),
-    )
-    transaction_version: int = field(
-        default=2,
-        metadata=_spec(
-            "transaction.version",
-            "The version of transactions that producers find: 2 has an epoch for each (KIP-890), 0 is Kafka 3.9's.",
-            low=0,
-            high=2,
-        ),
-    )
-    transactional_id_expiration_ms: int = field(
-        default=604_800_000,
-        metadata=_spec("transactional.id.expiration.ms", "After so long the server forgets a transactional id.", low=1),
-    )
-    transactional_ids_max: int = field(
-        default=100_000,
-        metadata=_spec(
-            "tenure.transactional.ids.max",
-            "How many transactional ids of a user a node keeps: 60 MB by default.",
-            low=1,
-        ),
-    )
-    log_segment_bytes: int = field(
-        default=1_073_741_824,
-        metadata=_spec(
-            "log.segment.bytes",
-            "The size at which a segment of a topic partition is closed and a new one begins.",
-            low=14,
-        ),
-    )
-    log_retention_ms: int = field(
-        default=604_800_000,
-        metadata=_spec(
-            "log.retention.ms",
-            "How long records of a topic without its own retention.ms stay; -1: for ever.",
-            low=-1,
-            high=INT64_MAX,
-            read=_read_retention_ms,
-        ),
-    )
-    log_retention_bytes: int = field(
-        default=-1,
-        metadata=_spec(
-            "log.retention.bytes",
-            "How large a partition of a topic without its own retention.bytes may get; -1: no limit.",
-            low=-1,
-            high=INT64_MAX,
-        ),
-    )
-    log_retention_check_interval_ms: int = field(
-        default=300_000,
-        metadata=_spec(
-            "log.retention.check.interval.ms",
-            "How often the server looks for old segments of topics.",
-            low=1,
-            high=INT64_MAX,
-        ),
-    )
-    fetch_max_bytes: int = field(
-        default=57_671_680,
-        metadata=_spec("fetch.max.bytes", "The largest answer to one Fetch; its first batch may exceed it.", low=1024),
-    )
-    log_roll_ms: int = field(
-        default=604_800_000,
-        metadata=_spec(
-            "log.roll.ms",
-            "The server closes a segment whose first record is this old; then it may compact the segment.",
-            low=1,
-            high=INT64_MAX,
-        ),
-    )
-    log_cleaner_min_cleanable_ratio: float = field(
-        default=0.5,
-        metadata=_spec(
-            "log.cleaner.min.cleanable.ratio",
-            "The server compacts a partition when more than this part of its closed segments has never been compacted.",
-            read=_read_ratio,
-        ),
-    )
-    log_cleaner_min_compaction_lag_ms: int = field(
-        default=0,
-        metadata=_spec(
-            "log.cleaner.min.compaction.lag.ms",
-            "How old a record must be before compaction may remove it.",
-            low=0,
-            high=INT64_MAX,
-        ),
-    )
-    log_cleaner_delete_retention_ms: int = field(
-        default=86_400_000,
-        metadata=_spec(
-            "log.cleaner.delete.retention.ms",
-            "How long a tombstone stays after its timestamp; in a topic's log, after the first compaction that saw it.",
-            low=0,
-            high=INT64_MAX,
-        ),
-    )
-    log_cleaner_backoff_ms: int = field(
-        default=15_000,
-        metadata=_spec(
-            "log.cleaner.backoff.ms", "How often the server looks for partitions to compact.", low=1, high=INT32_MAX
-        ),
-    )
-    offsets_retention_check_interval_ms: int = field(
-        default=600_000,
-        metadata=_spec(
-            "offsets.retention.check.interval.ms",
-            "How often the server looks for expired offsets.",
-            low=1,
-            high=INT64_MAX,
-        ),
-    )
-    journal_enable: bool = field(
-        default=True,
-        metadata=_spec(
-            "tenure.journal.enable",
-            "Write the records of groups and transactional ids to a journal first: one sync for all partitions.",
-        ),
-    )
-    journal_bytes: int = field(
-        default=16_777_216,
-        metadata=_spec(
-            "tenure.journal.bytes",
-            "The size of the journal on disk; the server keeps as much in memory at most.",
-            low=65_536,
-            high=INT32_MAX,
-        ),
-    )
-    events_enable: bool = field(
-        default=True,
-        metadata=_spec("tenure.events.enable", "Write what happens to groups to the topic __rebalance_events."),
-    )
-    events_retention_ms: int = field(
-        default=604_800_000,
-        metadata=_spec(
-            "tenure.events.retention.ms",
-            "How long events stay in __rebalance_events; -1: for ever.",
-            low=-1,
-            high=INT64_MAX,
-        ),
-    )
-    events_retention_bytes: int = field(
-        default=268_435_456,
-        metadata=_spec(
-            "tenure.events.retention.bytes",
-            "How large a partition of __rebalance_events may get; -1: no limit.",
-            low=-1,
-            high=INT64_MAX,
-        ),
-    )
-    http: tuple[Listener, ...] = field(
-        default=(),
-        metadata=_spec(
-            "tenure.http",
-            "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
-            "listens there, and each further one a port higher. An address that is not of the loopback needs "
-            "tenure.http.token.",
-            read=_read_address(HTTP),
-        ),
-    )
-    http_token: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.http.token",
-            "The token that each request over HTTP has to bring, but for /healthz and /readyz: Authorization: Bearer "
-            "TOKEN, or as the password of Basic under any name. Empty: none.",
-        ),
-    )
-    http_allow_anonymous: bool = field(
-        default=False,
-        metadata=_spec(
-            "tenure.http.allow.anonymous",
-            "Whether tenure.http may be an address that is not of the loopback although there is no token.",
-        ),
-    )
-    http_hosts: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "tenure.http.hosts",
-            "Names of this server that a Host header may have, beside localhost and addresses: NAME,...",
-            read=_read_names,
-        ),
-    )
-    http_max_connections: int = field(
-        default=100,
-        metadata=_spec(
-            "tenure.http.max.connections", "HTTP connections at a time; the server closes further ones.", low=1
-        ),
-    )
-    http_idle_timeout_ms: int = field(
-        default=30_000,
-        metadata=_spec(
-            "tenure.http.idle.timeout.ms",
-            "The server closes an HTTP connection that completes no request, or reads nothing of its answer, for this "
-            "long.",
-            low=1,
-        ),
-    )
-    http_client_config: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.http.client.config",
-            "A file with client properties, by which HTTP asks the other workers: for tenure.workers without a "
-            "PLAINTEXT listener.",
-        ),
-    )
-    control: tuple[Listener, ...] = field(
-        default=(),
-        metadata=_spec(
-            "tenure.control",
-            "HOST:PORT of the control: a test moves time, plans faults and looks at groups over HTTP. For tests only. "
-            "Empty: no control. An address that is not of the loopback needs tenure.control.token.",
-            read=_read_address(CONTROL),
-        ),
-    )
-    control_token: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.control.token",
-            "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none.",
-        ),
-    )
-    control_nodes: int = field(
-        default=1,
-        metadata=_spec(
-            "tenure.control.nodes",
-            "How many nodes a server with control has, all in its process and in memory: tests move coordinators "
-            "between them, and kill nodes. The first has the ports of listeners and advertised.listeners, each "
-            "further one a port higher.",
-            low=1,
-        ),
-    )
-    statsd: tuple[str, int] | None = field(
-        default=None,
-        metadata=_spec(
-            "tenure.statsd",
-            "HOST:PORT of a StatsD server, which gets the metrics by UDP. Empty: none.",
-            read=_read_sink,
-        ),
-    )
-    metrics_groups_max: int = field(
-        default=100,
-        metadata=_spec(
-            "tenure.metrics.groups.max",
-            "How many groups have metrics of their own; all others are summed up under an empty group.",
-            low=0,
-            high=10_000,
-        ),
-    )
-    statsd_interval_ms: int = field(
-        default=10_000,
-        metadata=_spec(
-            "tenure.statsd.interval.ms", "How often the server sends metrics to StatsD.", low=100, high=INT32_MAX
-        ),
-    )
-    statsd_principals: bool = field(
-        default=False,
-        metadata=_spec(
-            "tenure.statsd.principals",
-            "Whether StatsD gets metrics under the names of users, which UDP doesn't encrypt; else it gets one sum of "
-            "all users.",
-        ),
-    )
-    statsd_tags: bool = field(
-        default=True,
-        metadata=_spec(
-            "tenure.statsd.tags",
-            "Send labels as DogStatsD's tags; false: as parts of the metrics' names, for a plain StatsD.",
-        ),
-    )
-    workers: int = field(
-        default=1,
-        metadata=_spec(
-            "tenure.workers",
-            "Server processes. Each is a node: the first has the ports of listeners and advertised.listeners, each "
-            "further one a port higher. Node ids count up from node.id, or from 0 if it isn't set.",
-            low=1,
-            high=TOPIC_PARTITIONS_MAX,
-        ),
-    )
-    store: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "tenure.store",
-            "The etcd that keeps groups and offsets, etcd://HOST:PORT,HOST:PORT,...; it makes the server one node of "
-            "a cluster. Empty: log.dirs keeps them.",
-            read=_read_store,
-        ),
-    )
-    cluster: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.cluster",
-            "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Each of its nodes needs a "
-            "node.id of its own.",
-            read=_read_cluster,
-        ),
-    )
-    store_lease_ms: int = field(
-        default=3_000,
-        metadata=_spec(
-            "tenure.store.lease.ms",
-            "If tenure.store hears nothing from a node for this long, other nodes take over its groups.",
-            low=1_000,
-            high=60_000,
-        ),
-    )
-    store_quota_bytes: int = field(
-        default=2 * 1024 * 1024 * 1024,
-        metadata=_spec(
-            "tenure.store.quota.bytes",
-            "The value of etcd's flag --quota-backend-bytes. Nodes warn above 60 % of it, and take no new groups "
-            "above 80 %.",
-            low=1,
-            high=INT64_MAX,
-        ),
-    )
-    store_ssl_truststore_location: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.store.ssl.truststore.location",
-            "A PEM file with the certificates of the CAs of tenure.store. Empty: no TLS.",
-        ),
-    )
-    store_ssl_keystore_location: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.store.ssl.keystore.location",
-            "A PEM file with the private key and the certificates that this node shows to tenure.store. Empty: none.",
-        ),
-    )
-    store_user: str = field(
-        default="",
-        metadata=_spec(
-            "tenure.store.user", "The name under which this node logs in to tenure.store. Empty: it doesn't log in."
-        ),
-    )
-    store_password_file: str = field(
-        default="",
-        metadata=_spec("tenure.store.password.file", "A file with the password of tenure.store.user."),
-    )
-    offset_fetch_verify: str = field(
-        default="none",
-        metadata=_spec(
-            "tenure.offset.fetch.verify",
-            "quorum: before it answers an OffsetFetch, a node asks tenure.store whether the group is still its own. "
-            "none: it trusts its lease; a node that was frozen in the middle of an answer may then return an older "
-            "offset.",
-            read=_choice("none", "quorum"),
-        ),
-    )
-    worker_timeout_ms: int = field(
-        default=10_000,
-        metadata=_spec(
-            "tenure.worker.timeout.ms",
-            "A worker that doesn't answer its supervisor for this long is killed and started again.",
-            low=100,
-        ),
-    )
-    log_format: str = field(
-        default="text",
-        metadata=_spec(
-            "tenure.log.format",
-            "The form of log lines: text, or json with one object a line.",
-            read=_choice("text", "json"),
-        ),
-    )
-    authorizer_class_name: str = field(
-        default="",
-        metadata=_spec(
-            "authorizer.class.name",
-            "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer stands for ACLs. Empty: every "
-            "client may do everything.",
-            read=_choice(*AUTHORIZERS),
-        ),
-    )
-    super_users: tuple[str, ...] = field(
-        default=(),
-        metadata=_spec(
-            "super.users", "Principals that may do everything, separated by semicolons.", read=_read_principals
-        ),
-    )
-    allow_everyone_if_no_acl_found: bool = field(
-        default=False,
-        metadata=_spec(
-            "allow.everyone.if.no.acl.found",
-            "Whether every client may use a resource that no ACL names.",
-            read=_read_bool,
-        ),
-    )
-    authorizer_log_allowed: bool = field(
-        default=False,
-        metadata=_spec(
-            "tenure.authorizer.log.allowed",
-            "Whether the server logs allowed requests too, not only denied ones. Kafka logs them at the level DEBUG.",
-            read=_read_bool,
-        ),
+    listeners: tuple[Listener, ...] = _setting(
+        "listeners",
+        (Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        "Where to listen: NAME://HOST:PORT,... Without a host: on every interface.",
+        read=_read_listeners,
+    )
+    advertised_listeners: tuple[Listener, ...] = _setting(
+        "advertised.listeners",
+        (),
+        "The addresses that clients connect to, each under its listener's name. Default: the listener's own "
+        "address; if it listens on every interface, the address that the client connected to.",
+        read=_read_listeners,
+    )
+    listener_security_protocol_map: tuple[tuple[str, str], ...] = _setting(
+        "listener.security.protocol.map",
+        (),
+        "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        read=_read_protocols,
+    )
+    inter_broker_listener_name: str = _setting(
+        "inter.broker.listener.name",
+        "",
+        "The listener of brokers. Once max.connections is reached, a new connection to it closes one of another "
+        "listener, as in Kafka. Default: the listener whose name is the value of security.inter.broker.protocol.",
+    )
+    security_inter_broker_protocol: str = _setting(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        "The default of inter.broker.listener.name, and nothing else: no broker connects to Tenure.",
+    )
+    controller_listener_names: tuple[str, ...] = _setting(
+        "controller.listener.names",
+        (),
+        "Listeners of Kafka's controller; the server doesn't open them.",
+        read=_read_names,
+    )
+    node_id: int = _setting("node.id", 1, "This server's number among the brokers; broker.id is another name.", low=0)
+    log_dirs: str = _setting("log.dirs", "data", "The folder for all data; log.dir is another name.")
+    num_partitions: int = _setting(
+        "num.partitions", 1, "Partitions of a topic whose creator gives no number.", low=1, high=TOPIC_PARTITIONS_MAX
+    )
+    auto_create_topics_enable: bool = _setting(
+        "auto.create.topics.enable", True, "Create an unknown topic when a client asks for its metadata and allows it."
+    )
+    topics: tuple[tuple[str, int], ...] = _setting(
+        "tenure.topics", (), "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics
+    )
+    max_connections: int = _setting("max.connections", INT32_MAX, "Connections at a time; further ones wait.", low=0)
+    max_connections_per_ip: int = _setting(
+        "max.connections.per.ip", INT32_MAX, "Connections at a time from one address.", low=0
+    )
+    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = _setting(
+        "max.connections.per.ip.overrides",
+        (),
+        "Other numbers for some addresses: ADDRESS:CONNECTIONS,...",
+        read=_read_numbers_of_addresses,
+    )
+    max_connection_creation_rate: int = _setting(
+        "max.connection.creation.rate", INT32_MAX, "New connections a second; further ones wait.", low=0
+    )
+    connections_max_idle_ms: int = _setting(
+        "connections.max.idle.ms",
+        600_000,
+        "The server closes a connection if the client sends nothing, or reads nothing of its answers, for longer "
+        "than this; -1: never.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    connection_failed_authentication_delay_ms: int = _setting(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "How long the server waits before it answers a failed login and closes the connection.",
+        low=0,
+    )
+    socket_request_max_bytes: int = _setting(
+        "socket.request.max.bytes",
+        104_857_600,
+        "The largest request; the server closes the connection of a larger one.",
+        low=1,
+    )
+    request_max_elements: int = _setting(
+        "tenure.request.max.elements",
+        100_000,
+        "How many elements all arrays of a request may have together; the server closes the connection of a "
+        "larger request.",
+        low=1_000,
+    )
+    queued_max_request_bytes: int = _setting(
+        "queued.max.request.bytes",
+        268_435_456,
+        "The memory for large requests of all connections; above it the server reads no further ones. At least "
+        "socket.request.max.bytes; -1: no limit.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    quota_window_num: int = _setting(
+        "quota.window.num", 11, "How many samples the rate of a client, or of connections, is averaged over.", low=1
+    )
+    quota_window_size_seconds: int = _setting(
+        "quota.window.size.seconds", 1, "How many seconds one sample covers.", low=1
+    )
+    controller_quota_window_num: int = _setting(
+        "controller.quota.window.num",
+        11,
+        "How many samples the rate of controller_mutation_rate is averaged over.",
+        low=1,
+    )
+    controller_quota_window_size_seconds: int = _setting(
+        "controller.quota.window.size.seconds",
+        1,
+        "How many seconds one sample of controller_mutation_rate covers.",
+        low=1,
+    )
+    socket_listen_backlog_size: int = _setting(
+        "socket.listen.backlog.size", 1024, "How many connections may wait to be accepted.", low=1
+    )
+    offsets_topic_num_partitions: int = _setting(
+        "offsets.topic.num.partitions",
+        50,
+        "Partitions of __consumer_offsets. Never change it once there are groups.",
+        low=1,
+        high=TOPIC_PARTITIONS_MAX,
+    )
+    offsets_topic_segment_bytes: int = _setting(
+        "offsets.topic.segment.bytes",
+        4 * 1024 * 1024,
+        "The size at which a segment of __consumer_offsets is closed and a new one begins.",
+        low=14,
+    )
+    transaction_state_log_num_partitions: int = _setting(
+        "transaction.state.log.num.partitions",
+        50,
+        "Partitions of __transaction_state. Never change it once there are transactional ids.",
+        low=1,
+        high=TOPIC_PARTITIONS_MAX,
+    )
+    transaction_max_timeout_ms: int = _setting(
+        "transaction.max.timeout.ms", 900_000, "The longest timeout a producer may ask for.", low=1
+    )
+    transaction_version: int = _setting(
+        "transaction.version",
+        2,
+        "The version of transactions that producers find: 2 has an epoch for each (KIP-890), 0 is Kafka 3.9's.",
+        low=0,
+        high=2,
+    )
+    transactional_id_expiration_ms: int = _setting(
+        "transactional.id.expiration.ms", 604_800_000, "After so long the server forgets a transactional id.", low=1
+    )
+    transactional_ids_max: int = _setting(
+        "tenure.transactional.ids.max",
+        100_000,
+        "How many transactional ids of a user a node keeps: 60 MB by default.",
+        low=1,
+    )
+    log_segment_bytes: int = _setting(
+        "log.segment.bytes",
+        1_073_741_824,
+        "The size at which a segment of a topic partition is closed and a new one begins.",
+        low=14,
+    )
+    log_retention_ms: int = _setting(
+        "log.retention.ms",
+        604_800_000,
+        "How long records of a topic without its own retention.ms stay; -1: for ever.",
+        low=-1,
+        high=INT64_MAX,
+        read=_read_retention_ms,
+    )
+    log_retention_bytes: int = _setting(
+        "log.retention.bytes",
+        -1,
+        "How large a partition of a topic without its own retention.bytes may get; -1: no limit.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    log_retention_check_interval_ms: int = _setting(
+        "log.retention.check.interval.ms",
+        300_000,
+        "How often the server looks for old segments of topics.",
+        low=1,
+        high=INT64_MAX,
+    )
+    fetch_max_bytes: int = _setting(
+        "fetch.max.bytes", 57_671_680, "The largest answer to one Fetch; its first batch may exceed it.", low=1024
+    )
+    log_roll_ms: int = _setting(
+        "log.roll.ms",
+        604_800_000,
+        "The server closes a segment whose first record is this old; then it may compact the segment.",
+        low=1,
+        high=INT64_MAX,
+    )
+    log_cleaner_min_cleanable_ratio: float = _setting(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        "The server compacts a partition when more than this part of its closed segments has never been compacted.",
+        read=_read_ratio,
+    )
+    log_cleaner_min_compaction_lag_ms: int = _setting(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        "How old a record must be before compaction may remove it.",
+        low=0,
+        high=INT64_MAX,
+    )
+    log_cleaner_delete_retention_ms: int = _setting(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        "How long a tombstone stays after its timestamp; in a topic's log, after the first compaction that saw it.",
+        low=0,
+        high=INT64_MAX,
+    )
+    log_cleaner_backoff_ms: int = _setting(
+        "log.cleaner.backoff.ms", 15_000, "How often the server looks for partitions to compact.", low=1
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often the server looks for expired offsets.",
+        low=1,
+        high=INT64_MAX,
+    )
+    journal_enable: bool = _setting(
+        "tenure.journal.enable",
+        True,
+        "Write the records of groups and transactional ids to a journal first: one sync for all partitions.",
+    )
+    journal_bytes: int = _setting(
+        "tenure.journal.bytes",
+        16_777_216,
+        "The size of the journal on disk; the server keeps as much in memory at most.",
+        low=65_536,
+    )
+    events_enable: bool = _setting(
+        "tenure.events.enable", True, "Write what happens to groups to the topic __rebalance_events."
+    )
+    events_retention_ms: int = _setting(
+        "tenure.events.retention.ms",
+        604_800_000,
+        "How long events stay in __rebalance_events; -1: for ever.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    events_retention_bytes: int = _setting(
+        "tenure.events.retention.bytes",
+        268_435_456,
+        "How large a partition of __rebalance_events may get; -1: no limit.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    http: tuple[Listener, ...] = _setting(
+        "tenure.http",
+        (),
+        "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
+        "listens there, and each further one a port higher. An address that is not of the loopback needs "
+        "tenure.http.token.",
+        read=_read_address(HTTP),
+    )
+    http_token: str = _setting(
+        "tenure.http.token",
+        "",
+        "The token that each request over HTTP has to bring, but for /healthz and /readyz: Authorization: Bearer "
+        "TOKEN, or as the password of Basic under any name. Empty: none.",
+    )
+    http_allow_anonymous: bool = _setting(
+        "tenure.http.allow.anonymous",
+        False,
+        "Whether tenure.http may be an address that is not of the loopback although there is no token.",
+    )
+    http_hosts: tuple[str, ...] = _setting(
+        "tenure.http.hosts",
+        (),
+        "Names of this server that a Host header may have, beside localhost and addresses: NAME,...",
+        read=_read_names,
+    )
+    http_max_connections: int = _setting(
+        "tenure.http.max.connections", 100, "HTTP connections at a time; the server closes further ones.", low=1
+    )
+    http_idle_timeout_ms: int = _setting(
+        "tenure.http.idle.timeout.ms",
+        30_000,
+        "The server closes an HTTP connection that completes no request, or reads nothing of its answer, for this "
+        "long.",
+        low=1,
+    )
+    http_client_config: str = _setting(
+        "tenure.http.client.config",
+        "",
+        "A file with client properties, by which HTTP asks the other workers: for tenure.workers without a "
+        "PLAINTEXT listener.",
+    )
+    control: tuple[Listener, ...] = _setting(
+        "tenure.control",
+        (),
+        "HOST:PORT of the control: a test moves time, plans faults and looks at groups over HTTP. For tests only. "
+        "Empty: no control. An address that is not of the loopback needs tenure.control.token.",
+        read=_read_address(CONTROL),
+    )
+    control_token: str = _setting(
+        "tenure.control.token",
+        "",
+        "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none.",
+    )
+    control_nodes: int = _setting(
+        "tenure.control.nodes",
+        1,
+        "How many nodes a server with control has, all in its process and in memory: tests move coordinators "
+        "between them, and kill nodes. The first has the ports of listeners and advertised.listeners, each "
+        "further one a port higher.",
+        low=1,
+    )
+    statsd: tuple[str, int] | None = _setting(
+        "tenure.statsd",
+        None,
+        "HOST:PORT of a StatsD server, which gets the metrics by UDP. Empty: none.",
+        read=_read_sink,
+    )
+    metrics_groups_max: int = _setting(
+        "tenure.metrics.groups.max",
+        100,
+        "How many groups have metrics of their own; all others are summed up under an empty group.",
+        low=0,
+        high=10_000,
+    )
+    statsd_interval_ms: int = _setting(
+        "tenure.statsd.interval.ms", 10_000, "How often the server sends metrics to StatsD.", low=100
+    )
+    statsd_principals: bool = _setting(
+        "tenure.statsd.principals",
+        False,
+        "Whether StatsD gets metrics under the names of users, which UDP doesn't encrypt; else it gets one sum of "
+        "all users.",
+    )
+    statsd_tags: bool = _setting(
+        "tenure.statsd.tags",
+        True,
+        "Send labels as DogStatsD's tags; false: as parts of the metrics' names, for a plain StatsD.",
+    )
+    workers: int = _setting(
+        "tenure.workers",
+        1,
+        "Server processes. Each is a node: the first has the ports of listeners and advertised.listeners, each "
+        "further one a port higher. Node ids count up from node.id, or from 0 if it isn't set.",
+        low=1,
+        high=TOPIC_PARTITIONS_MAX,
+    )
+    store: tuple[str, ...] = _setting(
+        "tenure.store",
+        (),
+        "The etcd that keeps groups and offsets, etcd://HOST:PORT,HOST:PORT,...; it makes the server one node of "
+        "a cluster. Empty: log.dirs keeps them.",
+        read=_read_store,
+    )
+    cluster: str = _setting(
+        "tenure.cluster",
+        "",
+        "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Each of its nodes needs a "
+        "node.id of its own.",
+        read=_read_cluster,
+    )
+    store_lease_ms: int = _setting(
+        "tenure.store.lease.ms",
+        3_000,
+        "If tenure.store hears nothing from a node for this long, other nodes take over its groups.",
+        low=1_000,
+        high=60_000,
+    )
+    store_quota_bytes: int = _setting(
+        "tenure.store.quota.bytes",
+        2 * 1024 * 1024 * 1024,
+        "The value of etcd's flag --quota-backend-bytes. Nodes warn above 60 % of it, and take no new groups "
+        "above 80 %.",
+        low=1,
+        high=INT64_MAX,
+    )
+    store_ssl_truststore_location: str = _setting(
+        "tenure.store.ssl.truststore.location",
+        "",
+        "A PEM file with the certificates of the CAs of tenure.store. Empty: no TLS.",
+    )
+    store_ssl_keystore_location: str = _setting(
+        "tenure.store.ssl.keystore.location",
+        "",
+        "A PEM file with the private key and the certificates that this node shows to tenure.store. Empty: none.",
+    )
+    store_user: str = _setting(
+        "tenure.store.user", "", "The name under which this node logs in to tenure.store. Empty: it doesn't log in."
+    )
+    store_password_file: str = _setting(
+        "tenure.store.password.file", "", "A file with the password of tenure.store.user."
+    )
+    offset_fetch_verify: str = _setting(
+        "tenure.offset.fetch.verify",
+        "none",
+        "quorum: before it answers an OffsetFetch, a node asks tenure.store whether the group is still its own. "
+        "none: it trusts its lease; a node that was frozen in the middle of an answer may then return an older "
+        "offset.",
+        read=_choice("none", "quorum"),
+    )
+    worker_timeout_ms: int = _setting(
+        "tenure.worker.timeout.ms",
+        10_000,
+        "A worker that doesn't answer its supervisor for this long is killed and started again.",
+        low=100,
+    )
+    log_format: str = _setting(
+        "tenure.log.format",
+        "text",
+        "The form of log lines: text, or json with one object a line.",
+        read=_choice("text", "json"),
+    )
+    authorizer_class_name: str = _setting(
+        "authorizer.class.name",
+        "",
+        "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer stands for ACLs. Empty: every "
+        "client may do everything.",
+        read=_choice(*AUTHORIZERS),
+    )
+    super_users: tuple[str, ...] = _setting(
+        "super.users", (), "Principals that may do everything, separated by semicolons.", read=_read_principals
+    )
+    allow_everyone_if_no_acl_found: bool = _setting(
+        "allow.everyone.if.no.acl.found", False, "Whether every client may use a resource that no ACL names."
+    )
+    authorizer_log_allowed: bool = _setting(
+        "tenure.authorizer.log.allowed",
+        False,
+        "Whether the server logs allowed requests too, not only denied ones. Kafka logs them at the level DEBUG.",
     )
     group: GroupConfig = GroupConfig()
     security: ListenerConfig = ListenerConfig()
@@ -1322,91 +1094,23 @@ LIMITS = {"max.connections": "max_connections", "max.connection.creation.rate": 
 """Settings of the server that a listener can have too, beside the server's. Each with its attribute."""
 
 
-class Setting(NamedTuple):
-    """One row of the table.
-
-    attribute: its field. part: the attribute of `Config` whose class has the field, "" if `Config` has it.
-    low, high: bounds of a number as it is written. factor: the written number times this is in the field's unit.
-    read: makes a value of a text.
-    """
-
-    name: str
-    doc: str
-    attribute: str
-    part: str
-    default: Any
-    low: int | None
-    high: int | None
-    factor: int
-    read: Callable[[str], Any]
-
-    def value_of(self, config: Config) -> Any:
-        """Its value in `config`, in the unit of its name."""
-        if self.attribute == "fixes":
-            return self.name.removeprefix("tenure.fix.") in config.group.fixes
-        value = getattr(getattr(config, self.part) if self.part else config, self.attribute)
-        return value // self.factor if self.factor != 1 else value
-
-
 _PARTS = {"": Config, "group": GroupConfig, "security": ListenerConfig}
 
 
 @cache
 def settings() -> dict[str, Setting]:
     """Every setting by its name."""
-    rows = list(_rows())
-    return {row.name: row for row in rows}
+    return {row.name: row for row in _rows()}
 
 
 def _rows() -> Iterator[Setting]:
     for part, owner in _PARTS.items():
         for item in fields(owner):
-            spec: _Spec | None = item.metadata.get("spec")
-            if spec is None:
-                continue
-            read = spec.read or (
-                _read_bool
-                if isinstance(item.default, bool)
-                else _read_number(spec.low, spec.high, spec.factor)
-                if isinstance(item.default, int)
-                else str
-            )
-            yield Setting(
-                spec.name,
-                spec.doc,
-                item.name,
-                part,
-                item.default,
-                spec.low,
-                spec.high,
-                spec.factor,
-                read,
-            )
+            if "setting" in item.metadata:
+                yield item.metadata["setting"]._replace(attribute=item.name, part=part)
     for ticket, rule in FIXES.items():
-        doc = f"A better rule than Kafka's: {rule}."
-        yield Setting(
-            f"tenure.fix.{ticket}",
-            doc,
-            "fixes",
-            "group",
-            default=ticket in FIXED,
-            low=None,
-            high=None,
-            factor=1,
-            read=_read_bool,
-        )
-
-
-def _read_number(low: int | None, high: int | None, factor: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) is None:
-            raise ValueError(f"{text!r} is not a whole number")
-        number = int(text)
-        if low is not None and high is not None and not low <= number <= high:
-            raise ValueError(f"{number} is not between {low} and {high}")
-        return number * factor
-
-    return read
+        name, doc = f"tenure.fix.{ticket}", f"A better rule than Kafka's: {rule}."
+        yield Setting(name, ticket in FIXED, doc, None, INT32_MAX, 1, _read_bool, "fixes", "group")
 
 
 _ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
@@ -1853,45 +1557,13 @@ def _suggestion(name: str) -> str:
 
 
 # Settings of a broker of Kafka 3.9 that Tenure doesn't have. A prefix here stands for all names that begin with it.
-_KAFKA_FAMILIES = (
-    "alter.",
-    "compression.",
-    "confluent.",
-    "controlled.shutdown.",
-    "controller.quorum.",
-    "delegation.token.",
-    "follower.replication.",
-    "group.consumer.",
-    "group.coordinator.",
-    "group.share.",
-    "kafka.metrics.",
-    "leader.",
-    "listener.name.",
-    "log.cleaner.",
-    "log.flush.",
-    "log.local.",
-    "log.message.",
-    "log.retention.",
-    "log.roll.",
-    "metadata.",
-    "metric.",
-    "metrics.",
-    "offsets.topic.compression.",
-    "offsets.topic.replication.",
-    "password.encoder.",
-    "producer.",
-    "queued.max.",
-    "remote.",
-    "replica.",
-    "replication.quota.",
-    "sasl.",
-    "share.",
-    "ssl.",
-    "transaction.",
-    "transactional.",
-    "unstable.",
-    "zookeeper.",
-)
+_KAFKA_FAMILIES = """
+    alter. compression. confluent. controlled.shutdown. controller.quorum. delegation.token. follower.replication.
+    group.consumer. group.coordinator. group.share. kafka.metrics. leader. listener.name. log.cleaner. log.flush.
+    log.local. log.message. log.retention. log.roll. metadata. metric. metrics. offsets.topic.compression.
+    offsets.topic.replication. password.encoder. producer. queued.max. remote. replica. replication.quota. sasl.
+    share. ssl. transaction. transactional. unstable. zookeeper.
+"""
 _KAFKA_NAMES = """
     allow.everyone.if.no.acl.found authorizer.class.name auto.include.jmx.reporter auto.leader.rebalance.enable
     background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
@@ -1912,4 +1584,4 @@ _KAFKA_NAMES = """
 
 
 def _kafka_knows(name: str) -> bool:
-    return name.startswith(_KAFKA_FAMILIES) or name in _KAFKA_NAMES.split()
+    return name.startswith(tuple(_KAFKA_FAMILIES.split())) or name in _KAFKA_NAMES.split()
