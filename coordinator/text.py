@@ -5,8 +5,13 @@ House rule: text of a client or of a log comes out as text that can be seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Protocol
+
+MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
+"""A member id as coordinators make it: the client id or instance id, and a UUID."""
 
 SECONDS = len("2000-01-01 00:00:00")
 
@@ -82,3 +87,33 @@ def cut_text(message: str) -> str:
     It may quote a name that is as long as a string on the wire. No answer could have a longer string.
     """
     return message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - len(CUT)] + CUT
+
+
+def address_text(host: str, port: int) -> str:
+    """Where a server listens."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Caller(Protocol):
+    """The sender of a request."""
+
+    @property
+    def client_id(self) -> str:
+        """As it names itself."""
+
+    @property
+    def client_host(self) -> str:
+        """As Kafka writes it."""
+
+
+def client_text(client: Caller) -> str:
+    """The sender of a request, its host, and its principal if it authenticated."""
+    principal = getattr(client, "principal", None)
+    who = f" as {principal}" if principal else ""
+    return f"{client.client_id} at {client.client_host.removeprefix('/')}{who}"
+
+
+def short(name: str) -> str:
+    """A member id, cut to what tells members of a group apart; an instance id stays whole."""
+    made = MEMBER_ID.fullmatch(name)
+    return name if made is None else made[1]

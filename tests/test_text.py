@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.text import duration_text, printable, second_text, several, size_text, time_text
+from coordinator.text import address_text, duration_text, printable, second_text, several, short, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,19 @@ def test_counts_agree_with_their_noun() -> None:
         "1 batch",
         "2 batches",
     ]
+
+
+ID = "app-0a1b2c3d-1111-2222-3333-444455556666"
+
+
+def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
+    """The client id and the first part of the UUID remain; an id of another form stays whole."""
+    assert short(ID) == "app-0a1b2c3d"
+    assert short("line\n" + ID) == "line\napp-0a1b2c3d"
+    for name in ("worker-1", "app-0a1b2c3d", ID + "x", ID.upper()):
+        assert short(name) == name
+
+
+def test_a_host_with_colons_stands_in_brackets() -> None:
+    """Else nobody could tell where an IPv6 address ends and the port begins."""
+    assert [address_text(host, 9092) for host in ("::1", "h")] == ["[::1]:9092", "h:9092"]

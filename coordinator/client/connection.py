@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable, error_name
+from coordinator.text import address_text
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_response, encode_request
@@ -61,7 +62,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(*self)
 
 
 class Deadline:

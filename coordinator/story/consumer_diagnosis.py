@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.course import Phase
-from coordinator.story.described import client_text
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     CONFLICT_ADVICE,
@@ -27,7 +26,7 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.entries import Rebalance
 from coordinator.story.events import InstanceIdUnreleased
-from coordinator.text import NAMED_MAX, names_text
+from coordinator.text import NAMED_MAX, client_text, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import ConsumerState, DescribedGroup, Member

@@ -35,10 +35,21 @@ PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOV
 
 STORM_MIN, STORM_MS = 5, 60_000
 
+ABSENT_MS = 10_000
+"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
+
 
 def is_storm(newest: Sequence[int], at_ms: int) -> bool:
     """Whether STORM_MIN rebalances are a storm at a time. newest: when they began, in order."""
     return len(newest) == STORM_MIN and newest[0] > at_ms - STORM_MS
+
+
+def away_after_ms(session_timeout_ms: int) -> int:
+    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
+
+    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
+    """
+    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
 
 
 def number_text(number: int, noun: str, plural: str = "", *, at_least: bool = False) -> str:

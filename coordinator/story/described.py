@@ -5,25 +5,9 @@ House rule: plain values. `coordinator.client` asks for the description.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, Protocol
-
-MEMBER_ID = re.compile("(.*-[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)
-"""A member id as coordinators make it: the client id or instance id, and a UUID."""
-
-ABSENT_MS = 10_000
-"""A client sends a heartbeat every 3 s by default, so it missed three of them. No member is away later."""
-
-
-def away_after_ms(session_timeout_ms: int) -> int:
-    """The silence after which a member is away: two thirds of its session, ABSENT_MS at most.
-
-    A client sends three heartbeats or more in a session, so it missed one. When the session ends, the seat is gone.
-    """
-    return min(session_timeout_ms * 2 // 3, ABSENT_MS)
-
 
 SHARE = "share"
 """The kind of a share group, which Apache Kafka has (KIP-932)."""
@@ -407,28 +391,3 @@ class DescribedGroup(Protocol):
 def seated(members: Iterable[Member]) -> list[Member]:
     """The members that have seats: all but the standbys."""
     return [member for member in members if not member.is_standby]
-
-
-class Caller(Protocol):
-    """The sender of a request."""
-
-    @property
-    def client_id(self) -> str:
-        """As it names itself."""
-
-    @property
-    def client_host(self) -> str:
-        """As Kafka writes it."""
-
-
-def client_text(client: Caller) -> str:
-    """The sender of a request, its host, and its principal if it authenticated."""
-    principal = getattr(client, "principal", None)
-    who = f" as {principal}" if principal else ""
-    return f"{client.client_id} at {client.client_host.removeprefix('/')}{who}"
-
-
-def short(name: str) -> str:
-    """A member id, cut to what tells members of a group apart; an instance id stays whole."""
-    made = MEMBER_ID.fullmatch(name)
-    return name if made is None else made[1]

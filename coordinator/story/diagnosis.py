@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator import pages
-from coordinator.story.described import Caller, DescribedGroup, FailingLog, Member, client_text
+from coordinator.story.described import DescribedGroup, FailingLog, Member
 from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced, UnixMs
-from coordinator.text import NAMED_MAX, names_text
+from coordinator.text import NAMED_MAX, Caller, client_text, names_text
 
 if TYPE_CHECKING:
     from coordinator.story.entries import Entry

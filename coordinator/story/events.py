@@ -21,9 +21,8 @@ from msgspec.json import Decoder, Encoder
 from coordinator.group.causes import CauseKind, Change, Origin
 from coordinator.group.course import Outcome, Phase
 from coordinator.group.notes import CLASSIC, CONSUMER
-from coordinator.story.described import client_text, short
 from coordinator.story.schema import CONFLICT, SELF, STREAMS, UNKNOWN, event_name
-from coordinator.text import duration_text, several, time_text
+from coordinator.text import client_text, duration_text, several, short, time_text
 
 
 def one_of(values: type[Enum] | tuple[str, ...], text: str | None = None) -> Meta:

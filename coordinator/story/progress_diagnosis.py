@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.counts import STORM_MIN, STORM_MS, is_storm
-from coordinator.story.described import away_after_ms, client_text
+from coordinator.story.counts import STORM_MIN, STORM_MS, away_after_ms, is_storm
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     OVER,
@@ -27,7 +26,7 @@ from coordinator.story.diagnosis import (
 from coordinator.story.entries import REBALANCING, Rebalance
 from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
 from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
-from coordinator.text import names_text, time_text
+from coordinator.text import client_text, names_text, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import DescribedGroup, HoldingTransaction, Member

@@ -24,7 +24,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.described import DescribedGroup, Member, away_after_ms, seated
+from coordinator.story.counts import away_after_ms
+from coordinator.story.described import DescribedGroup, Member, seated
 from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences
 from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted

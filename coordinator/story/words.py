@@ -20,12 +20,11 @@ from coordinator.group.causes import GONE, CauseKind, Change, reason_of
 from coordinator.group.course import AWAITED, Phase
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
-from coordinator.story.described import client_text, short
 from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.folding import folded
 from coordinator.story.schema import STREAMS, UNKNOWN
-from coordinator.text import duration_text, names_text, several, time_text
+from coordinator.text import client_text, duration_text, names_text, several, short, time_text
 
 if TYPE_CHECKING:
     from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting

@@ -23,10 +23,9 @@ from coordinator.client.client import Client
 from coordinator.client.offsets_log import LIMITS
 from coordinator.client.topics import LATEST, create_topic
 from coordinator.group.causes import CauseKind
-from coordinator.story.described import short
 from coordinator.story.schema import EVENTS_TOPIC
 from coordinator.testing import Tenure as InProcess
-from coordinator.text import duration_text, time_text
+from coordinator.text import duration_text, short, time_text
 from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, make_app, run_app

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.group.consumer.group import AWAY
-from coordinator.story.described import ABSENT_MS, ConsumerSeat, Expects, Member
+from coordinator.story.counts import ABSENT_MS
+from coordinator.story.described import ConsumerSeat, Expects, Member
 from coordinator.story.diagnosis import RESTART_MAX_MS
 from coordinator.story.entries import Entry, Timeline
 from coordinator.story.readiness import Verdict, Wanted, absent, verdict

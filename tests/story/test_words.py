@@ -10,7 +10,6 @@ import pytest
 from coordinator.group.causes import CauseKind
 from coordinator.story import described
 from coordinator.story.counts import TAKEOVER
-from coordinator.story.described import short
 from coordinator.story.entries import Pending, Return
 from coordinator.story.words import (
     AWAITED_SHOWN,
@@ -107,14 +106,6 @@ def test_a_gap_says_how_much_is_missing() -> None:
 
 
 ID = "app-0a1b2c3d-1111-2222-3333-444455556666"
-
-
-def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
-    """The client id and the first part of the UUID remain; an id of another form stays whole."""
-    assert short(ID) == "app-0a1b2c3d"
-    assert short("line\n" + ID) == "line\napp-0a1b2c3d"
-    for name in ("worker-1", "app-0a1b2c3d", ID + "x", ID.upper()):
-        assert short(name) == name
 
 
 def caused(kind: str, **other: Any) -> dict[str, Any]:

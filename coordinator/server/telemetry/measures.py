@@ -25,8 +25,7 @@ from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
 from coordinator.log.segments.counts import Counts, Histogram
-from coordinator.story.counts import STORM_MIN, is_storm
-from coordinator.story.described import away_after_ms
+from coordinator.story.counts import STORM_MIN, away_after_ms, is_storm
 from coordinator.transaction.state import Status
 from protocol.messages import API_KEYS
 

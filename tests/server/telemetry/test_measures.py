@@ -22,8 +22,7 @@ from coordinator.server.telemetry.measures import (
     census,
     seats_away,
 )
-from coordinator.story.counts import STORM_MIN, STORM_MS
-from coordinator.story.described import ABSENT_MS
+from coordinator.story.counts import ABSENT_MS, STORM_MIN, STORM_MS
 from protocol.messages import API_KEYS, HeartbeatResponse, LeaveGroupResponse, OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.group.consumer.test_static import seats
