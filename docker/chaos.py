@@ -24,9 +24,10 @@ from engine import Engine, say
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
 from coordinator.client.properties import Properties, read_file
 from coordinator.client.security import Security
+from coordinator.story.described import Group
 
 COORDINATOR = "coordinator"
 SESSIONS_WAITED = 1.2

@@ -31,8 +31,9 @@ from engine import Engine, say
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.groups import Group, committed_offsets, describe_groups
-from coordinator.story.described import NO_OFFSET
+from coordinator.client.groups import committed_offsets, describe_groups
+from coordinator.story.described import Group
+from coordinator.story.offsets import NO_OFFSET
 
 NODES = ("node-0", "node-1", "node-2")
 ETCD = ("etcd-1", "etcd-2", "etcd-3")

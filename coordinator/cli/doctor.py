@@ -32,9 +32,10 @@ from coordinator.cli.options import OutputForm, Since, names_or_all, whole_numbe
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.examination import examine, wall_ms, watch
-from coordinator.client.groups import Group, list_known_groups
+from coordinator.client.groups import list_known_groups
 from coordinator.client.newest import read_timelines
 from coordinator.story.cluster_diagnosis import UNAVAILABLE, UNAVAILABLE_ADVICE
+from coordinator.story.described import Group
 from coordinator.story.diagnosis import DROPPED, LOG_FAILS, SAY_HOW_OFTEN, TOO_OLD, Finding, Severity
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest

@@ -39,11 +39,11 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.events import absent_line
 from coordinator.client.examination import holding_back
-from coordinator.client.groups import Group, described_group, present_json
+from coordinator.client.groups import described_group
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import LIMITS, GroupReader, OffsetsReader
 from coordinator.client.offsets_log import reader_of as any_reader_of
-from coordinator.story.described import SHARE
+from coordinator.story.described import SHARE, Group, present_json
 from coordinator.story.entries import REBALANCING, entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.folding import newest
@@ -62,7 +62,7 @@ from coordinator.text import printable, several, time_text
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup
+    from coordinator.story.described import Group
 
 
 def command(
@@ -131,7 +131,7 @@ def explained(
     return told, list(map(printable, lines))
 
 
-def present_lines(group: DescribedGroup) -> list[str]:
+def present_lines(group: Group) -> list[str]:
     """Lines about the rebalance under way, and about the members that the group waits for."""
     lines = []
     if group.waiting is not None:

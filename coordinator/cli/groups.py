@@ -29,21 +29,14 @@ from coordinator.cli.output import Output, assignment_text, print_json, print_ta
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
 from coordinator.client.examination import wall_ms, watch_lag
-from coordinator.client.groups import (
-    STREAMS,
-    Group,
-    delete_groups,
-    describe_groups,
-    described_group,
-    group_json,
-    list_groups,
-    listed_json,
-)
+from coordinator.client.groups import delete_groups, describe_groups, described_group, list_groups, listed_json
 from coordinator.client.lag import group_lag_json, line_json, line_time, offset_lines
 from coordinator.client.transactions import blocking_transactions
-from coordinator.story.described import SHARE, Member, OffsetLine
+from coordinator.story.described import SHARE, Group, Member, group_json
 from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
-from coordinator.text import several
+from coordinator.story.offsets import OffsetLine
+from coordinator.story.schema import STREAMS
+from coordinator.text import address_text, several
 from schemas.errors import ErrorCode
 
 STATES = (
@@ -343,7 +336,8 @@ def _print_states(groups: Sequence[Group]) -> None:
     has_topologies = any(group.topology is not None for group in groups)
     rows = []
     for group in groups:
-        coordinator = f"{group.coordinator.address} ({group.coordinator.node_id})"
+        node = group.coordinator
+        coordinator = f"{address_text(node.host, node.port)} ({node.node_id})"
         epochs: tuple[int | None, ...] = ()
         if has_epochs:
             consumer = group.consumer

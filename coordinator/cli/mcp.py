@@ -21,8 +21,9 @@ from coordinator.cli.exit_codes import Ended, ExitCode, fail
 from coordinator.cli.explain import explained, reader_of
 from coordinator.client.client import Client
 from coordinator.client.examination import wall_ms, watch_lag
-from coordinator.client.groups import described_group, group_json, list_groups, listed_json
+from coordinator.client.groups import described_group, list_groups, listed_json
 from coordinator.client.lag import group_lag_json
+from coordinator.story.described import group_json
 from coordinator.story.events import fields_of
 from coordinator.story.lag_words import lag_lines
 

@@ -34,8 +34,8 @@ from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import error_name
 from coordinator.client.examination import members_at_work, wall_ms, watch
-from coordinator.client.groups import member_json, remove_members, remove_seats
-from coordinator.story.described import Member
+from coordinator.client.groups import remove_members, remove_seats
+from coordinator.story.described import Member, member_json
 from coordinator.story.progress import Progress
 from coordinator.story.readiness import absent, tells_silence
 from schemas.errors import ErrorCode

@@ -21,8 +21,8 @@ from coordinator.cli.options import Command, duration_ms, seconds, whole_number
 from coordinator.cli.wait import app
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader, NoEvents
-from coordinator.client.groups import Group
 from coordinator.client.newest import read_timelines
+from coordinator.story.described import Group
 from coordinator.story.entries import Entry
 from coordinator.story.readiness import Wanted, verdict
 from coordinator.text import printable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from coordinator.client.errors import ClientError
 from coordinator.client.events import NO_SESSION
 from coordinator.client.topics import CONSUMER_REPLICA, Leaders
-from coordinator.story.described import Ahead
+from coordinator.story.offsets import Ahead
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest
 from protocol.records.batch import CorruptBatch, peek_header

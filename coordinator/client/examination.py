@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.ahead import look_ahead
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import Refused, Unreachable, error_name
-from coordinator.client.groups import Group, describe_groups, topics_of
+from coordinator.client.groups import describe_groups, topics_of
 from coordinator.client.lag import known_offsets, lines_of, offset_lines
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders, log_end_offsets, node_health, partition_owners
 from coordinator.client.transactions import holders_at, holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
-from coordinator.story.described import SHARE
+from coordinator.story.described import SHARE, Group
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from coordinator.client.client import Client
-    from coordinator.story.described import GroupOffsets, HoldingTransaction, OffsetLine
     from coordinator.story.entries import Entry
+    from coordinator.story.offsets import GroupOffsets, HoldingTransaction, OffsetLine
     from coordinator.story.progress import GroupProgress
 
 DESCRIBED_AT_ONCE = 100

@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ShareOffsets, committed_offsets, share_offsets
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import NO_OFFSET, SHARE, OffsetLine, TopicOffsets
+from coordinator.story.described import SHARE
 from coordinator.story.events import UnixMs, says
 from coordinator.story.lag_time import GroupLag, LagTime
+from coordinator.story.offsets import NO_OFFSET, OffsetLine, TopicOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coordinator.client.client import Client
-    from coordinator.client.groups import Group
     from coordinator.client.retention import Retention
-    from coordinator.story.described import GroupOffsets, Member
+    from coordinator.story.described import Group, Member
     from coordinator.story.lag_time import Past
+    from coordinator.story.offsets import GroupOffsets
 
 NOTHING = GroupLag({}, {}, {})
 """The lag in time of a group that no look saw."""

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator.client.client import Node
+from coordinator.client.connection import Address
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.groups import Group
 from coordinator.client.lag import known_lines
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import OffsetsReader, reader_of
 from coordinator.client.topics import BROKER, GROUP, described_settings
+from coordinator.story.described import Group
 from coordinator.story.migration import BROKER_SETTINGS, OWN_SESSION, Client, Cluster, Facts
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -30,7 +32,6 @@ from protocol.messages import (
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client as Asking
-    from coordinator.client.client import Node
     from coordinator.story.entries import Entry
     from protocol.messages import ApiVersionsResponse, DescribeGroupsResponse
 
@@ -105,12 +106,13 @@ def _cluster(client: Asking, group: Group) -> Cluster:
         heartbeats.append(apis.get(ConsumerGroupHeartbeatRequest.API_KEY, -1))
         levels += [each.max_version for each in answer.supported_features if each.name == "metadata.version"]
         versions += [each.max_version_level for each in answer.finalized_features if each.name == "group.version"]
+    node = Node(group.coordinator.node_id, Address(group.coordinator.host, group.coordinator.port))
     return Cluster(
         min(heartbeats, default=-1),
         min(levels, default=None),
         min(versions, default=0),
-        _settings(client, BROKER, str(group.coordinator.node_id), BROKER_SETTINGS, group.coordinator),
-        _settings(client, GROUP, group.group_id, (OWN_SESSION,), group.coordinator),
+        _settings(client, BROKER, str(node.node_id), BROKER_SETTINGS, node),
+        _settings(client, GROUP, group.group_id, (OWN_SESSION,), node),
     )
 
 

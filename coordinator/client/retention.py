@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.client.errors import Refused
 from coordinator.client.topics import TOPIC, Leaders, described_settings, log_end_offsets
-from coordinator.story.described import Expiry
+from coordinator.story.offsets import Expiry
 
 if TYPE_CHECKING:
     from coordinator.client.client import Client

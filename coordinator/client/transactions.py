@@ -16,10 +16,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.client.groups import Group, unstable_offsets
+from coordinator.client.groups import unstable_offsets
 from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, log_end_offsets
 from coordinator.group.partition import partition_for
-from coordinator.story.described import BlockingTransaction, HoldingTransaction
+from coordinator.story.described import Group
+from coordinator.story.offsets import BlockingTransaction, HoldingTransaction
 from protocol.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.examination import wall_ms
-from coordinator.client.groups import STREAMS, Group, ListedGroup, describe_groups, list_groups
-from coordinator.story.described import SHARE
+from coordinator.client.groups import ListedGroup, describe_groups, list_groups
+from coordinator.story.described import SHARE, Group
+from coordinator.story.schema import STREAMS
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
 

@@ -25,12 +25,13 @@ from msgspec import UNSET
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.examination import LOOKING, ask_ages, look, wall_ms
-from coordinator.client.groups import Group, topics_of
+from coordinator.client.groups import topics_of
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders, partition_owners
 from coordinator.client.transactions import holding_transactions
 from coordinator.observe.live import SHARE_KEPT
 from coordinator.story.consumer_diagnosis import NOT_READY, not_ready
+from coordinator.story.described import Group
 from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Severity
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from coordinator.observe.asking import Asking
     from coordinator.observe.follower import Taker
     from coordinator.observe.live import Live
-    from coordinator.story.described import HoldingTransaction
     from coordinator.story.diagnosis import Finding
     from coordinator.story.events import RebalanceEvent
+    from coordinator.story.offsets import HoldingTransaction
     from coordinator.story.progress import GroupProgress
 
 LOOK_S = 2.0

@@ -18,13 +18,13 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from coordinator import pages
-from coordinator.client.groups import GroupJson, HeldUpJson, ListedJson, MemberJson, WaitingJson
+from coordinator.client.groups import ListedJson
 from coordinator.client.lag import GroupLagJson, OffsetJson, SumsJson, TopicLagJson
 from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
 from coordinator.site.overview import Churn
 from coordinator.story.counts import NOUNS
-from coordinator.story.described import Expects, Subtopology, Tasks
+from coordinator.story.described import Expects, GroupJson, HeldUpJson, MemberJson, Subtopology, Tasks, WaitingJson
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, ListedGroup, describe_groups, listed_json
+from coordinator.client.groups import ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import known_lines, lag_json
 from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
+from coordinator.story.described import Group
 from coordinator.story.entries import Timeline, counts
 from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted, says
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances

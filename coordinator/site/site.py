@@ -28,15 +28,7 @@ from starlette.routing import Route
 
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
 from coordinator.client.examination import holding_back, look, look_at_lag, members_at_work
-from coordinator.client.groups import (
-    STREAMS,
-    Group,
-    described_group,
-    group_json,
-    list_groups,
-    listed_json,
-    topics_of,
-)
+from coordinator.client.groups import described_group, list_groups, listed_json, topics_of
 from coordinator.client.lag import group_lag_json, offset_lines
 from coordinator.client.topics import Leaders, owners_json, partition_owners
 from coordinator.loop.cycles import drop_trace
@@ -50,7 +42,7 @@ from coordinator.site.overview import lags, overview
 from coordinator.site.sums import Sums
 from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
-from coordinator.story.described import SHARE
+from coordinator.story.described import SHARE, Group, group_json
 from coordinator.story.diagnosis import worst_first
 from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of
@@ -60,6 +52,7 @@ from coordinator.story.lanes import Lane, lane_json, lanes_of
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work
 from coordinator.story.runs import run_json, runs
+from coordinator.story.schema import STREAMS
 from coordinator.story.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode

@@ -29,7 +29,7 @@ from coordinator.story.events import InstanceIdUnreleased
 from coordinator.text import NAMED_MAX, client_text, names_text
 
 if TYPE_CHECKING:
-    from coordinator.story.described import ConsumerState, DescribedGroup, Member
+    from coordinator.story.described import ConsumerState, Group, Member
     from coordinator.story.entries import Entry
     from coordinator.story.events import Cause
 
@@ -42,7 +42,7 @@ TIMEOUT_ADVICE = "Its rebalance timeout (max.poll.interval.ms) is how long the o
 def consumer_findings(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup | None,
+    group: Group | None,
     partition_counts: Mapping[str, int],
     now_ms: int,
 ) -> Iterator[Finding]:
@@ -69,9 +69,7 @@ def not_ready(group_id: str) -> Finding:
     )
 
 
-def _taken_seats(
-    group_id: str, entries: Sequence[Entry], group: DescribedGroup | None, now_ms: int
-) -> Iterator[Finding]:
+def _taken_seats(group_id: str, entries: Sequence[Entry], group: Group | None, now_ms: int) -> Iterator[Finding]:
     """Clients that were refused the seat of an active member: one finding for each instance id, by the newest."""
     present = None if group is None else {member.member_id for member in group.members}
     by_instance: dict[str, list[InstanceIdUnreleased]] = {}
@@ -145,7 +143,7 @@ def _name(cause: Cause) -> str:
     return f"{cause.group_instance_id or cause.member_ids[0]} ({client_text(cause)})"
 
 
-def held_up_findings(group: DescribedGroup, state: ConsumerState, now_ms: int) -> Iterator[Finding]:
+def held_up_findings(group: Group, state: ConsumerState, now_ms: int) -> Iterator[Finding]:
     """The members that a group waits for now. It is no problem before they had time to do their part."""
     for each in state.awaited or ():
         waits_ms = None if each.since_ms is None else max(now_ms - each.since_ms, 0)
@@ -179,9 +177,7 @@ def held_up_findings(group: DescribedGroup, state: ConsumerState, now_ms: int) -
         )
 
 
-def _without_topics(
-    group: DescribedGroup, state: ConsumerState, partition_counts: Mapping[str, int]
-) -> Iterator[Finding]:
+def _without_topics(group: Group, state: ConsumerState, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
     """Subscriptions that lead to nothing: expressions without a match, topics that aren't there, no topic at all."""
     members = [member for member in group.members if member.seat is not None]
     for regex in state.regexes_without_topics or ():

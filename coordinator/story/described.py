@@ -1,13 +1,31 @@
-"""A group, and a log that fails, as their server describes them now: the part that findings look at.
+"""A group, and a log that fails, as their server describes them: values, their JSON, and the reading of answers.
 
-House rule: plain values. `coordinator.client` asks for the description.
+House rule: pure. `coordinator.client` asks for the description. OpenAPI has the fields of the JSON classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
+
+from coordinator.group.consumer.group import AWAY
+from coordinator.story.events import Pending, UnixMs, fields_of, one_of, says
+from coordinator.story.schema import STREAMS
+from protocol.consumer import CONSUMER, decode_assignment, decode_subscription
+
+if TYPE_CHECKING:
+    from protocol.messages import (
+        ConsumerGroupDescribeResponse,
+        DescribeGroupsResponse,
+        ShareGroupDescribeResponse,
+        StreamsGroupDescribeResponse,
+    )
+
+CLASSIC_MEMBER = 0
+"""ConsumerGroupDescribe's type of a member that speaks the classic protocol (KIP-1099)."""
 
 SHARE = "share"
 """The kind of a share group, which Apache Kafka has (KIP-932)."""
@@ -106,154 +124,6 @@ class Member:
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
-class Expiry(NamedTuple):
-    """The log keeps records before this offset for less than `within_ms`, by its retention.ms."""
-
-    within_ms: int
-    offset: int
-
-
-class Ahead(NamedTuple):
-    """Where the next record is for readers of committed records, as far as somebody looked from a committed offset on.
-
-    is_record: whether a record is there, or was; else the look ended there. is_refused: whether the user may not look.
-    made_ms: the newest timestamp of the record's batch, so the record is as old or older; None if nobody knows.
-    """
-
-    offset: int
-    is_record: bool = False
-    is_refused: bool = False
-    made_ms: int | None = None
-
-
-class BlockingTransaction(NamedTuple):
-    """The open transaction at which readers of committed records wait. None stands for what the client may not know.
-
-    start_offset: where they wait. transactional_id, until_ms: the id, and when its coordinator aborts it; None if no
-    coordinator shows it as open. since_ms: when it began; without a coordinator when its producer last wrote.
-    """
-
-    start_offset: int
-    transactional_id: str | None = None
-    producer_id: int | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-
-    @property
-    def producer_text(self) -> str:
-        """The producer, by the best name that is known."""
-        if self.transactional_id is not None:
-            return f"transactional id {self.transactional_id}"
-        return "a producer" if self.producer_id is None else f"producer id {self.producer_id}"
-
-
-class OffsetLine(NamedTuple):
-    """A topic partition of a group.
-
-    member: None if the group only committed offsets for the topic partition. topic: None for a member that has no topic
-    partition. current_offset: None if there is none, or if it is below 0. expiry: None if nobody knows. told_lag: where
-    the server counts the records behind the end, because some before it are dealt with already (share groups).
-    stable_offset: where readers of committed records stop, if a transaction keeps them from the end of the log. No
-    request of a group tells its members' isolation.level, so both lags may be the one that counts. ahead: None if
-    nobody looked for the next record. holder: the transaction at stable_offset; None if nobody asked for it.
-    """
-
-    topic: str | None
-    partition: int | None
-    current_offset: int | None
-    log_end_offset: int | None
-    member: Member | None
-    log_start_offset: int | None = None
-    expiry: Expiry | None = None
-    told_lag: int | None = None
-    stable_offset: int | None = None
-    ahead: Ahead | None = None
-    holder: BlockingTransaction | None = None
-
-    @property
-    def pair(self) -> tuple[str, int] | None:
-        """The topic partition, if there is one."""
-        return None if self.topic is None or self.partition is None else (self.topic, self.partition)
-
-    @property
-    def position(self) -> int:
-        """The committed offset, or the offset up to which nothing behind it can be read."""
-        return (self.current_offset or 0) if self.ahead is None else self.ahead.offset
-
-    @property
-    def is_held(self) -> bool:
-        """Whether an open transaction keeps readers of committed records from reading on."""
-        return self.stable_offset is not None and self.stable_offset <= self.position
-
-    @property
-    def has_all(self) -> bool:
-        """Whether nothing between the committed offset and the end of the log can be read."""
-        return self.ahead is not None and self.log_end_offset is not None and self.log_end_offset <= self.position
-
-    @property
-    def stable_lag(self) -> int | None:
-        """The lag of readers of committed records: records of open transactions don't count."""
-        if self.stable_offset is None or self.current_offset is None or self.told_lag is not None:
-            return self.lag
-        return max(self.stable_offset - self.position, 0)
-
-    @property
-    def lag(self) -> int | None:
-        """Records behind the end; negative if the committed offset is beyond the end, as in Kafka's tool."""
-        if self.told_lag is not None:
-            return self.told_lag
-        if self.current_offset is None or self.log_end_offset is None:
-            return None
-        return self.log_end_offset - self.position
-
-    @property
-    def has_no_end(self) -> bool:
-        """Whether nobody says where the log ends."""
-        return self.log_end_offset is None
-
-    @property
-    def is_beyond_end(self) -> bool:
-        """Whether the committed offset lies beyond the end of the log: its records are elsewhere, or were deleted."""
-        return self.lag is not None and self.lag < 0
-
-
-NO_OFFSET = -1
-"""An offset that a column has no number for."""
-
-
-class TopicOffsets(NamedTuple):
-    """The topic partitions of a group that are of one topic, in columns: there may be 100,000 of them.
-
-    indexes: in order. members, offsets, ends: of each, as those of a line; NO_OFFSET in place of None. lines: by index,
-    of those that may have records to read. Of the others the columns say all.
-    """
-
-    indexes: Sequence[int]
-    members: Sequence[Member | None]
-    offsets: Sequence[int]
-    ends: Sequence[int]
-    lines: Mapping[int, OffsetLine]
-
-    def all_lines(self, topic: str) -> Iterator[OffsetLine]:
-        """A line for each topic partition."""
-        for index, member, offset, end in zip(self.indexes, self.members, self.offsets, self.ends, strict=True):
-            yield self.lines.get(index) or OffsetLine(topic, index, offset, end, member)
-
-
-GroupOffsets = Mapping[str, TopicOffsets]
-"""The offsets of a group, by topic."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A member id that no client has used yet. lapses_ms: when the coordinator takes it back, Unix time in ms."""
-
-    member_id: str
-    client_id: str
-    client_host: str
-    lapses_ms: Annotated[int, "Unix time in ms"]
-
-
 class Waiting(NamedTuple):
     """The members that a group waits for between two generations.
 
@@ -312,29 +182,57 @@ class ConsumerState(NamedTuple):
     regexes_without_topics: list[str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CoordinatorNode:
+    """The server that coordinates a group, and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group with its members, sorted by instance id and member id.
+
+    protocol_name: "" unless the group is stable; the assignor in a group of the consumer protocol.
+    waiting: None if the group waits for nobody, or if its server is not Tenure and doesn't say.
+    consumer: what only groups of the consumer protocol have, and share and streams groups too.
+    expects: None if nobody is missing that the group expects, and no join is held.
+    target_size: how many seats it has; 0 for any number.
+    kind: SHARE, STREAMS, or "" for a group of consumers. topology: of a streams group.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    coordinator: CoordinatorNode
+    members: list[Member]
+    waiting: Waiting | None = None
+    consumer: ConsumerState | None = None
+    expects: Expects | None = None
+    target_size: int = 0
+    kind: str = ""
+    topology: Topology | None = None
+
+    @property
+    def group_type(self) -> str:
+        """As a list of groups names it."""
+        return self.kind or ("classic" if self.consumer is None else CONSUMER)
+
+
+def seated(members: Iterable[Member]) -> list[Member]:
+    """The members that have seats: all but the standbys."""
+    return [member for member in members if not member.is_standby]
+
+
 class FailingLog(NamedTuple):
     """A topic partition whose log its server can't write or read, since a time (Unix time in ms), and why."""
 
     name: str
     since_ms: int
     reason: str
-
-
-class HoldingTransaction(NamedTuple):
-    """A transaction in whose partition of `__consumer_offsets` offsets of a group are pending.
-
-    transactional_id, until_ms: the id, and when its coordinator aborts it; None if no coordinator shows it as open.
-    start_offset: where it begins there, -1 if the client may not know. since_ms: when its producer last wrote there.
-    offsets: the group's topic partitions with pending offsets, of all producers.
-    """
-
-    transactional_id: str | None
-    producer_id: int
-    partition: int
-    start_offset: int
-    since_ms: int
-    until_ms: int | None
-    offsets: Sequence[tuple[str, int]] = ()
 
 
 class StoreHealth(NamedTuple):
@@ -352,42 +250,385 @@ class StoreHealth(NamedTuple):
     quota: int
 
 
-class DescribedGroup(Protocol):
-    """A group with its members. waiting: None where it waits for nobody, or its server doesn't say."""
-
-    @property
-    def group_id(self) -> str:
-        """Its id."""
-
-    @property
-    def state(self) -> str:
-        """As Kafka names it: Stable, PreparingRebalance, ..."""
-
-    @property
-    def kind(self) -> str:
-        """SHARE, or that of streams groups; empty for a group of consumers."""
-
-    @property
-    def members(self) -> list[Member]:
-        """In the order of instance id and member id."""
-
-    @property
-    def waiting(self) -> Waiting | None:
-        """The members that it waits for."""
-
-    @property
-    def expects(self) -> Expects | None:
-        """The members that it expects and that are missing; None if none are."""
-
-    @property
-    def target_size(self) -> int:
-        """How many seats it has (target.group.size); 0 for any number, or if its server doesn't say."""
-
-    @property
-    def consumer(self) -> ConsumerState | None:
-        """The part that only groups of the consumer protocol have; None for others."""
+# A group as JSON, of whose classes OpenAPI is made.
 
 
-def seated(members: Iterable[Member]) -> list[Member]:
-    """The members that have seats: all but the standbys."""
-    return [member for member in members if not member.is_standby]
+ByTopic = Annotated[dict[str, list[int]], says("partitions by topic")]
+
+
+class SeatJson(Struct):
+    """The names of a member and of its client, as JSON."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class MemberJson(SeatJson, kw_only=True):
+    """A member as JSON: see Member. The last fields are only of members that have such a thing."""
+
+    assignment: ByTopic | None
+    member_epoch: Annotated[int, says("this and the next are of the consumer protocol")] | UnsetType = UNSET
+    is_away: bool | UnsetType = UNSET
+    target_assignment: ByTopic | UnsetType = UNSET
+    subscribed_topics: list[str] | UnsetType = UNSET
+    subscribed_regex: str | UnsetType | None = UNSET
+    member_type: Annotated[str, one_of(("classic", CONSUMER, STREAMS))] | UnsetType = UNSET
+    process_id: Annotated[str, says("this and the next three are of streams groups")] | UnsetType = UNSET
+    topology_epoch: int | UnsetType = UNSET
+    tasks: Annotated[Tasks, says("partition numbers by subtopology")] | UnsetType = UNSET
+    target_tasks: Tasks | UnsetType = UNSET
+    standby_ms: Annotated[int, says("of a standby: for how long it has waited for a seat")] | UnsetType = UNSET
+
+
+class AwaitedJson(SeatJson):
+    """A member that a group waits for between two generations, as JSON."""
+
+    session_timeout_ms: int | None
+    silent_ms: int | None
+
+
+class WaitingJson(Struct):
+    """The members that a group waits for, as JSON: see Waiting."""
+
+    since_ms: UnixMs
+    until_ms: Annotated[int, says("the latest end of the wait, Unix time in ms")]
+    is_held_open: Annotated[bool, says("whether the group waits for further members: group.initial.rebalance.delay.ms")]
+    leader: Annotated[str | None, says("the member whose assignments the group waits for; null while members join")]
+    members: Annotated[
+        list[AwaitedJson], says("members that have not joined; if there is a leader, members that have not synced")
+    ]
+    pending: list[Pending]
+
+
+class HeldUpJson(SeatJson):
+    """A member that a group of the consumer protocol waits for, as JSON: see Awaited."""
+
+    phase: Annotated[str, one_of(("revoking", "acknowledging", "away"))]
+    partitions: Annotated[int, says("to give up; of a member that is away, those that it keeps")]
+    since_ms: UnixMs | None
+    until_ms: Annotated[int, says("when the member is removed, Unix time in ms")]
+
+
+class PresentJson(Struct, kw_only=True):
+    """The waits and the epochs of a group, as JSON; `tenure explain` has them beside a timeline."""
+
+    waiting: Annotated[WaitingJson | None, says("null while the group waits for nobody")] = None
+    expects: Annotated[Expects, says("missing if every expected member is there")] | UnsetType = UNSET
+    group_type: (
+        Annotated[str, one_of((CONSUMER, SHARE, STREAMS), "the protocol; missing in classic groups")] | UnsetType
+    ) = UNSET
+    group_epoch: Annotated[int, says("this and the next are of the consumer protocol")] | UnsetType = UNSET
+    assignment_epoch: Annotated[int, says("the epoch of the target")] | UnsetType = UNSET
+    state_since_ms: UnixMs | UnsetType | None = UNSET
+    held_up_by: list[HeldUpJson] | UnsetType | None = UNSET
+    regexes_without_topics: list[str] | UnsetType | None = UNSET
+
+
+class GroupJson(PresentJson, kw_only=True):
+    """A group as JSON: see Group."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol_name: str
+    coordinator: CoordinatorNode
+    members: list[MemberJson]
+    target_size: Annotated[int, says("seats (target.group.size); missing if there may be any number")] | UnsetType = (
+        UNSET
+    )
+    topology: Annotated[Topology, says("of a streams group")] | UnsetType = UNSET
+
+
+def group_json(group: Group) -> dict[str, Any]:
+    """A group as JSON; a person reads it too, so its id comes first."""
+    told = fields_of(
+        GroupJson(
+            group_id=group.group_id,
+            state=group.state,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            coordinator=group.coordinator,
+            members=[_member(member) for member in group.members],
+            target_size=group.target_size or UNSET,
+            topology=group.topology or UNSET,
+            **_present(group),
+        )
+    )
+    return dict(sorted(told.items(), key=lambda field: field[0] in PresentJson.__struct_fields__))
+
+
+def present_json(group: Group) -> dict[str, Any]:
+    """The waits and the epochs of a group, as JSON."""
+    return fields_of(PresentJson(**_present(group)))
+
+
+def member_json(member: Member) -> dict[str, Any]:
+    """A member as JSON."""
+    return fields_of(_member(member))
+
+
+def _present(group: Group) -> dict[str, Any]:
+    waiting, state = group.waiting, group.consumer
+    fields: dict[str, Any] = {"expects": group.expects or UNSET}
+    if waiting is not None:
+        members = [AwaitedJson(*_seat(each), each.session_timeout_ms, each.silent_ms) for each in waiting.members]
+        fields["waiting"] = WaitingJson(*waiting[:-2], members, waiting.pending)
+    if state is not None:
+        awaited = state.awaited
+        fields |= {
+            "group_type": group.kind or CONSUMER,
+            "group_epoch": state.group_epoch,
+            "assignment_epoch": state.target_epoch,
+            "state_since_ms": state.since_ms,
+            "held_up_by": None if awaited is None else [HeldUpJson(*_seat(each.member), *each[1:]) for each in awaited],
+            "regexes_without_topics": state.regexes_without_topics,
+        }
+    return fields
+
+
+def _seat(member: Member) -> tuple[str, str | None, str, str]:
+    return member.member_id, member.group_instance_id, member.client_id, member.client_host
+
+
+def _member(member: Member) -> MemberJson:
+    told = MemberJson(*_seat(member), assignment=member.assignment)
+    seat, streams = member.seat, member.streams
+    if seat is None:
+        told.standby_ms = UNSET if member.standby_ms is None else member.standby_ms
+        return told
+    told.member_epoch, told.is_away = seat.epoch, seat.epoch == AWAY
+    told.target_assignment = seat.target
+    told.subscribed_topics, told.subscribed_regex = sorted(member.subscription or ()), seat.regex
+    told.member_type = "classic" if seat.is_classic else CONSUMER if streams is None else STREAMS
+    if streams is not None:
+        told.process_id, told.topology_epoch = streams.process_id, streams.topology_epoch
+        told.tasks, told.target_tasks = streams.tasks, streams.target_tasks
+    return told
+
+
+# A group as its coordinator's answer has it.
+
+
+def group_of(described: DescribeGroupsResponse.DescribedGroup, coordinator: CoordinatorNode) -> Group:
+    """A description as a plain value."""
+    members = [
+        Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            decode_assignment(described.protocol_type, member.member_assignment),
+            decode_subscription(described.protocol_type, member.member_metadata),
+            session_timeout_ms=_told(member.session_timeout_ms),
+            silent_ms=_told(member.silent_ms),
+            standby_ms=_told(member.standby_ms),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        described.protocol_type,
+        described.protocol_data,
+        coordinator,
+        members,
+        _waiting(described.waiting, members),
+        expects=_expects(described.expects),
+        target_size=described.target_size,
+    )
+
+
+def _expects(told: DescribeGroupsResponse.GroupExpects) -> Expects | None:
+    """The missing members that a server described; None if nobody is missing and no join is held."""
+    return Expects(told.missing, told.held, _told(told.until_ms)) if told.missing or told.held else None
+
+
+def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, coordinator: CoordinatorNode) -> Group:
+    """A description of a group of the consumer protocol as a plain value."""
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _by_topic(member.assignment),
+            frozenset(member.subscribed_topic_names),
+            ConsumerSeat(
+                member.member_epoch,
+                _by_topic(member.target_assignment),
+                member.subscribed_topic_regex or None,
+                member.member_type == CLASSIC_MEMBER,
+            ),
+            session_timeout_ms=_told(member.session_timeout_ms),
+            silent_ms=_told(member.silent_ms),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
+    state = ConsumerState(described.group_epoch, described.assignment_epoch)
+    told = described.waiting
+    if told.since_ms >= 0:
+        by_id = {member.member_id: member for member in members}
+        awaited = [
+            Awaited(
+                by_id[each.member_id],
+                each.phase,
+                each.partitions,
+                None if each.since_ms < 0 else each.since_ms,
+                each.until_ms,
+            )
+            for each in told.members
+            if each.member_id in by_id
+        ]
+        awaited.sort(key=lambda each: (each.since_ms is None, each.since_ms or 0))
+        state = state._replace(
+            since_ms=told.since_ms, awaited=awaited, regexes_without_topics=told.regexes_without_topics
+        )
+    return Group(
+        described.group_id,
+        described.group_state,
+        CONSUMER,
+        described.assignor_name,
+        coordinator,
+        members,
+        consumer=state,
+        expects=Expects(described.expects.missing, 0, None) if described.expects.missing else None,
+    )
+
+
+def sources_of(part: StreamsGroupDescribeResponse.Subtopology) -> list[str]:
+    """The topics that a subtopology reads."""
+    return sorted({*part.source_topics, *(topic.name for topic in part.repartition_source_topics)})
+
+
+def streams_group_of(
+    described: StreamsGroupDescribeResponse.DescribedGroup, coordinator: CoordinatorNode, counts: Mapping[str, int]
+) -> Group:
+    """A description of a streams group as a plain value. counts: partitions of topics that a task reads beside others.
+
+    The topic partitions of a member are those that its active tasks read.
+    """
+    topology = described.topology
+    parts = [] if topology is None else topology.subtopologies or []
+    sources = {part.subtopology_id: sources_of(part) for part in parts}
+
+    def read(tasks: Iterable[StreamsGroupDescribeResponse.TaskIds]) -> dict[str, list[int]]:
+        return {
+            topic: sorted(index for index in each.partitions if index < counts.get(topic, index + 1))
+            for each in tasks
+            for topic in sources.get(each.subtopology_id, ())
+        }
+
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            read(member.assignment.active_tasks),
+            frozenset(topic for topics in sources.values() for topic in topics) if parts else None,
+            ConsumerSeat(
+                member.member_epoch, read(member.target_assignment.active_tasks), None, is_classic=member.is_classic
+            ),
+            streams=StreamsSeat(
+                member.process_id,
+                member.topology_epoch,
+                _tasks(member.assignment),
+                _tasks(member.target_assignment),
+            ),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.group_instance_id or "", member.client_id, member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        STREAMS,
+        "",
+        coordinator,
+        members,
+        consumer=ConsumerState(described.group_epoch, described.assignment_epoch),
+        kind=STREAMS,
+        topology=None
+        if topology is None
+        else Topology(
+            topology.epoch,
+            [
+                Subtopology(
+                    part.subtopology_id,
+                    sources[part.subtopology_id],
+                    sorted(part.repartition_sink_topics),
+                    sorted(topic.name for topic in part.state_changelog_topics),
+                )
+                for part in parts
+            ],
+        ),
+    )
+
+
+def _tasks(assignment: StreamsGroupDescribeResponse.Assignment) -> Tasks:
+    def by_part(tasks: Iterable[StreamsGroupDescribeResponse.TaskIds]) -> dict[str, list[int]]:
+        return {each.subtopology_id: sorted(each.partitions) for each in tasks}
+
+    return Tasks(by_part(assignment.active_tasks), by_part(assignment.standby_tasks), by_part(assignment.warmup_tasks))
+
+
+def share_group_of(described: ShareGroupDescribeResponse.DescribedGroup, coordinator: CoordinatorNode) -> Group:
+    """A description of a share group as a plain value."""
+    members = [
+        Member(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            _by_topic(member.assignment),
+            frozenset(member.subscribed_topic_names),
+        )
+        for member in described.members
+    ]
+    members.sort(key=lambda member: (member.client_id, member.member_id))
+    return Group(
+        described.group_id,
+        described.group_state,
+        SHARE,
+        described.assignor_name,
+        coordinator,
+        members,
+        consumer=ConsumerState(described.group_epoch, described.assignment_epoch),
+        kind=SHARE,
+    )
+
+
+def _told(number: int) -> int | None:
+    """A number that the server may not know; None for -1."""
+    return None if number < 0 else number
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    """The topic partitions of a member; two messages have assignments of this form."""
+    return {
+        topic.topic_name: sorted(topic.partitions)
+        for topic in sorted(assignment.topic_partitions, key=lambda topic: topic.topic_name)
+    }
+
+
+def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -> Waiting | None:
+    """The wait that a server described; None if it described none (since_ms is -1)."""
+    if told.since_ms < 0:
+        return None
+    awaited = {each.member_id: each for each in told.members}
+    return Waiting(
+        told.since_ms,
+        told.until_ms,
+        told.is_held_open,
+        told.leader or None,
+        [
+            replace(member, client_id=seat.client_id, client_host=seat.client_host)
+            for member in members
+            if (seat := awaited.get(member.member_id)) is not None
+        ],
+        [Pending(each.member_id, each.client_id, each.client_host, each.lapses_ms) for each in told.pending],
+    )

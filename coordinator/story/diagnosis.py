@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator import pages
-from coordinator.story.described import DescribedGroup, FailingLog, Member
+from coordinator.story.described import FailingLog, Group, Member
 from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced, UnixMs
 from coordinator.text import NAMED_MAX, Caller, client_text, names_text
@@ -175,7 +175,7 @@ class Finding(Struct, frozen=True):
 def findings(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup | None,
+    group: Group | None,
     partition_counts: Mapping[str, int],
     now_ms: int,
 ) -> list[Finding]:
@@ -434,7 +434,7 @@ def shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, no
     )
 
 
-def wait_findings(group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
+def wait_findings(group: Group, now_ms: int) -> Iterator[Finding]:
     """The members that an open rebalance waits for. It is no problem before they had time to do their part."""
     waiting = group.waiting
     if waiting is None:  # `progress_diagnosis` has a finding about a rebalance of which the server says nothing
@@ -516,7 +516,7 @@ def absences(entries: Sequence[Entry]) -> Absences:
     return Absences(still, gone)
 
 
-def _absences(group_id: str, entries: Sequence[Entry], group: DescribedGroup | None, now_ms: int) -> Iterator[Finding]:
+def _absences(group_id: str, entries: Sequence[Entry], group: Group | None, now_ms: int) -> Iterator[Finding]:
     """Static members that expired: they came back a little later, or never."""
     late, gone = absences(entries)
     late = [pair for pair in late if now_ms - pair[1].latest_ms < FORGOTTEN_MS]
@@ -658,7 +658,7 @@ def _returns_advice(went_by: Sequence[Cause], slow: int) -> str:
     return advice
 
 
-def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
+def _too_old(entries: Sequence[Entry], group: Group) -> Iterator[Finding]:
     """Present members whose newest JoinGroup can't carry an instance id, or a reason, by client id."""
     newest: dict[str, int] = {}
     for entry in entries:
@@ -679,7 +679,7 @@ def _too_old(entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Findin
             yield Finding(Severity.NOTICE, kind, group.group_id, found, advice)
 
 
-def _unassigned(group: DescribedGroup, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
+def _unassigned(group: Group, partition_counts: Mapping[str, int]) -> Iterator[Finding]:
     """Topics that a member subscribes to and no member has a partition of (KAFKA-12759, for example)."""
     if group.state != "Stable" or any(member.assignment is None for member in group.members):
         return

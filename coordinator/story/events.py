@@ -101,7 +101,7 @@ class Waited(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """A member id that a client was given and has not used."""
+    """A member id that no client has used yet. lapses_ms: when the coordinator takes it back."""
 
     member_id: str
     client_id: str

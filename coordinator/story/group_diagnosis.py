@@ -20,9 +20,10 @@ from coordinator.story.seat_diagnosis import seat_findings
 from coordinator.story.transaction_diagnosis import transaction_findings
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, HoldingTransaction
+    from coordinator.story.described import Group
     from coordinator.story.diagnosis import Finding
     from coordinator.story.entries import Entry
+    from coordinator.story.offsets import HoldingTransaction
     from coordinator.story.progress import GroupProgress
 
 ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
@@ -32,7 +33,7 @@ ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
 def group_findings(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup | None,
+    group: Group | None,
     partition_counts: Mapping[str, int],
     now_ms: int,
     progress: GroupProgress | None = None,
@@ -60,7 +61,7 @@ def group_findings(
 def progress_findings_now(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup,
+    group: Group,
     partition_counts: Mapping[str, int],
     now_ms: int,
     progress: GroupProgress,
@@ -93,7 +94,7 @@ def since_deleted(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _is_past(finding: Finding, group: DescribedGroup | None, now_ms: int) -> bool:
+def _is_past(finding: Finding, group: Group | None, now_ms: int) -> bool:
     """Whether a finding about the past has ended."""
     if finding.last_at_ms is None:
         return False

@@ -18,9 +18,10 @@ from msgspec import Struct
 
 from coordinator.group.notes import CONSUMER as OF_CONSUMER
 from coordinator.story.counts import number_text
-from coordinator.story.described import DescribedGroup, Member, OffsetLine
+from coordinator.story.described import Group, Member
 from coordinator.story.entries import Entry, Rebalance, Return
 from coordinator.story.events import ClientRefused, GroupConverted
+from coordinator.story.offsets import OffsetLine
 from coordinator.text import duration_text, names_text, time_text
 from protocol.consumer import CONSUMER
 
@@ -267,7 +268,7 @@ class Facts(NamedTuple):
     """
 
     cluster: Cluster
-    group: DescribedGroup
+    group: Group
     protocol_type: str
     protocol_name: str
     clients: Mapping[str, Client]

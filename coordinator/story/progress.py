@@ -18,7 +18,8 @@ from coordinator.story.entries import REBALANCING
 from coordinator.story.tracks import STUCK_MS, Track, Tracks
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, GroupOffsets, Member, TopicOffsets
+    from coordinator.story.described import Group, Member
+    from coordinator.story.offsets import GroupOffsets, TopicOffsets
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")
@@ -105,7 +106,7 @@ class Progress:
 
     def look(
         self,
-        group: DescribedGroup,
+        group: Group,
         offsets: GroupOffsets | None,
         counts: Mapping[str, int],
         now_ms: int,

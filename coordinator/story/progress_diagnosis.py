@@ -29,8 +29,9 @@ from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
 from coordinator.text import client_text, names_text, time_text
 
 if TYPE_CHECKING:
-    from coordinator.story.described import DescribedGroup, HoldingTransaction, Member
+    from coordinator.story.described import Group, Member
     from coordinator.story.entries import Entry
+    from coordinator.story.offsets import HoldingTransaction
     from coordinator.story.progress import GroupProgress, TopicPartition
     from coordinator.story.tracks import Track
 
@@ -68,7 +69,7 @@ Placed = tuple[tuple[str, int], "Track"]
 def progress_findings(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup,
+    group: Group,
     progress: GroupProgress,
     now_ms: int,
     transactions: Sequence[HoldingTransaction] = (),
@@ -97,7 +98,7 @@ class Work(NamedTuple):
     is_known: bool = True
 
 
-def at_work(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> dict[str, Work]:
+def at_work(group: Group, progress: GroupProgress, now_ms: int) -> dict[str, Work]:
     """By instance id, whether a static member is at work. As of `progress_findings`.
 
     It is if it takes part in a rebalance, or has topic partitions and reads them, or has read all.
@@ -109,7 +110,7 @@ def at_work(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> dict
     }
 
 
-def _work(group: DescribedGroup, member: Member, progress: GroupProgress, now_ms: int) -> Work:
+def _work(group: Group, member: Member, progress: GroupProgress, now_ms: int) -> Work:
     if member.seat is not None and member.seat.epoch == AWAY:
         return Work("it left for a while")
     since_ms = progress.rebalancing_ms
@@ -144,7 +145,7 @@ def undecided_text(progress: GroupProgress) -> str | None:
 def loop_findings(
     group_id: str,
     entries: Sequence[Entry],
-    _group: DescribedGroup | None,
+    _group: Group | None,
     _counts: Mapping[str, int],
     now_ms: int,
 ) -> Iterator[Finding]:
@@ -206,7 +207,7 @@ def _hidden(stuck: Iterable[Placed]) -> str:
     return HIDDEN if any(track.ahead is not None and track.ahead.is_refused for _, track in stuck) else ""
 
 
-def _rebalancing(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+def _rebalancing(group: Group, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """A rebalance under way, of a server that names nobody for whom it waits; `diagnosis` has those of others."""
     if progress.rebalancing_ms is None:
         return
@@ -272,9 +273,7 @@ def _pulse(member: Member, waits_ms: int, now_ms: int) -> Pulse:
     )
 
 
-def _stuck(
-    group: DescribedGroup, progress: GroupProgress, pending: set[TopicPartition], now_ms: int
-) -> Iterator[Finding]:
+def _stuck(group: Group, progress: GroupProgress, pending: set[TopicPartition], now_ms: int) -> Iterator[Finding]:
     """Topic partitions that stand still in the hands of a member: one finding for each member.
 
     pending: those whose offsets wait for the end of a transaction.
@@ -349,7 +348,7 @@ def _held_advice(stuck: Iterable[Placed]) -> str:
     )
 
 
-def _unacknowledged(group: DescribedGroup, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+def _unacknowledged(group: Group, progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """Topic partitions of a share group that stand still, though members read them: one finding for all."""
     stuck = {pair: track for pair, track in progress.uneasy.items() if track.stands}
     readers = [member for member in group.members if any(pair in stuck for pair in member.topic_partitions)]
@@ -409,7 +408,7 @@ def _ownerless(group_id: str, progress: GroupProgress, now_ms: int) -> Iterator[
     )
 
 
-def _idle(group: DescribedGroup, progress: GroupProgress) -> Iterator[Finding]:
+def _idle(group: Group, progress: GroupProgress) -> Iterator[Finding]:
     """Members that have nothing to read."""
     idle = [member for member in group.members if member.member_id in progress.idle]
     if idle:
@@ -474,7 +473,7 @@ def _behind_retention(group_id: str, progress: GroupProgress) -> Iterator[Findin
         )
 
 
-def _silent(group: DescribedGroup, entries: Sequence[Entry], progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
+def _silent(group: Group, entries: Sequence[Entry], progress: GroupProgress, now_ms: int) -> Iterator[Finding]:
     """A group that had members and has none, while records wait."""
     last = next((entry for entry in reversed(entries) if isinstance(entry, Rebalance)), None)
     if group.members or last is None or last.ended is None or last.outcome != "emptied":

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import away_after_ms
-from coordinator.story.described import DescribedGroup, Member, seated
+from coordinator.story.described import Group, Member, seated
 from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences
 from coordinator.story.entries import Return
 from coordinator.story.group_diagnosis import since_deleted
@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
     untold: list[str]
 
 
-def verdict(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Verdict:
+def verdict(group: Group, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Verdict:
     """Whether a deployment can restart a member now.
 
     entries: those of the group's timeline, of the last days; None if the server keeps none. wanted: its instance id is
@@ -89,7 +89,7 @@ def absent(members: Iterable[Member], absent_ms: int | None = None) -> list[Memb
     return [member for member in members if _is_absent(member, absent_ms)]
 
 
-def tells_silence(group: DescribedGroup) -> bool:
+def tells_silence(group: Group) -> bool:
     """Whether the server says how long each member was silent."""
     return all(member.silent_ms is not None for member in group.members)
 
@@ -102,7 +102,7 @@ def _is_absent(member: Member, absent_ms: int | None) -> bool:
     return member.silent_ms >= (away_after_ms(member.session_timeout_ms) if absent_ms is None else absent_ms)
 
 
-def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
+def _seats(group: Group, instance_id: str | None) -> list[Member]:
     """The static members that a deployment may restart."""
     return [
         member
@@ -112,9 +112,7 @@ def _seats(group: DescribedGroup, instance_id: str | None) -> list[Member]:
     ]
 
 
-def _reasons_against(
-    group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int
-) -> Iterator[str]:
+def _reasons_against(group: Group, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
     yield from _not_stable(group)
     yield from _none_static(group)
     yield from _others_away(group, wanted)
@@ -125,20 +123,20 @@ def _reasons_against(
     yield from _too_slow(group, entries, wanted)
 
 
-def _not_stable(group: DescribedGroup) -> Iterator[str]:
+def _not_stable(group: Group) -> Iterator[str]:
     if group.state != STABLE:
         held = 0 if group.expects is None else group.expects.held
         why = f", and {'1 join is' if held == 1 else f'{held} joins are'} held" if held else ""
         yield f"group {group.group_id} is {group.state}{why}"
 
 
-def _none_static(group: DescribedGroup) -> Iterator[str]:
+def _none_static(group: Group) -> Iterator[str]:
     """A dynamic member has no seat: its restart moves its partitions."""
     if all(member.group_instance_id is None for member in group.members):
         yield f"no member of group {group.group_id} has an instance id, so each restart moves partitions"
 
 
-def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+def _others_away(group: Group, wanted: Wanted) -> Iterator[str]:
     away = [
         member
         for member in absent(group.members, wanted.absent_ms)
@@ -153,14 +151,14 @@ def _others_away(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
         yield f"{names_text(names, len(away))} {'is' if len(away) == 1 else 'are'} away"
 
 
-def _missing(group: DescribedGroup) -> Iterator[str]:
+def _missing(group: Group) -> Iterator[str]:
     """Members that the group expects by its settings are not there."""
     if group.expects is not None and group.expects.missing:
         missing = group.expects.missing
         yield f"{names_text(missing)} {'is' if len(missing) == 1 else 'are'} expected and missing"
 
 
-def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
+def _expired(group: Group, entries: Sequence[Entry] | None, wanted: Wanted, now_ms: int) -> Iterator[str]:
     """Members expired a short time ago: they may be restarts that take too long."""
     if entries is None or wanted.members is not None:
         return
@@ -177,20 +175,20 @@ def _expired(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wan
         )
 
 
-def _seats_free(group: DescribedGroup) -> Iterator[str]:
+def _seats_free(group: Group) -> Iterator[str]:
     """The group has more seats than members, so a member and all standbys are gone."""
     taken = len(seated(group.members))
     if taken < group.target_size:
         yield f"only {taken} of the {group.target_size} seats of group {group.group_id} are taken"
 
 
-def _too_few(group: DescribedGroup, wanted: Wanted) -> Iterator[str]:
+def _too_few(group: Group, wanted: Wanted) -> Iterator[str]:
     members = len(seated(group.members))
     if wanted.members not in {None, members}:
         yield f"group {group.group_id} has {_count(members)}, not {wanted.members}"
 
 
-def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
+def _too_slow(group: Group, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
     """A restart of the last days was longer than the session timeout of a seat."""
     seats = _seats(group, wanted.instance_id)
     if entries is None or not seats:
@@ -213,7 +211,7 @@ def _too_slow(group: DescribedGroup, entries: Sequence[Entry] | None, wanted: Wa
             return
 
 
-def _late(group: DescribedGroup, entries: Sequence[Entry]) -> dict[str, TimedCause]:
+def _late(group: Group, entries: Sequence[Entry]) -> dict[str, TimedCause]:
     """How members of the group came back that had expired, by instance id."""
     present = {member.group_instance_id for member in group.members}
     back = {back.said.group_instance_id or "": back for _, back in absences(entries).late}
@@ -246,7 +244,7 @@ def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
     )
 
 
-def _untold(group: DescribedGroup, entries: Sequence[Entry] | None) -> list[str]:
+def _untold(group: Group, entries: Sequence[Entry] | None) -> list[str]:
     untold = [] if tells_silence(group) else ["which members are silent", "session timeouts"]
     return untold if entries is not None else [*untold, "which members expired", "how long restarts took"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator.group.causes import GONE
-from coordinator.story.described import DescribedGroup, seated
+from coordinator.story.described import Group, seated
 from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, causes_of
 from coordinator.story.entries import Entry, Held, Rebalance
 from coordinator.story.events import SeatTaken
@@ -26,7 +26,7 @@ WAITS_NOT = "in the consumer protocol no join waits for them, and the other memb
 def seat_findings(
     group_id: str,
     entries: Sequence[Entry],
-    group: DescribedGroup | None,
+    group: Group | None,
     _partition_counts: Mapping[str, int],
     now_ms: int,
 ) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def seat_findings(
         yield from _seats(group_id, entries, group)
 
 
-def _missing(group_id: str, entries: Sequence[Entry], group: DescribedGroup, now_ms: int) -> Iterator[Finding]:
+def _missing(group_id: str, entries: Sequence[Entry], group: Group, now_ms: int) -> Iterator[Finding]:
     """Expected members that are not there. It is no problem while the group waits, or if it has no members."""
     expects = group.expects
     if expects is None or not expects.missing:
@@ -91,7 +91,7 @@ def _missing_since(entries: Sequence[Entry]) -> dict[str, int]:
     return since_ms
 
 
-def _seats(group_id: str, entries: Sequence[Entry], group: DescribedGroup) -> Iterator[Finding]:
+def _seats(group_id: str, entries: Sequence[Entry], group: Group) -> Iterator[Finding]:
     """Seats that nobody has, and a group without a standby. A group without members is not in use."""
     taken = len(seated(group.members))
     if not group.target_size or not group.members:

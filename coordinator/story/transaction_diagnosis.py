@@ -16,7 +16,7 @@ from coordinator.story.diagnosis import AWAITED_MS, Finding, Severity
 from coordinator.text import names_text, time_text
 
 if TYPE_CHECKING:
-    from coordinator.story.described import HoldingTransaction
+    from coordinator.story.offsets import HoldingTransaction
 
 LATE_MS = 30_000
 """A coordinator looks for transactions to abort every 10 s by default, and the markers take a moment."""

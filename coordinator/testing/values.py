@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
 from coordinator.client.errors import error_name
-from coordinator.client.groups import consumer_group_of, group_of
 from coordinator.story import entries
+from coordinator.story.described import CoordinatorNode, consumer_group_of, group_of
 from coordinator.story.entries import REBALANCING
 from coordinator.story.events import MemberFenced
 from coordinator.story.words import held_up_lines, timed_lines, waiting_lines
@@ -21,8 +19,7 @@ from protocol.messages import ConsumerGroupDescribeResponse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinator.client.groups import Group
-    from coordinator.story.described import Member
+    from coordinator.story.described import Group, Member
     from coordinator.story.entries import Entry
     from protocol.messages import DescribeGroupsResponse
 
@@ -34,7 +31,7 @@ MEMBERS_SHOWN = 20
 OFFSETS_SHOWN = 20
 """Committed offsets that an error names."""
 
-NODE = Node(0, Address("127.0.0.1", 0))
+NODE = CoordinatorNode(0, "127.0.0.1", 0)
 
 TopicPartition = tuple[str, int]
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
 from coordinator.client.topics import TopicPartition
-from coordinator.story.described import Member
+from coordinator.story.described import Group, Member
 from examples.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
 from examples.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from schemas.errors import ErrorCode

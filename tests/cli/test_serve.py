@@ -21,7 +21,8 @@ import pytest
 
 from coordinator.cli.main import main
 from coordinator.client.client import Client
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
+from coordinator.story.described import Group
 from protocol.messages import MetadataRequest
 from tests.support import preloaded
 from tests.support.certificates import Certificates

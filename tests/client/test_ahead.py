@@ -19,10 +19,11 @@ from confluent_kafka.cimpl import NewTopic
 from coordinator.client.ahead import look_ahead, next_record
 from coordinator.client.client import Client
 from coordinator.client.examination import examine, look_at_lag, members_at_work, wall_ms
-from coordinator.client.groups import Group, describe_groups
-from coordinator.story.described import Ahead
+from coordinator.client.groups import describe_groups
+from coordinator.story.described import Group
 from coordinator.story.diagnosis import Finding
 from coordinator.story.lag_time import LagTimes
+from coordinator.story.offsets import Ahead
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import LONG_MS, Work
 from coordinator.story.tracks import STUCK_MS

@@ -10,8 +10,9 @@ from coordinator.client import examination
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.examination import examine, look_at_lag
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
 from coordinator.client.topics import LATEST
+from coordinator.story.described import Group
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
 from protocol.messages import ListOffsetsResponse, MetadataResponse, OffsetFetchResponse

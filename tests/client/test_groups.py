@@ -6,24 +6,21 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import Client, Node
-from coordinator.client.connection import Address
+from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused
 from coordinator.client.groups import (
     LEAVE_REASON,
-    Group,
     committed_offsets,
     delete_groups,
     describe_consumer_groups,
     describe_groups,
     described_group,
-    group_json,
     is_unknown,
     list_groups,
     list_known_groups,
     remove_members,
-    streams_group_of,
 )
+from coordinator.story.described import Group, group_json
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
@@ -32,7 +29,6 @@ from protocol.messages import (
     ListGroupsResponse,
     MetadataResponse,
     OffsetFetchResponse,
-    StreamsGroupDescribeResponse,
 )
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, Scripted, of_another_kind
@@ -198,51 +194,6 @@ def test_a_group_of_another_kind_is_described(kind: str) -> None:
     assert is_unknown(found["none"])
 
 
-def test_tasks_read_the_partitions_that_topics_have() -> None:
-    """A member of a streams group has the partitions that its active tasks read, of topics that have as many."""
-    part = StreamsGroupDescribeResponse.Subtopology(subtopology_id="0", source_topics=["wide", "narrow"])
-    tasks = StreamsGroupDescribeResponse.TaskIds(subtopology_id="0", partitions=[1, 0])
-    nobodys = StreamsGroupDescribeResponse.TaskIds(subtopology_id="unknown", partitions=[0])
-    member = StreamsGroupDescribeResponse.Member(
-        member_id="m",
-        process_id="p",
-        assignment=StreamsGroupDescribeResponse.Assignment(active_tasks=[tasks, nobodys], standby_tasks=[tasks]),
-    )
-    topology = StreamsGroupDescribeResponse.Topology(epoch=2, subtopologies=[part])
-    described = StreamsGroupDescribeResponse.DescribedGroup(group_id="g", topology=topology, members=[member])
-    group = streams_group_of(described, Node(7, Address("h", 1)), {"wide": 2, "narrow": 1})
-    assert group.members[0].assignment == {"narrow": [0], "wide": [0, 1]}
-    told = group_json(group)
-    assert told["topology"]["subtopologies"][0]["source_topics"] == ["narrow", "wide"]
-    assert told["members"][0]["tasks"] == {
-        "active": {"0": [0, 1], "unknown": [0]},
-        "standby": {"0": [0, 1]},
-        "warmup": {},
-    }
-    described.topology = StreamsGroupDescribeResponse.Topology(epoch=2, subtopologies=None)
-    assert streams_group_of(described, group.coordinator, {}).members[0].subscription is None
-
-
-def test_members_are_in_order_and_odd_assignments_are_harmless() -> None:
-    """Members are sorted by instance id, then member id; a member with unreadable bytes is listed too."""
-    member = DescribeGroupsResponse.DescribedGroupMember
-    members = [
-        member(member_id="2", group_instance_id="b", member_assignment=b"\0"),
-        member(member_id="1", group_instance_id="a"),
-        member(member_id="9"),
-    ]
-    group = Described(group_id="g", group_state="Stable", protocol_type="consumer", members=members)
-    with (
-        Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
-    ):
-        answer = describe_groups(client, ["g"])["g"]
-    assert isinstance(answer, Group)
-    assert [(one.member_id, one.assignment) for one in answer.members] == [("9", {}), ("1", {}), ("2", None)]
-    assert answer.members[2].topic_partitions == []
-    assert answer.coordinator.node_id == 7
-
-
 def test_delete_answers_for_each_group() -> None:
     """Each group has its own result: the error of one doesn't hide the deletion of another."""
     result = DeleteGroupsResponse.DeletableGroupResult
@@ -314,26 +265,6 @@ def test_a_committed_offset_below_0_is_none() -> None:
     assert offsets == {"t": {0: 5, 1: -1, 2: -1, 3: -1, 4: 2**63 - 1}}
     (request,) = server.asked("OffsetFetch")
     assert [(one.group_id, one.topics) for one in request.groups] == [("g", None)]
-
-
-def test_whom_a_group_waits_for_is_named_with_the_client_that_has_its_seat_now() -> None:
-    """The wait names the client that has the seat now; the members keep the first client, as in Kafka's description."""
-    described = DescribeGroupsResponse.DescribedGroupMember(
-        member_id="h1-2", group_instance_id="h1", client_id="old-pod", client_host="/127.0.0.1"
-    )
-    awaited = DescribeGroupsResponse.GroupAwaitedMember(member_id="h1-2", client_id="new-pod", client_host="/127.0.0.2")
-    waiting = DescribeGroupsResponse.GroupWaiting(since_ms=7, members=[awaited])
-    group = Described(group_id="g", group_state="PreparingRebalance", members=[described], waiting=waiting)
-    with (
-        Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[group])]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
-    ):
-        told = describe_groups(client, ["g"])["g"]
-    assert isinstance(told, Group)
-    assert told.waiting is not None
-    (member,) = told.waiting.members
-    assert (member.client_id, member.client_host, member.group_instance_id) == ("new-pod", "/127.0.0.2", "h1")
-    assert [each.client_id for each in told.members] == ["old-pod"]
 
 
 def test_a_group_of_the_consumer_protocol_is_described_by_its_own_request() -> None:

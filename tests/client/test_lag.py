@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group
 from coordinator.client.lag import TimeJson, group_lag_json, known_lines, lag_json
-from coordinator.story.described import Member, OffsetLine
+from coordinator.story.described import CoordinatorNode, Group, Member
 from coordinator.story.lag_time import GroupLag, LagTime, Moment, Past, Rates
+from coordinator.story.offsets import OffsetLine
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure
 
@@ -116,7 +116,7 @@ def test_topic_partitions_that_no_member_has_are_lines() -> None:
         assert producer.flush(WITHIN_S) == 0
         (node,) = client.nodes()
         one = Member("m-1", "i-1", "c", "/h", {"orders": [0]}, frozenset({"orders", "bills"}))
-        group = Group("g", "Stable", "consumer", "range", node, [one])
+        group = Group("g", "Stable", "consumer", "range", CoordinatorNode(node.node_id, *node.address), [one])
         told = known_lines(client, [group], starts=True)["g"]
         moving = known_lines(client, [replace(group, state="CompletingRebalance")])["g"]
     assert not isinstance(told, Refused)

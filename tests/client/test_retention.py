@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.client.client import Client
 from coordinator.client.retention import KNOWN_S, Retention
 from coordinator.client.topics import Leaders
-from coordinator.story.described import Expiry
+from coordinator.story.offsets import Expiry
 from protocol.messages import DescribeConfigsResponse, ListOffsetsResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted

@@ -13,7 +13,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
 from coordinator.client.properties import read_file
 from coordinator.client.security import Security
 from coordinator.client.topics import Owners, partition_owners
@@ -26,7 +26,8 @@ from coordinator.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from coordinator.story.described import BlockingTransaction, HoldingTransaction
+from coordinator.story.described import CoordinatorNode, Group
+from coordinator.story.offsets import BlockingTransaction, HoldingTransaction
 from protocol.messages import DescribeProducersResponse, MetadataResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -129,7 +130,8 @@ def test_one_request_finds_out_that_nothing_is_open() -> None:
         Client(server.bootstrap, WITHIN_S) as client,
     ):
         (node,) = client.nodes()
-        groups = {name: Group(name, "Empty", "consumer", "", node, []) for name in ("a", "b")}
+        there = CoordinatorNode(node.node_id, *node.address)
+        groups = {name: Group(name, "Empty", "consumer", "", there, []) for name in ("a", "b")}
         before = len(server.requests)
         assert holding_transactions(client, groups, Owners({node: [0]}, [])) == {}
         assert [name for name, _, _ in server.requests[before:]] == ["DescribeProducers"]

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.client.client import Client
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
+from coordinator.story.described import Group
 from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.client import Ability
 from tests.interop.clients import clients_named, clients_that

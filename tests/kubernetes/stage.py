@@ -21,7 +21,8 @@ from typing import Any
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.groups import Group, describe_groups
+from coordinator.client.groups import describe_groups
+from coordinator.story.described import Group
 from tests.interop.brokers import Broker, create_topic
 from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.kubernetes.control_plane import ApiError, ControlPlane, Object

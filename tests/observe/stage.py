@@ -38,7 +38,8 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
 from coordinator.client.group_settings import change_settings
-from coordinator.client.groups import Group, describe_groups, remove_members
+from coordinator.client.groups import describe_groups, remove_members
+from coordinator.story.described import Group
 from coordinator.story.events import fields_of
 from coordinator.story.records.values import read_key
 from protocol.messages import MetadataRequest

@@ -6,18 +6,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
 from coordinator.observe import begun as begins
 from coordinator.observe.begun import Begun
 from coordinator.observe.live import Look
-from coordinator.story.described import ConsumerState
+from coordinator.story.described import ConsumerState, CoordinatorNode, Group
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupLoaded, RebalanceStarted
 from tests.support.told import cause, shown, told
 
-NODE = Node(1, Address("127.0.0.1", 9092))
+NODE = CoordinatorNode(1, "127.0.0.1", 9092)
 
 
 def look(state: str, sent_s: float) -> Look:

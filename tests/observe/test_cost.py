@@ -8,14 +8,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from coordinator.client.client import Client, Cluster, Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
+from coordinator.client.client import Client, Cluster
 from coordinator.client.offsets_log import OffsetsReader
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.live import Live
 from coordinator.observe.watching import Watching
-from coordinator.story.described import Member
+from coordinator.story.described import CoordinatorNode, Group, Member
 from protocol.messages import (
     DescribeConfigsResponse,
     DescribeProducersResponse,
@@ -63,7 +61,7 @@ class Cloud:
             clock = Clock()
             asking = Asking(Cluster(self.server.bootstrap), Budget(1, 10_000, clock=clock, pause=clock.pause), WITHIN_S)
             live = Live(asking, written.lines, lambda _: None)
-            node = Node(7, Address("127.0.0.1", self.server.port))
+            node = CoordinatorNode(7, "127.0.0.1", self.server.port)
             for number in range(GROUPS):
                 name = f"t-{number}"
                 member = Member("m-1", None, "worker", "/h", {name: list(range(PARTITIONS))}, frozenset({name}))

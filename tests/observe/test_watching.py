@@ -9,16 +9,15 @@ from typing import Any, Self
 
 import pytest
 
-from coordinator.client.client import Cluster, Node
-from coordinator.client.connection import Address
+from coordinator.client.client import Cluster
 from coordinator.client.errors import Unreachable
-from coordinator.client.groups import Group, ListedGroup
+from coordinator.client.groups import ListedGroup
 from coordinator.observe import watching as module
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.counts import finding_families, lag_families
 from coordinator.observe.live import Live
 from coordinator.observe.watching import CPU_SHARE, FREE_S, LOOK_S, ROUND_MAX_S, Watching
-from coordinator.story.described import Member, Waiting
+from coordinator.story.described import CoordinatorNode, Group, Member, Waiting
 from coordinator.story.progress_diagnosis import LONG_MS
 from protocol.messages import (
     DescribeConfigsResponse,
@@ -66,7 +65,7 @@ class Cloud:
         ready = threading.Event()
         ready.set()
         self.live = Live(self.asking, written.lines, lambda _: None)
-        node = Node(7, Address("127.0.0.1", self.server.port))
+        node = CoordinatorNode(7, "127.0.0.1", self.server.port)
         member = Member("m-1", None, "worker", "/h", {"t": [0]}, frozenset({"t"}))
         names = [f"g{number:03}" for number in range(count)]
         self.live.groups = {name: Group(name, "Stable", "consumer", "range", node, [member]) for name in names}

@@ -17,13 +17,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
-from coordinator.story.described import Member, OffsetLine
+from coordinator.story.described import CoordinatorNode, Group, Member
 from coordinator.story.diagnosis import OVER_MS
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import progress_findings_now
+from coordinator.story.offsets import OffsetLine
 from coordinator.story.progress import Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.support.length import rounds
@@ -37,7 +35,7 @@ SLOW_S = 15
 NAMED_WITHIN_S = 40
 """A stall begins behind the last commit, which clients make every 12 s here at most; then 20 s and two looks pass."""
 
-NODE = Node(1, Address("kafka", 9092))
+NODE = CoordinatorNode(1, "kafka", 9092)
 
 
 @dataclass

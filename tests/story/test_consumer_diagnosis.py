@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
 from coordinator.story.consumer_diagnosis import consumer_findings
-from coordinator.story.described import Awaited, ConsumerSeat, ConsumerState, Member
+from coordinator.story.described import Awaited, ConsumerSeat, ConsumerState, CoordinatorNode, Group, Member
 from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Finding, Severity, findings
 from coordinator.story.entries import Timeline
 from tests.story.test_diagnosis import NOW_MS, event, started
@@ -23,7 +20,7 @@ def member(instance: str, topics: set[str], regex: str | None = None) -> Member:
 def group_of(*members: Member, awaited: list[Awaited] | None = None, regexes: list[str] | None = None) -> Group:
     """A group as ConsumerGroupDescribe returns it."""
     state = ConsumerState(3, 3, NOW_MS, awaited or [], regexes or [])
-    return Group("g", "Stable", "consumer", "uniform", Node(1, Address("h", 1)), list(members), consumer=state)
+    return Group("g", "Stable", "consumer", "uniform", CoordinatorNode(1, "h", 1), list(members), consumer=state)
 
 
 def found(events: list[Any], group: Group | None = None, **counts: int) -> list[Finding]:

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
-from coordinator.story.described import FailingLog, Member, Pending, Waiting
+from coordinator.story.described import CoordinatorNode, FailingLog, Group, Member, Waiting
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
@@ -28,7 +25,7 @@ from coordinator.story.diagnosis import (
     worst_first,
 )
 from coordinator.story.entries import Timeline
-from coordinator.story.events import fields_of
+from coordinator.story.events import Pending, fields_of
 from coordinator.text import NAMED_MAX, names_text
 from tests.support.told import but, told
 
@@ -47,7 +44,7 @@ def test_a_duration_has_its_largest_unit_that_says_enough() -> None:
 
 def group_of(*members: Member, state: str = "Stable", waiting: Waiting | None = None) -> Group:
     """A group as DescribeGroups returns it."""
-    return Group("g", state, "consumer", "range", Node(1, Address("h", 1)), list(members), waiting)
+    return Group("g", state, "consumer", "range", CoordinatorNode(1, "h", 1), list(members), waiting)
 
 
 def member(

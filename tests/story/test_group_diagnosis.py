@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.groups import Group
 from coordinator.story.cluster_diagnosis import MOVES_MIN, cluster_findings, not_listed, unavailable
-from coordinator.story.described import (
-    Awaited,
-    Expects,
-    FailingLog,
-    HoldingTransaction,
-    Pending,
-    StoreHealth,
-    Waiting,
-)
+from coordinator.story.described import Awaited, Expects, FailingLog, Group, StoreHealth, Waiting
 from coordinator.story.diagnosis import (
     FORGOTTEN_MS,
     LOOP_MIN,
@@ -32,7 +23,9 @@ from coordinator.story.diagnosis import (
     log_findings,
 )
 from coordinator.story.entries import Timeline
+from coordinator.story.events import Pending
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.offsets import HoldingTransaction
 from coordinator.story.progress import GroupProgress
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer

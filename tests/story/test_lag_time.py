@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.story.described import Member, OffsetLine
+from coordinator.story.described import Member
 from coordinator.story.lag_time import (
     AGE_MAX_MS,
     NARROW,
@@ -17,6 +17,7 @@ from coordinator.story.lag_time import (
     LagTimes,
     Rates,
 )
+from coordinator.story.offsets import OffsetLine
 from coordinator.story.progress import FORGOTTEN_MS, Progress
 from tests.story.test_diagnosis import NOW_MS
 from tests.story.test_progress_diagnosis import PAIR

@@ -8,11 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coordinator.client.client import Node
-from coordinator.client.connection import Address
-from coordinator.client.groups import Group
 from coordinator.story import migration
-from coordinator.story.described import ConsumerSeat, ConsumerState, Member, OffsetLine
+from coordinator.story.described import ConsumerSeat, ConsumerState, CoordinatorNode, Group, Member
 from coordinator.story.migration import (
     ASSIGNORS,
     BROKER_SETTINGS,
@@ -30,10 +27,11 @@ from coordinator.story.migration import (
     check,
     library_of,
 )
+from coordinator.story.offsets import OffsetLine
 from tests.support.cases import each
 from tests.support.told import entries_of, told
 
-NODE = Node(1, Address("h", 1))
+NODE = CoordinatorNode(1, "h", 1)
 VALUES = ("45000", "60000", "1000", "classic,consumer", "bidirectional", "uniform,range")
 OPEN = dict(zip(BROKER_SETTINGS, VALUES, strict=True))
 KAFKA_44 = Cluster(1, 33, 1, OPEN, {OWN_SESSION: "45000"})

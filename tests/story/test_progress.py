@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.story.described import Ahead, BlockingTransaction, Member, OffsetLine, StreamsSeat, Tasks
+from coordinator.story.described import Member, StreamsSeat, Tasks
+from coordinator.story.offsets import Ahead, BlockingTransaction, OffsetLine
 from coordinator.story.progress import FORGOTTEN_MS, GroupProgress, Progress
 from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MS
 from tests.story.test_diagnosis import NOW_MS

@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.groups import Group
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
-from coordinator.story.described import (
-    Ahead,
-    BlockingTransaction,
-    ConsumerSeat,
-    ConsumerState,
-    Expiry,
-    HoldingTransaction,
-    OffsetLine,
-)
+from coordinator.story.described import ConsumerSeat, ConsumerState, Group
 from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
+from coordinator.story.offsets import Ahead, BlockingTransaction, Expiry, HoldingTransaction, OffsetLine
 from coordinator.story.progress import AGREE_MS, GroupProgress, Progress
 from coordinator.story.progress_diagnosis import (
     LONG_MS,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coordinator.client.groups import Group
-from coordinator.story.described import ConsumerState, Expects
+from coordinator.story.described import ConsumerState, Expects, Group
 from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, findings
 from coordinator.story.entries import Timeline
 from coordinator.story.events import After

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.story.described import NO_OFFSET, Ahead, Member, OffsetLine, TopicOffsets
+from coordinator.story.described import Member
+from coordinator.story.offsets import NO_OFFSET, Ahead, OffsetLine, TopicOffsets
 from coordinator.story.tracks import MARKERS_MAX, Track, Tracks
 from tests.story.test_diagnosis import NOW_MS
 from tests.support.length import rounds

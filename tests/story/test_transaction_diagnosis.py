@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.story.described import HoldingTransaction
 from coordinator.story.diagnosis import AWAITED_MS, Finding
+from coordinator.story.offsets import HoldingTransaction
 from coordinator.story.transaction_diagnosis import HANGS_MS, LATE_MS, transaction_findings
 
 SINCE_MS = 1_000_000

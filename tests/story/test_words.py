@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.causes import CauseKind
-from coordinator.story import described
+from coordinator.story import described, events
 from coordinator.story.counts import TAKEOVER
 from coordinator.story.entries import Pending, Return
 from coordinator.story.words import (
@@ -312,7 +312,7 @@ def test_a_takeover_says_from_whom() -> None:
 
 def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     """Each member has a line of its own, which says whether it is the leader."""
-    one, pending = member(ID), described.Pending("p", **TWO, lapses_ms=1_000)
+    one, pending = member(ID), events.Pending("p", **TWO, lapses_ms=1_000)
     waiting = described.Waiting(0, 5_000, False, None, [one] * 25, [pending] * 25)
     head, *lines = waiting_lines("PreparingRebalance", waiting)
     assert head == (

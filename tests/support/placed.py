@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.story.described import NO_OFFSET, OffsetLine, TopicOffsets
+from coordinator.story.offsets import NO_OFFSET, OffsetLine, TopicOffsets
 
 
 def placed(lines: Iterable[OffsetLine]) -> dict[str, TopicOffsets]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator import pages
-from coordinator.client.groups import member_json
 from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.site.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
+from coordinator.story.described import member_json
 from coordinator.story.entries import entry_json
 from coordinator.story.words import entry_lines
 from coordinator.testing.faults import FAULTS_MAX, Action, Fault
