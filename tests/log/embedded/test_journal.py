@@ -271,7 +271,6 @@ class TestWindow:
         number = fill(engine, [own], number, lambda: engine._journal._current == 1)
         number = fill(engine, [own], number, lambda: engine._journal._current == 0)
         disk.is_gated = True
-        number = fill(engine, [own], number, disk.waiting.is_set)
         acknowledged: list[int] = []
 
         def go_on(outcome: object, at: int) -> None:
@@ -279,8 +278,8 @@ class TestWindow:
                 acknowledged.append(at - 1)
                 append_batch(engine, own, [record(at, 8_000)], lambda outcome: go_on(outcome, at + 1))
 
-        append_batch(engine, own, [record(number, 10)], lambda outcome: go_on(outcome, number + 1))
-        wait_until(lambda: is_in("_take_results"), "a window waits for the checkpoint", WITHIN_S)
+        go_on(None, number)
+        wait_until(lambda: disk.waiting.is_set() and is_in("_take_results"), "a window waits for it", WITHIN_S)
         disk.at = journal_path(tmp_path, 1, 1 - engine._journal._current)
         disk.gate.set()
         wait_until(lambda: not [each for each in threading.enumerate() if each.name == "log"], "the end", WITHIN_S)
