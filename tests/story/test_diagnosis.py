@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,7 +202,7 @@ def test_a_pending_member_that_holds_the_group() -> None:
     assert (finding.kind, finding.severity) == ("pending_member", "error")
     assert "waits for x (c at h), a member id that nobody has used, for 4 s more" in finding.found
     assert not found([], group_of())
-    assert not found([], group_of(waiting=waiting._replace(pending=[replace(pending, lapses_ms=NOW_MS)])))
+    assert not found([], group_of(waiting=waiting._replace(pending=[Pending("x", "c", "/h", NOW_MS)])))
     (finding,) = found([], group_of(waiting=waits(PENDING_MS - 1, pending=[pending])))
     assert finding.severity is Severity.NOTICE, "its client may be about to use it"
 
