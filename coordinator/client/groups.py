@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import to_builtins
 
 from coordinator.client.client import COORDINATOR_MOVED
 from coordinator.client.errors import OtherKind, Refused
@@ -27,7 +27,6 @@ from coordinator.story.described import (
     sources_of,
     streams_group_of,
 )
-from coordinator.story.events import fields_of
 from coordinator.story.offsets import NO_OFFSET
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -76,18 +75,11 @@ class ListedGroup:
     node_id: int | None = None
 
 
-class ListedJson(Struct):
-    """A group of a list, as JSON."""
-
-    group_id: str
-    group_type: str
-    protocol_type: str
-    state: str
-
-
 def listed_json(group: ListedGroup) -> dict[str, Any]:
     """A group of a list, as JSON."""
-    return fields_of(ListedJson(group.group_id, group.group_type, group.protocol_type, group.state))
+    told: dict[str, Any] = to_builtins(group)
+    del told["node_id"]
+    return told
 
 
 def topics_of(groups: Iterable[Group]) -> set[str]:

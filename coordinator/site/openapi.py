@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from coordinator import pages
-from coordinator.client.groups import ListedJson
+from coordinator.client.groups import ListedGroup
 from coordinator.client.lag import GroupLagJson, OffsetJson, SumsJson, TopicLagJson
 from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
@@ -208,7 +208,7 @@ def _entry_schemas() -> dict[str, Schema]:
 
 
 ENTRIES = _entry_schemas()
-_LISTED, _ = _fields(ListedJson)
+_LISTED, _ = _fields(ListedGroup, {"node_id"})
 _TEXT = {"text": list_of(TEXT)}
 
 _GROUP, _GROUP_MAYBE = _fields(GroupJson)
