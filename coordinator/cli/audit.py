@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
 from coordinator.cli.cluster import CommandConfig, cluster, read_command_config
 from coordinator.cli.exit_codes import ExitCode, fail
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coordinator.audit.audit import AuditResult, Options
-    from coordinator.audit.check.limits import Limits
 
 
 POLL_S = 1.0

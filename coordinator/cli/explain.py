@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -60,9 +60,6 @@ from coordinator.story.words import (
 )
 from coordinator.text import printable, several, time_text
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Group
 
 
 def command(

@@ -15,9 +15,10 @@ from contextlib import suppress
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client, Node
 from coordinator.client.errors import ClientError
 from coordinator.client.events import NO_SESSION
-from coordinator.client.topics import CONSUMER_REPLICA, Leaders
+from coordinator.client.topics import CONSUMER_REPLICA, Leaders, TopicPartition
 from coordinator.story.offsets import Ahead
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest
@@ -25,8 +26,6 @@ from protocol.records.batch import CorruptBatch, peek_header
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client, Node
-    from coordinator.client.topics import TopicPartition
     from protocol.messages import FetchResponse
 
 BY_NAME_UNTIL = 12

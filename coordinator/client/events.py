@@ -30,21 +30,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
-from coordinator.client.client import metadata_request, nodes_of
+from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, LATEST
 from coordinator.story.events import RebalanceEvent, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import FetchRequest, ListOffsetsRequest
-from protocol.records.batch import CorruptBatch
+from protocol.records.batch import CorruptBatch, Record
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client, Node
     from protocol.messages import FetchResponse, ListOffsetsResponse, Message, MetadataResponse
-    from protocol.records.batch import Record
 
 RECORD_BATCHES_SINCE = 4
 """The first version of Fetch that returns batches in the current format."""

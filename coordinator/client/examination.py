@@ -6,12 +6,12 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.client.ahead import look_ahead
-from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.errors import Refused, Unreachable, error_name
 from coordinator.client.groups import describe_groups, topics_of
 from coordinator.client.lag import known_offsets, lines_of, offset_lines
@@ -21,18 +21,12 @@ from coordinator.client.transactions import holders_at, holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.described import SHARE, Group
 from coordinator.story.diagnosis import Finding, log_findings, worst_first
+from coordinator.story.entries import Entry
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
-from coordinator.story.progress import Progress
+from coordinator.story.offsets import GroupOffsets, HoldingTransaction, OffsetLine
+from coordinator.story.progress import GroupProgress, Progress
 from coordinator.story.progress_diagnosis import Work, at_work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from coordinator.client.client import Client
-    from coordinator.story.entries import Entry
-    from coordinator.story.offsets import GroupOffsets, HoldingTransaction, OffsetLine
-    from coordinator.story.progress import GroupProgress
 
 DESCRIBED_AT_ONCE = 100
 """The groups of one request: its answer keeps a server's loop busy for a few milliseconds."""

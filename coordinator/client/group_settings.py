@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client
 from coordinator.client.errors import error_name
 from coordinator.client.topics import GROUP, described_settings
 from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client
     from protocol.messages import DescribeConfigsResponse, IncrementalAlterConfigsResponse, Message
 
 OWN = 8

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import to_builtins
 
-from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.client import COORDINATOR_MOVED, Client, Node
 from coordinator.client.errors import OtherKind, Refused
-from coordinator.client.topics import partition_counts
+from coordinator.client.topics import TopicPartition, partition_counts
 from coordinator.story.described import (
     CoordinatorNode,
     Group,
@@ -42,8 +42,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client, Node
-    from coordinator.client.topics import TopicPartition
     from protocol.messages import (
         ConsumerGroupDescribeResponse,
         DeleteGroupsResponse,

@@ -8,26 +8,19 @@ House rule: a missing number is None, never 0. JSON has the fields of the classe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
+from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ShareOffsets, committed_offsets, share_offsets
+from coordinator.client.retention import Retention
 from coordinator.client.topics import EARLIEST, Leaders, log_end_offsets
-from coordinator.story.described import SHARE
+from coordinator.story.described import SHARE, Group, Member
 from coordinator.story.events import UnixMs, says
-from coordinator.story.lag_time import GroupLag, LagTime
-from coordinator.story.offsets import NO_OFFSET, OffsetLine, TopicOffsets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.client.client import Client
-    from coordinator.client.retention import Retention
-    from coordinator.story.described import Group, Member
-    from coordinator.story.lag_time import Past
-    from coordinator.story.offsets import GroupOffsets
+from coordinator.story.lag_time import GroupLag, LagTime, Past
+from coordinator.story.offsets import NO_OFFSET, GroupOffsets, OffsetLine, TopicOffsets
 
 NOTHING = GroupLag({}, {}, {})
 """The lag in time of a group that no look saw."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client as Asking
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Refused, Unreachable
@@ -20,6 +21,7 @@ from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import OffsetsReader, reader_of
 from coordinator.client.topics import BROKER, GROUP, described_settings
 from coordinator.story.described import Group
+from coordinator.story.entries import Entry
 from coordinator.story.migration import BROKER_SETTINGS, OWN_SESSION, Client, Cluster, Facts
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
@@ -31,8 +33,6 @@ from protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client as Asking
-    from coordinator.story.entries import Entry
     from protocol.messages import ApiVersionsResponse, DescribeGroupsResponse
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.story.entries import timelines
+from coordinator.story.entries import Timeline, timelines
 from coordinator.story.folding import whole
 
 if TYPE_CHECKING:
     from coordinator.client.offsets_log import GroupReader
-    from coordinator.story.entries import Timeline
 
 
 def read_timelines(reader: GroupReader, group_ids: Iterable[str], last: int | None = None) -> dict[str, Timeline]:

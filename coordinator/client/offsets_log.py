@@ -40,7 +40,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from coordinator.client.client import metadata_request, nodes_of
+from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
 from coordinator.client.events import (
     FIND_S,
@@ -53,6 +53,7 @@ from coordinator.client.events import (
 )
 from coordinator.client.topics import EARLIEST, GROUP, GROUPS_TOPIC, LATEST, described_settings
 from coordinator.group.partition import partition_for
+from coordinator.story.events import RebalanceEvent
 from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, STREAMS_VERSIONS
 from coordinator.story.records.values import read_key
@@ -64,8 +65,6 @@ from protocol.records.walk import decode_records
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client, Node
-    from coordinator.story.events import RebalanceEvent
     from protocol.messages import FetchResponse, MetadataResponse
 
 FAILURES = (ClientError, ProtocolError)

@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client
 from coordinator.client.errors import Refused
-from coordinator.client.topics import TOPIC, Leaders, described_settings, log_end_offsets
+from coordinator.client.topics import TOPIC, Leaders, TopicPartition, described_settings, log_end_offsets
 from coordinator.story.offsets import Expiry
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.client.topics import TopicPartition
 
 PARTS = 10, 100
 """The parts of a topic's retention that are asked for."""

@@ -8,13 +8,14 @@ House rule: a partition that doesn't answer is an error, so that "no transaction
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby, islice
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coordinator.client.client import Client, Node
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import unstable_offsets
 from coordinator.client.topics import GROUPS_TOPIC, Leaders, Owners, TopicPartition, log_end_offsets
@@ -31,9 +32,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from coordinator.client.client import Client, Node
     from protocol.messages import (
         DescribeProducersResponse,
         DescribeTransactionsResponse,

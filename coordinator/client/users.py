@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client
 from protocol.messages import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.client.client import Client
     from protocol.messages import AlterUserScramCredentialsResponse, DescribeUserScramCredentialsResponse
 
 

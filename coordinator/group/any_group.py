@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from coordinator.group.state import Kind, State
+
 if TYPE_CHECKING:
-    from coordinator.group.state import Kind, State
     from protocol.records.batch import Record
 
 

@@ -5,10 +5,9 @@ House rule: only `classic.expected` changes it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from coordinator.group.events import JoinGroup
+from coordinator.group.events import JoinGroup
 
 
 class Held(NamedTuple):

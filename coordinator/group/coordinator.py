@@ -22,13 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from coordinator.config import GroupConfig, GroupSettings
 from coordinator.group import describe, leaving, notes, offsets, pending, transactions
-from coordinator.group.any_group import NO_PENDING
+from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
 from coordinator.group.classic.rules import CLASSIC_RULES
+from coordinator.group.client import Now
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import expected as consumer_expected
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
@@ -67,6 +69,7 @@ from coordinator.group.events import (
     Unload,
 )
 from coordinator.group.group import Group
+from coordinator.group.offsets import Admit, Repeat
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD, EMPTY, Kind
@@ -74,12 +77,6 @@ from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupConfig, GroupSettings
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Now
-    from coordinator.group.offsets import Admit, Repeat
 
 C = TypeVar("C", CommitOffsets, CommitPrepared)
 

@@ -10,15 +10,13 @@ House rule: plain values. No rule reads a course, so a fact for people can't cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+from coordinator.group.causes import Cause
+from coordinator.group.client import Now
 from coordinator.group.state import EMPTY, State
 from protocol.speed import HashedById
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import Cause
-    from coordinator.group.client import Now
 
 CAUSES_MAX = 100
 """Most causes that a course keeps: thousands of members may leave together. The course counts the others."""

@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.group import notes, offsets, pending
+from coordinator.group.any_group import AnyGroup
+from coordinator.group.client import Client
+from coordinator.group.course import Course
 from coordinator.group.events import Remainder
+from coordinator.group.group import Group, Member
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from coordinator.group.turn import Turn, Watched
 from protocol.consumer import NO_PARTITIONS
 from protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, alike
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Client
-    from coordinator.group.course import Course
-    from coordinator.group.group import Group, Member
-    from coordinator.group.turn import Turn, Watched
 
 NOT_FOUND_SINCE = 6
 """The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from coordinator.group.client import Client
+from coordinator.group.notes import Note
+from protocol.records.batch import Record
 from protocol.speed import HashedById
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.group.notes import Note
-    from protocol.records.batch import Record
 
 
 class TimerKind(HashedById):

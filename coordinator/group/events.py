@@ -13,9 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from uuid import UUID
 
 from coordinator.group.answers import commit_answer, join_error, sync_error
+from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
 from coordinator.group.client import NOBODY, Client
+from coordinator.group.effects import TimerKey
+from coordinator.group.notes import TargetAssigned
+from coordinator.group.topics import Topics
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
@@ -29,12 +34,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.group.any_group import AnyGroup, CommittedOffset, Prepared
-    from coordinator.group.effects import TimerKey
-    from coordinator.group.notes import TargetAssigned
-    from coordinator.group.topics import Topics
     from protocol.messages import (
         ConsumerGroupHeartbeatRequest,
         HeartbeatRequest,

@@ -16,7 +16,7 @@ from operator import eq, itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.any_group import NO_PENDING, AnyGroup
-from coordinator.group.client import ANONYMOUS
+from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
 from protocol.consumer import CONSUMER
@@ -25,7 +25,6 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
     from coordinator.group.arrivals import Arrivals
-    from coordinator.group.client import Client
     from coordinator.group.course import Course, Pending
     from coordinator.group.refusal import Refusal
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from coordinator.group.events import LeaveGroup
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import LeaveGroup
 
 MEMBERS_SINCE = 3
 """The first version with a list of members."""

@@ -15,12 +15,14 @@ then the event has little to do, and still stores all of them or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from coordinator.config import INT64_MAX
+from coordinator.config import INT64_MAX, GroupConfig
 from coordinator.group import notes, pending, records
 from coordinator.group.answers import commit_answer
 from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, Prepared
+from coordinator.group.client import Client, Now
+from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, EraseOffsets, FetchOffsets
 from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
@@ -31,14 +33,9 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 from protocol.primitives import STRING_SIZE_MAX
+from protocol.records.batch import Record
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupConfig
-    from coordinator.group.client import Client, Now
-    from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, EraseOffsets, FetchOffsets
-    from protocol.records.batch import Record
 
 BROKER_RETENTION = -1
 """retention_time_ms of a commit that asks for no retention of its own."""

@@ -17,13 +17,8 @@ House rule: a group without pending offsets has NO_PENDING, and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from coordinator.group.any_group import NO_PENDING, PendingOffsets
-
-if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup, CommittedOffset
-
+from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, PendingOffsets
 
 OFFSETS_MAX = 1_000_000
 """Pending offsets of one group, of all producers together: 580 MB."""

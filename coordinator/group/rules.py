@@ -6,22 +6,20 @@ House rule: a rule takes the turn, to which it adds its effects, then the group,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    from coordinator.group.effects import TimerKey
-    from coordinator.group.events import (
-        CommitOffsets,
-        CommitPrepared,
-        GroupSettingsChanged,
-        Heartbeat,
-        JoinGroup,
-        LeaveGroup,
-        SyncGroup,
-    )
-    from coordinator.group.turn import Turn
-    from schemas.errors import ErrorCode
-
+from coordinator.group.effects import TimerKey
+from coordinator.group.events import (
+    CommitOffsets,
+    CommitPrepared,
+    GroupSettingsChanged,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
+from coordinator.group.turn import Turn
+from schemas.errors import ErrorCode
 
 G = TypeVar("G")
 """The class of the groups."""

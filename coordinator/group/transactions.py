@@ -8,19 +8,15 @@ House rule: whether the transaction is open is decided before this module gets t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import pending
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.offsets import had
+from coordinator.group.events import CommitInTransaction
 from coordinator.group.group import Group
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, Record
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import CommitInTransaction
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 """The keys of markers: version 0, and the type."""

@@ -7,26 +7,23 @@ member passes, in Kafka's order: instance id, then member id. The generation com
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from coordinator.config import GroupConfig, GroupSettings
 from coordinator.group import notes, records
 from coordinator.group.answers import join_error, sync_error
+from coordinator.group.any_group import AnyGroup
+from coordinator.group.client import Client, Now
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
+from coordinator.group.events import ConsumerHeartbeat, JoinGroup
 from coordinator.group.group import NEVER, Group, Member, Waiting
-from coordinator.group.refusal import WORDS
+from coordinator.group.refusal import WORDS, Refusal
 from coordinator.group.topics import NO_TOPICS, Topics
 from protocol.messages import JoinGroupRequest, SyncGroupResponse, alike
+from protocol.records.batch import Record
 from protocol.records.packing import plain_bytes, stored_bytes
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupConfig, GroupSettings
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Client, Now
-    from coordinator.group.events import ConsumerHeartbeat, JoinGroup
-    from coordinator.group.refusal import Refusal
-    from protocol.records.batch import Record
 
 UNKNOWN_MEMBER_ID = ""
 """The member id of a client that has none yet (JoinGroupRequest.UNKNOWN_MEMBER_ID)."""

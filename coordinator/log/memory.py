@@ -24,15 +24,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING
 
-from coordinator.log.cluster import NodeShare
+from coordinator.log.cluster import NodeAddresses, NodeShare
 from coordinator.log.engine import NOBODY, Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
 from coordinator.log.segments.transactions import Transactions, marker_type
 from protocol.records.batch import CONTROL, Batch, Record
-
-if TYPE_CHECKING:
-    from coordinator.log.cluster import NodeAddresses
 
 
 class _Owned:

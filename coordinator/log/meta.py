@@ -22,18 +22,15 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.config import TOPIC_PARTITIONS_MAX, ConfigError, parse_properties
+from coordinator.config import TOPIC_PARTITIONS_MAX, Config, ConfigError, parse_properties
 from coordinator.log.engine import Damaged
 from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_folder
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
-
-if TYPE_CHECKING:
-    from coordinator.config import Config
 
 PARTITIONS = "tenure.offsets.topic.num.partitions"
 ID_PARTITIONS = "tenure.transaction.state.log.num.partitions"

@@ -24,30 +24,26 @@ from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from coordinator.config import ConfigError
+from coordinator.config import Config, ConfigError
 from coordinator.log.advice import explain
+from coordinator.log.cluster import Cluster
 from coordinator.log.embedded.engine import EmbeddedEngine
+from coordinator.log.embedded.report import Report
 from coordinator.log.embedded.upkeep import Cleaning
-from coordinator.log.engine import NOBODY, EngineError, Unavailable
-from coordinator.log.memory import MemoryEngine
+from coordinator.log.engine import NOBODY, Engine, EngineError, Unavailable
+from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.meta import claim_folder, refuse_foreign
+from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.segments.journal import recover
 from coordinator.log.segments.lock import lock_data_folder, partition_lock
-from coordinator.log.topics.entries import declare_in, topic_entry, topic_if_readable
+from coordinator.log.topics.entries import SharedEntries, declare_in, topic_entry, topic_if_readable
 from coordinator.log.topics.folders import find_strays, set_aside_stray
 from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
-    from coordinator.log.cluster import Cluster
-    from coordinator.log.embedded.report import Report
-    from coordinator.log.engine import Engine
     from coordinator.log.etcd.client import Access
     from coordinator.log.etcd.engine import EtcdEngine
-    from coordinator.log.memory import MemoryLog
-    from coordinator.log.segments.counts import Counts
-    from coordinator.log.topics.entries import SharedEntries
 
 Saved = Callable[[EngineError | None], object]
 """Called on any thread with None if a list of topics is durable, otherwise with the error."""

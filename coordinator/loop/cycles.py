@@ -16,10 +16,8 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Clock, Handle
+from coordinator.loop.clock import Clock, Handle
 
 GC_OBJECTS = 2_500
 """New objects between two looks of the garbage collector. A look stops all answers: with 20,000 new objects, which 700

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import ctypes
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from coordinator.loop import cycles
-
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Clock, Handle
+from coordinator.loop.clock import Clock, Handle
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 HEAP_BYTES = 4 * 1024 * 1024

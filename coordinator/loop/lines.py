@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from coordinator.loop.clock import Times
 from protocol.speed import HashedById
-
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Times
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
 

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Times
+from coordinator.loop.clock import Times
 
 TURN_MAX_MS = 2
 """About how long a turn may take beside heartbeats. A join takes 0.1 ms, so only a crowd is deferred. With 1 ms,

@@ -13,15 +13,10 @@ House rule: nobody waits for a client that doesn't read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-from coordinator.loop.clock import Alarm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.loop.clock import Clock
+from coordinator.loop.clock import Alarm, Clock
 
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """As much as requests that come in may take by default (queued.max.request.bytes)."""

@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coordinator.client.client import TIMEOUT, Client
+from coordinator.client.client import TIMEOUT, Client, Cluster, Node
 from coordinator.client.connection import NEWEST, Address, Connection, Deadline
 from coordinator.client.errors import Unreachable
 from protocol.header import encode_request
@@ -50,9 +50,6 @@ from protocol.messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Cluster, Node
 
 READING = (
     ConsumerGroupDescribeRequest,

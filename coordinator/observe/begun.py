@@ -17,17 +17,20 @@ House rule: pure; a rebalance that is shorter than the pace of the looks has no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from coordinator.observe.live import Look
 from coordinator.story.entries import REBALANCING
-from coordinator.story.events import GroupDeleted, GroupEvent, GroupLoaded, RebalanceEnded, RebalanceStarted
+from coordinator.story.events import (
+    GroupDeleted,
+    GroupEvent,
+    GroupLoaded,
+    RebalanceEnded,
+    RebalanceEvent,
+    RebalanceStarted,
+)
 from coordinator.story.inference.told import unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.observe.live import Look
-    from coordinator.story.events import RebalanceEvent
 
 STATES_MAX = 100_000
 """Groups whose state is remembered. The log has no end of a group that only had committed offsets."""

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from coordinator.log.files import open_regular
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BACK_BYTES = 16 * 1024 * 1024
 """How much of a file the first call goes back: some 100,000 lines."""

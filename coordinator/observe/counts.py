@@ -13,21 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from coordinator.group.notes import CLASSIC, CONSUMER
+from coordinator.observe.live import Live
+from coordinator.observe.watching import Watching
 from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
-from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded
+from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded, RebalanceEvent
 from coordinator.story.lag_time import LagTime
-
-if TYPE_CHECKING:
-    from coordinator.observe.live import Live
-    from coordinator.observe.watching import Watching
-    from coordinator.story.events import RebalanceEvent
-
 
 TOPICS_MAX, PARTITIONS_MAX = 50, 100
 """Topics, and topic partitions with records to read, of a group that have series of their own for their lag."""

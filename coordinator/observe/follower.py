@@ -21,23 +21,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import uuid4
 
+from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused, Unauthenticated, Unreachable
 from coordinator.client.events import Placed, absent_line
 from coordinator.client.offsets_log import Cut, OffsetsReader, cut_line
+from coordinator.loop.lines import Lines
 from coordinator.observe.begun import Begun
+from coordinator.observe.live import Look
+from coordinator.site.feed import News
+from coordinator.story.events import RebalanceEvent
+from coordinator.story.inference.knowledge import Told
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.loop.lines import Lines
-    from coordinator.observe.live import Look
-    from coordinator.site.feed import News
-    from coordinator.story.events import RebalanceEvent
-    from coordinator.story.inference.knowledge import Told
 
 TURN_S = 0.2
 """The least time of a turn: each costs the cluster a Fetch for each node. An event is on the page this much later."""

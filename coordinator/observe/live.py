@@ -17,21 +17,18 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.examination import wall_ms
 from coordinator.client.groups import ListedGroup, describe_groups, list_groups
+from coordinator.loop.lines import Lines
+from coordinator.observe.asking import Asking
 from coordinator.story.described import SHARE, Group
 from coordinator.story.schema import STREAMS
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.loop.lines import Lines
-    from coordinator.observe.asking import Asking
 
 LOOK_S = 1.0
 

@@ -18,12 +18,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
+from coordinator.client.client import Cluster
 from coordinator.client.connection import Address
-from coordinator.config import HTTP
+from coordinator.config import HTTP, Config
 from coordinator.loop import cycles, heap
 from coordinator.loop.clock import LoopClock
 from coordinator.loop.lines import Lines
@@ -42,14 +44,11 @@ from coordinator.site.newest import Bounds
 from coordinator.site.site import Site
 from coordinator.site.turns import Turns
 from coordinator.story.inference.broker_lines import BrokerLines
+from coordinator.story.inference.knowledge import Told
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
-    from coordinator.client.client import Cluster
-    from coordinator.config import Config
-    from coordinator.story.inference.knowledge import Told
 
 BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
 """The events in memory, as old as those that a server keeps (tenure.events.retention.ms).

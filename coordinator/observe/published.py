@@ -22,15 +22,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
-from coordinator.client.client import Node
+from coordinator.client.client import Client, Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
 from coordinator.log.files import open_regular
-from coordinator.story.events import EventsDropped, event_json, read_event
+from coordinator.loop.lines import Lines
+from coordinator.observe.follower import Reached
+from coordinator.story.events import EventsDropped, RebalanceEvent, event_json, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
 from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
@@ -38,13 +42,6 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from io import FileIO
-    from uuid import UUID
-
-    from coordinator.client.client import Client
-    from coordinator.loop.lines import Lines
-    from coordinator.observe.follower import Reached
-    from coordinator.story.events import RebalanceEvent
     from protocol.messages import CreateTopicsResponse, MetadataResponse, ProduceResponse
 
 QUEUED_MAX = 20_000

@@ -18,7 +18,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -29,25 +28,19 @@ from coordinator.client.groups import topics_of
 from coordinator.client.retention import Retention
 from coordinator.client.topics import Leaders, partition_owners
 from coordinator.client.transactions import holding_transactions
-from coordinator.observe.live import SHARE_KEPT
+from coordinator.observe.asking import Asking
+from coordinator.observe.follower import Taker
+from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.story.consumer_diagnosis import NOT_READY, not_ready
 from coordinator.story.described import Group
-from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Severity
+from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Finding, Severity
 from coordinator.story.entries import Timeline
-from coordinator.story.events import FindingBegan, FindingEnded
+from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEvent
 from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.lag_time import LagTimes
-from coordinator.story.progress import FORGOTTEN_MS, Progress
+from coordinator.story.offsets import HoldingTransaction
+from coordinator.story.progress import FORGOTTEN_MS, GroupProgress, Progress
 from protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from coordinator.observe.asking import Asking
-    from coordinator.observe.follower import Taker
-    from coordinator.observe.live import Live
-    from coordinator.story.diagnosis import Finding
-    from coordinator.story.events import RebalanceEvent
-    from coordinator.story.offsets import HoldingTransaction
-    from coordinator.story.progress import GroupProgress
 
 LOOK_S = 2.0
 """A partition that stands still is found 20 s after its member's last commit, and two looks (tracks.STUCK_MS)."""

@@ -17,7 +17,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from http.client import HTTPException
-from typing import TYPE_CHECKING
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import (
@@ -32,14 +31,11 @@ from urllib.request import (
 
 from msgspec.json import Encoder
 
+from coordinator.loop.lines import Lines
 from coordinator.story.entries import Timeline
-from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEnded, event_json
+from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEnded, RebalanceEvent, event_json
 from coordinator.story.words import entry_lines
 from coordinator.text import duration_text
-
-if TYPE_CHECKING:
-    from coordinator.loop.lines import Lines
-    from coordinator.story.events import RebalanceEvent
 
 SIGNATURE = "X-Tenure-Signature"
 

@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coordinator.client.client import Cluster
 from coordinator.client.errors import ClientError, Unauthenticated
 from coordinator.client.groups import remove_seats
-from coordinator.seats.api import ApiError, Lease, connect, event_of, follow
+from coordinator.seats.api import Api, ApiError, Lease, connect, event_of, follow
 from coordinator.seats.core import (
     Action,
     Ask,
@@ -52,10 +54,7 @@ from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
-    from coordinator.client.client import Cluster
-    from coordinator.seats.api import Api
 
 LEASE_S, RENEW_S = 15, 5
 """A lease lasts so long without a renewal, and is renewed so often. A holder that is lost delays others by LEASE_S."""

@@ -15,9 +15,9 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from coordinator.client.client import COORDINATOR_MOVED
+from coordinator.client.client import COORDINATOR_MOVED, Client, Cluster
 from coordinator.client.errors import ClientError, Refused, Unauthenticated
 from coordinator.seats.membership import (
     REBALANCE_SESSIONS,
@@ -42,9 +42,6 @@ from protocol.messages import (
     Message,
     SyncGroupRequest,
 )
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client, Cluster
 
 PROTOCOL_TYPE, PROTOCOL = "tenure-seats", "1"
 TURN_S = 0.1

@@ -6,14 +6,11 @@ House rule: a member has its id here, because a removal names it. Without it, a 
 from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
 
+from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import describe_groups, is_unknown
 from coordinator.seats.core import Holder
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
 
 
 def holders(client: Client, group_id: str) -> dict[str, Holder]:

@@ -18,21 +18,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509 import load_der_x509_certificate
+from cryptography.x509 import Certificate, load_der_x509_certificate
 
-from coordinator.config import ConfigError
+from coordinator.config import ConfigError, ListenerConfig
 from coordinator.security.tls_ciphers import TLS_1_2_DEFAULT, set_ciphers
 from coordinator.security.tls_names import Mapping
-from coordinator.security.tls_stores import keystore_of, truststore_of
-
-if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
-
-    from coordinator.config import ListenerConfig
-    from coordinator.security.tls_stores import Keystore
+from coordinator.security.tls_stores import Keystore, keystore_of, truststore_of
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """The versions that are served, by Kafka's names, oldest first."""

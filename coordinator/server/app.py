@@ -25,15 +25,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import UUID
 
-from coordinator.config import HTTP, INT32_MAX, SASL_PROTOCOLS, ConfigError, Listener, served_listeners, tls_listeners
+from coordinator.config import (
+    HTTP,
+    INT32_MAX,
+    SASL_PROTOCOLS,
+    Config,
+    ConfigError,
+    Listener,
+    served_listeners,
+    tls_listeners,
+)
+from coordinator.group.effects import Resolution
 from coordinator.log.advice import explain
-from coordinator.log.cluster import NodeAddresses
-from coordinator.log.engine import EngineError
+from coordinator.log.cluster import Cluster, NodeAddresses
+from coordinator.log.engine import Engine, EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC
-from coordinator.log.store import open_store
+from coordinator.log.store import OpenStore, Store, open_store
 from coordinator.log.topics.folders import partitions_of
-from coordinator.log.topics.list import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS
-from coordinator.loop.clock import Alarm, LoopClock, busy_ns
+from coordinator.log.topics.list import ACLS, BROKERS, ENTRIES, GROUPS, QUOTAS, Topic
+from coordinator.loop.clock import Alarm, Clock, LoopClock, busy_ns
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.security.acls import Kind, Operation
@@ -45,8 +55,10 @@ from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
-from coordinator.server.nodes.topics import Topics, changed
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics, changed
+from coordinator.server.relay import Peers
 from coordinator.server.risks import warn_of_risks
+from coordinator.server.runtime.kinds import LogKind
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
@@ -65,18 +77,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from coordinator.client.security import Security
-    from coordinator.config import Config
-    from coordinator.group.effects import Resolution
-    from coordinator.log.cluster import Cluster
-    from coordinator.log.engine import Engine
-    from coordinator.log.store import OpenStore, Store
-    from coordinator.log.topics.list import Topic
-    from coordinator.loop.clock import Clock
     from coordinator.server.faults.faults import Faults
     from coordinator.server.in_process import InProcess
-    from coordinator.server.nodes.topics import Change, ChangeDone
-    from coordinator.server.relay import Peers
-    from coordinator.server.runtime.kinds import LogKind
     from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.certificates import Certificates

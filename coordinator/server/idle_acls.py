@@ -8,19 +8,15 @@ House rule: a reason is about the rule alone, so that many rules with one reason
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from ipaddress import ip_address
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from coordinator.apis import APIS
+from coordinator.loop.lines import Lines
 from coordinator.security.acls import ANYTHING, Kind, Operation, Pattern, Permission, Rule
 from coordinator.server.wire.connection import java_host
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.loop.lines import Lines
 
 LINES_MAX = 10
 """Lines at a time: one request can create 5,000 ACLs."""

@@ -9,31 +9,28 @@ House rule: the loop waits for no thread, and a thread waits at most until its d
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import Client as ClusterClient
-from coordinator.client.connection import NEWEST, Address, Connection, software_version
+from coordinator.client.connection import NEWEST, Address, Asking, Connection, Deadline, software_version
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.group.client import Client
 from coordinator.loop.cycles import drop_trace
+from coordinator.loop.lines import Lines
 from coordinator.security.access import OWN
-from coordinator.server.wire.api import HANDLERS
+from coordinator.server.nodes.discovery import Discovery
+from coordinator.server.wire.api import HANDLERS, Api
+from coordinator.server.wire.call import Call, Outcome
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.client.connection import Asking, Deadline
     from coordinator.client.security import Security
-    from coordinator.loop.lines import Lines
-    from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.wire.api import Api
-    from coordinator.server.wire.call import Call, Outcome
     from protocol.messages import Message
 
 CLIENT_ID = "tenure-http"

@@ -16,24 +16,17 @@ import asyncio
 import threading
 from contextlib import suppress
 from functools import partial
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
-from socket import SHUT_RDWR
-from typing import IO, TYPE_CHECKING, Any
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse, HTTPSConnection
+from socket import SHUT_RDWR, socket
+from ssl import SSLContext
+from typing import IO, Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from coordinator.loop.clock import Alarm, SystemClock
-from coordinator.security.sasl.keys import keys_of
-
-if TYPE_CHECKING:
-    from http.client import HTTPMessage
-    from socket import socket
-    from ssl import SSLContext
-
-    from coordinator.loop.clock import Clock, Hop
-    from coordinator.loop.lines import Sparing
-    from coordinator.security.sasl.keys import Key
+from coordinator.loop.clock import Alarm, Clock, Hop, SystemClock
+from coordinator.loop.lines import Sparing
+from coordinator.security.sasl.keys import Key, keys_of
 
 FETCH_WITHIN_S = 10
 BYTES_MAX = 256 * 1024

@@ -20,18 +20,15 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import uvloop
 
+from coordinator.config import Config
 from coordinator.log.store import open_cluster, open_store
 from coordinator.loop import cycles, heap
 from coordinator.loop.clock import LoopClock
 from coordinator.server.app import Server, at_most
-
-if TYPE_CHECKING:
-    from coordinator.config import Config
-
 
 LOADED_WITHIN_S = 0.25
 """How long the server waits for the load before it says ready. Later, partitions that are not loaded yet answer

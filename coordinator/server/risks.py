@@ -7,16 +7,12 @@ House rule: a text is one sentence about a setting, and one about what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from coordinator import pages
-from coordinator.config import DOORS, EVERYWHERE, override_of, served_listeners, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from coordinator.config import Config
-    from coordinator.loop.lines import Lines
+from coordinator.config import DOORS, EVERYWHERE, Config, override_of, served_listeners, settings
+from coordinator.loop.lines import Lines
 
 
 class Need(NamedTuple):

@@ -10,27 +10,25 @@ from __future__ import annotations
 from base64 import b64encode
 from dataclasses import dataclass, field
 from os import urandom
+from ssl import SSLContext
 from typing import TYPE_CHECKING
 
-from coordinator.config import LISTENER_NAME, SASL_PROTOCOLS, ConfigError, served_listeners
+from coordinator.config import LISTENER_NAME, SASL_PROTOCOLS, Config, ConfigError, served_listeners
 from coordinator.log.topics.list import CREDENTIALS
+from coordinator.loop.clock import Clock, Hop
 from coordinator.loop.lines import Lines, Sparing
 from coordinator.security.credentials import DECOY_KEY, DECOY_KEY_BYTES, Users
 from coordinator.security.sasl.offer import Offer, Parts, offer
+from coordinator.security.sasl.scram import Credential
 from coordinator.server.nodes.topics import Altered, Change, Topics
+from coordinator.server.telemetry.measures import Measures
+from coordinator.server.wire.api import Api
 from coordinator.server.wire.authentication import Door
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from coordinator.config import Config
-    from coordinator.loop.clock import Clock, Hop
     from coordinator.security.sasl.keys import Key
     from coordinator.security.sasl.oauthbearer import Keys
-    from coordinator.security.sasl.scram import Credential
     from coordinator.server.key_source import KeySource
-    from coordinator.server.telemetry.measures import Measures
-    from coordinator.server.wire.api import Api
 
 NONCE_BYTES = 18
 """Chance in a nonce of SCRAM, so that no client has seen the same one before."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
-from coordinator.server.telemetry.measures import census, open_since_ms
+from prometheus_client.core import Metric
+
+from coordinator.log.cluster import Cluster
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.event_queue import Events
+from coordinator.server.telemetry.measures import Measures, census, open_since_ms
 from coordinator.server.telemetry.metrics import (
     ServerNumbers,
     cluster_families,
@@ -22,16 +26,8 @@ from coordinator.server.telemetry.metrics import (
     server_families,
     transaction_families,
 )
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-    from coordinator.log.cluster import Cluster
-    from coordinator.server.runtime.runtime import Runtime
-    from coordinator.server.telemetry.event_queue import Events
-    from coordinator.server.telemetry.measures import Measures
-    from coordinator.server.transactions import Transactions
-    from coordinator.server.wire.listener import Connections
+from coordinator.server.transactions import Transactions
+from coordinator.server.wire.listener import Connections
 
 
 class Metrics:

@@ -12,20 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.segments.disk import Disk, reason
 from coordinator.log.topics.entries import plain
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
+from coordinator.log.topics.list import Topic, TopicsFile
+from coordinator.loop.lines import Lines
 from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
-from coordinator.server.nodes.topics import Topics
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.telemetry.log_reports import report
-
-if TYPE_CHECKING:
-    from coordinator.log.topics.list import Topic, TopicsFile
-    from coordinator.loop.lines import Lines
-    from coordinator.server.nodes.topics import Change, ChangeDone
 
 
 class Peer(Protocol):

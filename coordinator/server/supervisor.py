@@ -37,7 +37,7 @@ from uuid import uuid4
 
 import uvloop
 
-from coordinator.config import HTTP, ConfigError, configs_of_workers, tls_listeners
+from coordinator.config import HTTP, Config, ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.loop.clock import SystemClock
@@ -75,7 +75,6 @@ from coordinator.server.telemetry.log_reports import report
 from coordinator.server.worker import work
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
     from coordinator.server.wire.certificates import Certificates
 
 STEADY_MS = 60_000

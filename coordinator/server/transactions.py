@@ -29,36 +29,36 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator import pages
 from coordinator.group.client import NOBODY
 from coordinator.group.events import EndTransaction
 from coordinator.group.partition import partition_for
 from coordinator.group.transactions import marker
-from coordinator.log.engine import EngineError, Unavailable
+from coordinator.log.engine import Engine, EngineError, Unavailable
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from coordinator.log.store import Store
+from coordinator.log.topics.list import Topic
 from coordinator.log.topics.log import Written
-from coordinator.server.relay import unanswered
-from coordinator.server.runtime.kinds import TransactionalIds
-from coordinator.server.runtime.partition import ACTIVE
+from coordinator.loop.clock import Clock
+from coordinator.server.nodes.discovery import Discovery
+from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.relay import Peers, unanswered
+from coordinator.server.runtime.kinds import LogKind, TransactionalIds
+from coordinator.server.runtime.partition import ACTIVE, Partition
 from coordinator.server.runtime.replies import Errand, Reply
-from coordinator.transaction.events import AddPartitions, DescribeTransaction, InitProducerId, MarkersWritten
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.transaction.events import (
+    AddPartitions,
+    DescribeTransaction,
+    InitProducerId,
+    Markers,
+    MarkersWritten,
+    Outcome,
+)
 from coordinator.transaction.state import Status, TopicPartition
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.log.engine import Engine
-    from coordinator.log.store import Store
-    from coordinator.log.topics.list import Topic
-    from coordinator.loop.clock import Clock
-    from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.relay import Peers
-    from coordinator.server.runtime.kinds import LogKind
-    from coordinator.server.runtime.partition import Partition
-    from coordinator.server.runtime.runtime import Runtime
-    from coordinator.transaction.events import Markers, Outcome
 
 RETRY_MS = 100
 """How long a marker waits before it is tried again."""

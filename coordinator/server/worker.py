@@ -20,8 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from coordinator.config import Config
+from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
+from coordinator.log.topics.list import Topic
 from coordinator.loop.heap import settle
 from coordinator.server.app import Bound, Server, StartFailed, WorkerPart
 from coordinator.server.channel import (
@@ -44,16 +47,11 @@ from coordinator.server.channel import (
     change_from_fields,
     line,
 )
-from coordinator.server.nodes.topics import Topics
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.process import allow_files, serve
-from coordinator.server.relay import unanswered
+from coordinator.server.relay import OnAsked, unanswered
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
-    from coordinator.log.cluster import NodeAddresses
-    from coordinator.log.topics.list import Topic
-    from coordinator.server.nodes.topics import Change, ChangeDone
-    from coordinator.server.relay import OnAsked
     from coordinator.server.wire.certificates import Certificates
 
 DONE, BROKE, NOT_STARTED = 0, 1, 2

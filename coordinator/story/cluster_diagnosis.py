@@ -9,17 +9,13 @@ House rule: as in `diagnosis`: one function per kind, and no function asks a ser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from coordinator.story.described import StoreHealth
 from coordinator.story.diagnosis import FORGOTTEN_MS, OVER, OVER_MS, Finding, Severity
-from coordinator.story.entries import Loaded
+from coordinator.story.entries import Entry, Loaded
 from coordinator.text import NAMED_MAX, names_text
-
-if TYPE_CHECKING:
-    from coordinator.story.entries import Entry
 
 MOVES_MIN, MOVES_MS = 5, 10 * 60_000
 """Five moves of a group within ten minutes. A rolling restart makes two: the node stops, and comes back."""

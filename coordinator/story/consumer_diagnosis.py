@@ -10,10 +10,10 @@ House rule: one function per kind, and no function asks a server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.course import Phase
+from coordinator.story.described import ConsumerState, Group, Member
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     CONFLICT_ADVICE,
@@ -24,14 +24,9 @@ from coordinator.story.diagnosis import (
     members_text,
     shared,
 )
-from coordinator.story.entries import Rebalance
-from coordinator.story.events import InstanceIdUnreleased
+from coordinator.story.entries import Entry, Rebalance
+from coordinator.story.events import Cause, InstanceIdUnreleased
 from coordinator.text import NAMED_MAX, client_text, names_text
-
-if TYPE_CHECKING:
-    from coordinator.story.described import ConsumerState, Group, Member
-    from coordinator.story.entries import Entry
-    from coordinator.story.events import Cause
 
 NOT_READY = "NotReady"
 """The state of a streams group whose topology doesn't fit its topics (KIP-1071)."""

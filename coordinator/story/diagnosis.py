@@ -17,19 +17,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator import pages
 from coordinator.story.described import FailingLog, Group, Member
-from coordinator.story.entries import Loaded, Rebalance, Return, is_restart
-from coordinator.story.events import EventsDropped, MemberFenced, MemberReplaced, UnixMs
+from coordinator.story.entries import Entry, Loaded, Rebalance, Return, is_restart
+from coordinator.story.events import Cause, EventsDropped, MemberFenced, MemberReplaced, UnixMs
 from coordinator.text import NAMED_MAX, Caller, client_text, names_text
-
-if TYPE_CHECKING:
-    from coordinator.story.entries import Entry
-    from coordinator.story.events import Cause
 
 
 class TooOld(NamedTuple):

@@ -10,21 +10,26 @@ House rule: every view of a group's findings asks here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.story.consumer_diagnosis import consumer_findings, held_up_findings
-from coordinator.story.diagnosis import DROPPED, FORGOTTEN_MS, OVER_MS, WRITES_FAILED, Severity, findings, wait_findings
+from coordinator.story.described import Group
+from coordinator.story.diagnosis import (
+    DROPPED,
+    FORGOTTEN_MS,
+    OVER_MS,
+    WRITES_FAILED,
+    Finding,
+    Severity,
+    findings,
+    wait_findings,
+)
+from coordinator.story.entries import Entry
 from coordinator.story.events import EventsDropped, GroupDeleted
+from coordinator.story.offsets import HoldingTransaction
+from coordinator.story.progress import GroupProgress
 from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
 from coordinator.story.transaction_diagnosis import transaction_findings
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Group
-    from coordinator.story.diagnosis import Finding
-    from coordinator.story.entries import Entry
-    from coordinator.story.offsets import HoldingTransaction
-    from coordinator.story.progress import GroupProgress
 
 ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
 """Kinds of findings about the past that are about the server, and not about members."""

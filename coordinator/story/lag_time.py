@@ -19,12 +19,9 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping
 from math import sqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from coordinator.story.progress import FORGOTTEN_MS
-
-if TYPE_CHECKING:
-    from coordinator.story.progress import GroupProgress, TopicPartition
+from coordinator.story.progress import FORGOTTEN_MS, GroupProgress, TopicPartition
 
 SAMPLES_MAX = 16
 """Looks of a topic partition in memory; when there are more, every second one of the older ones goes."""

@@ -6,13 +6,10 @@ House rule: words call unknown what is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.story.diagnosis import span_text
+from coordinator.story.lag_time import GroupLag, LagTime, Rates
 from coordinator.text import names_text
-
-if TYPE_CHECKING:
-    from coordinator.story.lag_time import GroupLag, LagTime, Rates
 
 
 def lag_lines(group_id: str, known: GroupLag) -> Iterator[str]:

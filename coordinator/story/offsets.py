@@ -6,10 +6,9 @@ House rule: plain values. `coordinator.client` asks for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from coordinator.story.described import Member
+from coordinator.story.described import Member
 
 
 class Expiry(NamedTuple):

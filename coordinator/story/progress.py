@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from coordinator.story.described import SHARE
+from coordinator.story.described import SHARE, Group, Member
 from coordinator.story.entries import REBALANCING
+from coordinator.story.offsets import GroupOffsets, TopicOffsets
 from coordinator.story.tracks import STUCK_MS, Track, Tracks
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Group, Member
-    from coordinator.story.offsets import GroupOffsets, TopicOffsets
 
 TopicPartition = tuple[str, int]
 Named = TypeVar("Named")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS, away_after_ms, is_storm
+from coordinator.story.described import Group, Member
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     OVER,
@@ -23,17 +24,12 @@ from coordinator.story.diagnosis import (
     members_text,
     span_text,
 )
-from coordinator.story.entries import REBALANCING, Rebalance
-from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS
+from coordinator.story.entries import REBALANCING, Entry, Rebalance
+from coordinator.story.offsets import HoldingTransaction
+from coordinator.story.progress import GroupProgress, TopicPartition
+from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS, Track
 from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
 from coordinator.text import client_text, names_text, time_text
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Group, Member
-    from coordinator.story.entries import Entry
-    from coordinator.story.offsets import HoldingTransaction
-    from coordinator.story.progress import GroupProgress, TopicPartition
-    from coordinator.story.tracks import Track
 
 LONG_MS = 60_000
 """A wait that is a problem: before that, a batch that takes a while or a restart looks the same."""

@@ -21,18 +21,15 @@ doesn't tell, and doesn't count it against a restart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import away_after_ms
 from coordinator.story.described import Group, Member, seated
 from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences
-from coordinator.story.entries import Return
+from coordinator.story.entries import Entry, Return
 from coordinator.story.group_diagnosis import since_deleted
 from coordinator.text import NAMED_MAX, duration_text, names_text, time_text
-
-if TYPE_CHECKING:
-    from coordinator.story.entries import Entry
 
 STABLE = "Stable"
 

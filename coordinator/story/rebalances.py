@@ -5,8 +5,6 @@ House rule: no words. A start of the server imports `counts`, and has no time fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import UNSET
 
 from coordinator.story.counts import REJOIN, RESTART, RETURN
@@ -16,11 +14,9 @@ from coordinator.story.events import (
     MemberFenced,
     MemberReplaced,
     RebalanceEnded,
+    RebalanceEvent,
     RebalanceStarted,
 )
-
-if TYPE_CHECKING:
-    from coordinator.story.events import RebalanceEvent
 
 RETURN_EVENTS = (MemberReplaced, MemberFenced)
 """Events that a timeline needs to tell returns."""

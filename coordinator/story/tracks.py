@@ -12,13 +12,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from coordinator.story.offsets import OffsetLine
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Member
-    from coordinator.story.offsets import Ahead, BlockingTransaction, Expiry, TopicOffsets
+from coordinator.story.described import Member
+from coordinator.story.offsets import Ahead, BlockingTransaction, Expiry, OffsetLine, TopicOffsets
 
 STUCK_MS = 20_000
 """A committed offset that stands for so long while records come stands still. Clients commit every 5 s by default."""

@@ -10,13 +10,10 @@ House rule: as in `diagnosis`: one function per kind, and no function asks a ser
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.story.diagnosis import AWAITED_MS, Finding, Severity
+from coordinator.story.offsets import HoldingTransaction
 from coordinator.text import names_text, time_text
-
-if TYPE_CHECKING:
-    from coordinator.story.offsets import HoldingTransaction
 
 LATE_MS = 30_000
 """A coordinator looks for transactions to abort every 10 s by default, and the markers take a moment."""

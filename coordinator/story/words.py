@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -20,16 +19,13 @@ from coordinator.group.causes import GONE, CauseKind, Change, reason_of
 from coordinator.group.course import AWAITED, Phase
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
+from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
 from coordinator.story.diagnosis import turns
-from coordinator.story.entries import Held, Loaded, Pending, Rebalance, Return, is_restart
+from coordinator.story.entries import Entry, Held, Loaded, Pending, Rebalance, Return, is_restart
+from coordinator.story.events import Cause
 from coordinator.story.folding import folded
 from coordinator.story.schema import STREAMS, UNKNOWN
 from coordinator.text import client_text, duration_text, names_text, several, short, time_text
-
-if TYPE_CHECKING:
-    from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
-    from coordinator.story.entries import Entry
-    from coordinator.story.events import Cause
 
 NOT_SAID = "its server doesn't say whom it waits for"
 

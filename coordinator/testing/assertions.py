@@ -12,18 +12,14 @@ House rule: these functions count and judge; texts about causes and entries are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 from coordinator.group.causes import HEARTBEAT, NO_REQUEST, CauseKind
-from coordinator.story.entries import REBALANCING, Rebalance
+from coordinator.story.entries import REBALANCING, Entry, Rebalance
+from coordinator.story.events import Cause
 from coordinator.story.words import clients_of, folded_lines, with_client
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.story.entries import Entry
-    from coordinator.story.events import Cause
-    from coordinator.testing.values import Look, TopicPartition
+from coordinator.testing.values import Look, TopicPartition
 
 ENTRIES_SHOWN = 30
 """Entries of a timeline that an error shows, the newest."""

@@ -24,26 +24,21 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from coordinator.group.any_group import AnyGroup
+from coordinator.group.client import Client
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.effects import SESSION, TimerKey
 from coordinator.group.events import TimerFired
-from coordinator.loop.clock import CATCH_UP_MS, Handle, LoopClock
+from coordinator.group.turn import Watched
+from coordinator.loop.clock import CATCH_UP_MS, Clock, Handle, LoopClock
 from coordinator.loop.timers import Timers
-from coordinator.server.faults.plan import Action
-from coordinator.server.runtime.partition import ACTIVE
-
-if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Client
-    from coordinator.group.turn import Watched
-    from coordinator.loop.clock import Clock
-    from coordinator.server.app import Server
-    from coordinator.server.faults.faults import Asked, Faults
-    from coordinator.server.faults.plan import Fault
-    from coordinator.server.runtime.partition import Partition
-    from coordinator.server.wire.connection import Connection
+from coordinator.server.app import Server
+from coordinator.server.faults.faults import Asked, Faults
+from coordinator.server.faults.plan import Action, Fault
+from coordinator.server.runtime.partition import ACTIVE, Partition
+from coordinator.server.wire.connection import Connection
 
 INTERVALS = 2
 """A heartbeat may come late: a client that misses two of its own intervals is not alive."""

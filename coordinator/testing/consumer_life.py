@@ -9,8 +9,9 @@ House rule: as in `member`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from uuid import UUID, uuid4
 
 from coordinator.client.client import metadata_request
@@ -23,9 +24,6 @@ from protocol.messages import (
     MetadataResponse,
 )
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Owned = dict[UUID, frozenset[int]]
 """Topic id -> partitions."""

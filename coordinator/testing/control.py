@@ -9,31 +9,29 @@ House rule: everything here runs on the loop's thread; `Tenure` brings it there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from coordinator.config import Config
 from coordinator.group.consumer.describe import Description, described
 from coordinator.group.events import DescribeConsumerGroup, DescribeGroup
 from coordinator.group.state import Kind
+from coordinator.group.topics import Topics
+from coordinator.log.store import OpenStore
 from coordinator.loop.lines import Lines
-from coordinator.server.app import Server, random_id
+from coordinator.server.app import Server, WorkerPart, random_id
+from coordinator.server.faults.faults import Faults
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.telemetry.event_queue import Events
-from coordinator.testing.clock import Sessions
+from coordinator.testing.clock import KitClock, Sessions
+from coordinator.testing.history import History
+from coordinator.testing.requests import Requests
 from coordinator.testing.values import Look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
     from typing import TextIO
 
-    from coordinator.config import Config
-    from coordinator.group.topics import Topics
-    from coordinator.log.store import OpenStore
-    from coordinator.server.app import WorkerPart
-    from coordinator.server.faults.faults import Faults
-    from coordinator.testing.clock import KitClock
-    from coordinator.testing.history import History
-    from coordinator.testing.requests import Requests
     from protocol.messages import ConsumerGroupDescribeResponse, DescribeGroupsResponse
 
     Described = DescribeGroupsResponse.DescribedGroup | ConsumerGroupDescribeResponse.DescribedGroup

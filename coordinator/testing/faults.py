@@ -14,8 +14,9 @@ House rule: the plan changes on the server's thread while the server runs.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from coordinator.server.faults.faults import Faults
 from coordinator.server.faults.plan import (
     Action,
     Fault,
@@ -35,11 +36,6 @@ from coordinator.server.faults.plan import (
     random_plan,
     written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from coordinator.server.faults.faults import Faults
 
 __all__ = [
     "Action",

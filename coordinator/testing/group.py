@@ -18,25 +18,28 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
-from coordinator.story.entries import entry_json
+from coordinator.story.described import Member
+from coordinator.story.entries import Entry, entry_json
 from coordinator.story.words import folded_lines
 from coordinator.testing import assertions, hints
-from coordinator.testing.members import fill
-from coordinator.testing.values import Rebalance, fencings_of, rebalances_of, returns_of
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from coordinator.story.described import Member
-    from coordinator.story.entries import Entry
-    from coordinator.testing.control import Control
-    from coordinator.testing.history import History
-    from coordinator.testing.members import FillOptions, Members
-    from coordinator.testing.requests import Requests
-    from coordinator.testing.values import Fencing, Look, Return, TopicPartition
+from coordinator.testing.control import Control
+from coordinator.testing.history import History
+from coordinator.testing.members import FillOptions, Members, fill
+from coordinator.testing.requests import Requests
+from coordinator.testing.values import (
+    Fencing,
+    Look,
+    Rebalance,
+    Return,
+    TopicPartition,
+    fencings_of,
+    rebalances_of,
+    returns_of,
+)
 
 Result = TypeVar("Result")
 

@@ -12,12 +12,9 @@ House rule: facts of the server, no guesses.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
 from coordinator.text import names_text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 NAMES_SHOWN = 20
 """Topics, groups and clients that a line names."""

@@ -9,24 +9,17 @@ House rule: events are only added, so a number of events is a point in time (`Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from coordinator.group.course import Outcome
 from coordinator.group.notes import RebalanceEnded
-from coordinator.story.entries import Pending, Timeline
-from coordinator.story.making import event_of
+from coordinator.server.telemetry.event_queue import WriteDone
+from coordinator.story.entries import Entry, Pending, Timeline
+from coordinator.story.events import RebalanceEvent
+from coordinator.story.making import Move, event_of
 from coordinator.story.making import moves as moves_of
-from coordinator.story.schema import Gap
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from coordinator.server.telemetry.event_queue import WriteDone
-    from coordinator.story.entries import Entry
-    from coordinator.story.events import RebalanceEvent
-    from coordinator.story.making import Move
-    from coordinator.story.schema import TimedNote
+from coordinator.story.schema import Gap, TimedNote
 
 ENDS_WITH_MOVES = frozenset({Outcome.COMPLETED, Outcome.EMPTIED})
 """Outcomes of rebalances after which members have other topic partitions."""

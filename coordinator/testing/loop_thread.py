@@ -6,15 +6,13 @@ House rule: the thread ends with its loop, and so do the threads that the loop m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import uvloop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 Result = TypeVar("Result")
 

@@ -23,6 +23,7 @@ House rule: everything here runs on the loop of the servers, and one change at a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle
@@ -30,35 +31,26 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from coordinator.client.connection import Address
-from coordinator.config import configs_of_workers
+from coordinator.config import Config, configs_of_workers
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryLog
 from coordinator.log.scratch import Scratch
-from coordinator.log.store import node_in_turn, share_memory
+from coordinator.log.store import OpenStore, node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
-from coordinator.server.app import WorkerPart, addresses_of, bind_all
+from coordinator.loop.lines import Lines
+from coordinator.server.app import Bound, WorkerPart, addresses_of, bind_all
 from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT, change_from_fields
 from coordinator.server.nodes.discovery import node_addresses
-from coordinator.server.nodes.topics import Topics
-from coordinator.server.relay import Relay, unanswered
-from coordinator.server.runtime.partition import Standing
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics
+from coordinator.server.relay import OnAsked, Relay, unanswered
+from coordinator.server.runtime.partition import Partition, Standing
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.testing.control import Control
 from coordinator.testing.values import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-
-    from coordinator.config import Config
-    from coordinator.log.store import OpenStore
-    from coordinator.loop.lines import Lines
-    from coordinator.server.app import Bound
-    from coordinator.server.nodes.topics import Change, ChangeDone
-    from coordinator.server.relay import OnAsked
-    from coordinator.server.runtime.partition import Partition
-
     Make = Callable[[Config, OpenStore, WorkerPart], Control]
     End = Callable[[Control], Coroutine[Any, Any, None]]
 

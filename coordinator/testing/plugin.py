@@ -13,14 +13,13 @@ House rule: a test run that uses no fixture of these imports no server, and noth
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
-
     from coordinator.testing.tenure import Tenure
 
     Make = Callable[..., Tenure]

@@ -9,17 +9,12 @@ House rule: a request counts when it arrives, whatever becomes of it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
+from coordinator.server.faults.faults import Asked
+from coordinator.server.faults.plan import Fault
+from coordinator.server.wire.connection import Connection
 from protocol.messages import API_KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from coordinator.server.faults.faults import Asked
-    from coordinator.server.faults.plan import Fault
-    from coordinator.server.wire.connection import Connection
-
 
 TOPICS_MAX = 1_000
 """Topics that are kept, with the clients that asked for them."""

@@ -29,24 +29,30 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
+from coordinator.client.client import Client
 from coordinator.client.topics import create_topic, user_topics
-from coordinator.client.transactions import list_transactions
-from coordinator.config import load, ports_of, served_listeners
+from coordinator.client.transactions import Transaction, list_transactions
+from coordinator.config import Config, load, ports_of, served_listeners
+from coordinator.group.client import Client as GroupClient
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
-from coordinator.log.store import in_memory, lock_folder, open_store
-from coordinator.loop.clock import LoopClock
+from coordinator.log.store import OpenStore, in_memory, lock_folder, open_store
+from coordinator.loop.clock import Clock, LoopClock
 from coordinator.loop.lines import Lines
-from coordinator.server.app import random_id
+from coordinator.server.app import WorkerPart, random_id
 from coordinator.server.faults.faults import Faults
+from coordinator.server.faults.plan import Fault
 from coordinator.server.telemetry.event_queue import Events
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
@@ -55,28 +61,15 @@ from coordinator.testing.forks import FORKED, Held, hold
 from coordinator.testing.group import PAUSE_S, Group
 from coordinator.testing.history import History
 from coordinator.testing.loop_thread import LoopThread
+from coordinator.testing.members import Members
 from coordinator.testing.requests import Requests
-from coordinator.testing.transactions import are_ending, assert_exactly_once, committed_records
-from coordinator.testing.values import NodeState
+from coordinator.testing.transactions import Record, are_ending, assert_exactly_once, committed_records
+from coordinator.testing.values import Look, NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-    from concurrent.futures import Future
-    from types import TracebackType
     from typing import TextIO
 
-    from coordinator.client.client import Client
-    from coordinator.client.transactions import Transaction
-    from coordinator.config import Config
-    from coordinator.group.client import Client as GroupClient
-    from coordinator.log.store import OpenStore
-    from coordinator.loop.clock import Clock
-    from coordinator.server.app import WorkerPart
-    from coordinator.server.faults.plan import Fault
-    from coordinator.testing.members import Members
     from coordinator.testing.nodes import Nodes
-    from coordinator.testing.transactions import Record
-    from coordinator.testing.values import Look
 
 Result = TypeVar("Result")
 

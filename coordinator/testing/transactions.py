@@ -9,27 +9,25 @@ House rule: all of it comes from requests that any client may send.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.client.client import metadata_request, nodes_of
+from coordinator.client.client import Client, metadata_request, nodes_of
 from coordinator.client.errors import Refused
 from coordinator.client.events import NO_SESSION
 from coordinator.client.topics import CONSUMER_REPLICA, EARLIEST, LATEST
+from coordinator.client.transactions import Transaction
 from coordinator.transaction.state import Status
 from protocol.messages import FetchRequest, ListOffsetsRequest
-from protocol.records.batch import HEADER_SIZE, peek_header
+from protocol.records.batch import HEADER_SIZE, Header, peek_header
 from protocol.records.varint import unzigzag, varint_at
 from protocol.records.walk import DECOMPRESSED_SIZE_MAX, unpacked, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from coordinator.client.client import Client
-    from coordinator.client.transactions import Transaction
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
-    from protocol.records.batch import Header
 
     Ask = Callable[..., Any]
     """Client.request of a partition's leader."""

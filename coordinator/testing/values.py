@@ -5,22 +5,19 @@ House rule: nothing here asks the server.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.errors import error_name
 from coordinator.story import entries
-from coordinator.story.described import CoordinatorNode, consumer_group_of, group_of
-from coordinator.story.entries import REBALANCING
+from coordinator.story.described import CoordinatorNode, Group, Member, consumer_group_of, group_of
+from coordinator.story.entries import REBALANCING, Entry
 from coordinator.story.events import MemberFenced
 from coordinator.story.words import held_up_lines, timed_lines, waiting_lines
 from protocol.messages import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.story.described import Group, Member
-    from coordinator.story.entries import Entry
     from protocol.messages import DescribeGroupsResponse
 
 DEAD = "Dead"

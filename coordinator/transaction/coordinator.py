@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from coordinator.group.client import Now
 from coordinator.group.effects import Effects, Response, Timer, TimerKey, TimerKind
 from coordinator.group.events import Load, TimerFired, Unload
 from coordinator.transaction import records
@@ -49,9 +50,6 @@ from coordinator.transaction.state import (
 )
 from protocol.messages import DescribeTransactionsResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Now
 
 EXPIRED_AT_ONCE = 500
 """Ids that one event removes: about 1 ms of work."""

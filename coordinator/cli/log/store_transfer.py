@@ -20,7 +20,6 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time_ns
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from coordinator.cli.log.locks import held
@@ -38,6 +37,7 @@ from coordinator.cli.log.transfer import (
 )
 from coordinator.cli.log.verify import Summary, guess_id_partition_count
 from coordinator.log.engine import EngineError
+from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
 from coordinator.log.segments.disk import Disk, write_all
@@ -55,9 +55,6 @@ from coordinator.log.topics.entries import entries_of, topics_of
 from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
 from coordinator.text import several
 from protocol.records.batch import Record, encode_batch
-
-if TYPE_CHECKING:
-    from coordinator.log.etcd.client import Access
 
 BATCH_RECORDS = 500
 SEGMENT_BYTES = 100 * 1024 * 1024

@@ -12,16 +12,12 @@ House rule: no rule reads a course.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.course import LATE_MAX, Course, Outcome, Snapshot
+from coordinator.group.group import Group
 from coordinator.group.state import PREPARING_REBALANCE
+from coordinator.group.turn import Turn
 from protocol.speed import new
-
-if TYPE_CHECKING:
-    from coordinator.group.group import Group
-    from coordinator.group.turn import Turn
 
 
 def snapshots(group: Group) -> tuple[Snapshot, ...]:

@@ -23,26 +23,21 @@ House rule: a function that lets joins in returns them; `join.let_in` makes them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from coordinator.config import ALLOWED, HELD, REFUSED
+from coordinator.config import ALLOWED, HELD, REFUSED, GroupSettings
 from coordinator.group import notes
 from coordinator.group.answers import join_error
 from coordinator.group.arrivals import Arrivals, Held
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group
 from coordinator.group.refusal import NOT_EXPECTED, Refusal
 from coordinator.group.state import EMPTY
+from coordinator.group.turn import Turn
 from protocol.messages import DescribeGroupsResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.config import GroupSettings
-    from coordinator.group.events import JoinGroup
-    from coordinator.group.group import Group
-    from coordinator.group.turn import Turn
 
 HOLD_MIN_MS, HOLD_MAX_MS = 1_000, 5 * 60 * 1_000
 """How long a group holds a JoinGroup at least and at most, whatever its rebalance timeout is: not so short that its

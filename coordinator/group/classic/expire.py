@@ -6,8 +6,6 @@ rebalance that ends cancels its timers; a timer that fires all the same changes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.classic import expected, join, rebalance, standby, sync
@@ -15,9 +13,7 @@ from coordinator.group.classic.leave import remove_member, remove_pending
 from coordinator.group.effects import ARRIVALS, PENDING, REBALANCE, SESSION, TimerKey
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import PREPARING_REBALANCE
-
-if TYPE_CHECKING:
-    from coordinator.group.turn import Turn
+from coordinator.group.turn import Turn
 
 
 def fired(turn: Turn, group: Group, key: TimerKey) -> None:

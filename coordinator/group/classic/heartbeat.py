@@ -10,16 +10,13 @@ something happens that may change the answer. Until then `again` answers from th
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 from coordinator.group.classic.seats import STANDBY_GENERATION, is_called
+from coordinator.group.events import Heartbeat
+from coordinator.group.group import Group, Member
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
+from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import Heartbeat
-    from coordinator.group.group import Group, Member
-    from coordinator.group.turn import Turn
 
 # Short names: see `speed`. `State.DEAD` and its like would take as long as the rest of this rule.
 NONE, REBALANCE_IN_PROGRESS = int(ErrorCode.NONE), int(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -22,16 +22,18 @@ Checks come in Kafka's order: group id, session timeout, known group, group.max.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from coordinator.group import notes
 from coordinator.group.answers import join_error
-from coordinator.group.causes import CauseKind, JoinReason
+from coordinator.group.arrivals import Held
+from coordinator.group.causes import Cause, CauseKind, JoinReason
 from coordinator.group.classic import course, expected, rebalance, seats, standby, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
+from coordinator.group.events import JoinGroup
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
@@ -39,13 +41,6 @@ from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.primitives import STRING_SIZE_MAX
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.group.arrivals import Held
-    from coordinator.group.causes import Cause
-    from coordinator.group.events import JoinGroup
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1_000
 """How long a new member's JoinGroup may wait (Kafka: NewMemberJoinTimeoutMs; KAFKA-7610). The client can't send

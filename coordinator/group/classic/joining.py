@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from coordinator.group.events import JoinGroup
-    from coordinator.group.group import Group, Member, Waiting
-    from coordinator.group.turn import Turn
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.turn import Turn
 
 SHARED_LISTS, SHARED_MAX, SHARED_BYTES_MAX = 1024, 16, 1024
 """How many lists of protocols members share, and how many protocols and bytes a list may have: about a megabyte. Most

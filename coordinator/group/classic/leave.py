@@ -11,24 +11,20 @@ Up to v2 a request names one member; its error is the response's top-level error
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, Meaning, meaning_of
 from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.effects import PENDING
+from coordinator.group.events import LeaveGroup
+from coordinator.group.group import Group, Member
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from coordinator.group.events import LeaveGroup
-    from coordinator.group.group import Group, Member
 
 
 def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:

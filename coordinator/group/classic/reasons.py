@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from coordinator.group.causes import (
     ECHOES,
@@ -20,14 +19,10 @@ from coordinator.group.causes import (
     Party,
     meaning_of,
 )
-from coordinator.group.group import subscribed_topics
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group, Member, subscribed_topics
 from protocol.consumer import CONSUMER
 from protocol.speed import new
-
-if TYPE_CHECKING:
-    from coordinator.group.events import JoinGroup
-    from coordinator.group.group import Group, Member
-
 
 CONTENTS_MAX = 100
 """Protocols of a member whose metadata are decoded to compare them. Consumers have a handful."""

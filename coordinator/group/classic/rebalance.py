@@ -12,24 +12,19 @@ of this generation have not synced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes, records
 from coordinator.group.answers import protocol_name_in
 from coordinator.group.bounds import following
+from coordinator.group.causes import Cause
 from coordinator.group.classic import course, seats
 from coordinator.group.course import Course, Outcome
 from coordinator.group.effects import REBALANCE, SYNC
 from coordinator.group.group import Group, InitialDelay, Member
 from coordinator.group.state import COMPLETING_REBALANCE, EMPTY, NEXT, PREPARING_REBALANCE
-from coordinator.group.turn import NONE
+from coordinator.group.turn import NONE, Turn
 from protocol.messages import JoinGroupResponse, alike
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import Cause
-    from coordinator.group.turn import Turn
 
 _answer = alike(JoinGroupResponse, "generation_id", "protocol_type", "protocol_name", "leader", "member_id", "members")
 _follower_answer = alike(JoinGroupResponse, "member_id", "members")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes, records
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.classic import course, expected, join, rebalance, seats, standby
 from coordinator.group.classic.leave import leave_expected
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING
+from coordinator.group.events import GroupSettingsChanged
+from coordinator.group.group import Group
 from coordinator.group.state import DEAD
+from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import GroupSettingsChanged
-    from coordinator.group.group import Group
-    from coordinator.group.turn import Turn
 
 
 def load(turn: Turn, group: Group) -> None:

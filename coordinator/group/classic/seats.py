@@ -18,9 +18,8 @@ House rule: a standby never delays a rebalance of the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes, records
+from coordinator.group.causes import CauseKind
 from coordinator.group.classic import course
 from coordinator.group.group import Group, Member, Standby, subscribed_topics
 from coordinator.group.state import COMPLETING_REBALANCE, STABLE
@@ -28,9 +27,6 @@ from coordinator.group.turn import NONE, Turn
 from protocol.consumer import CONSUMER, decode_generation, decode_rack
 from protocol.messages import JoinGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import CauseKind
 
 STANDBY_GENERATION = 0
 """The generation of a standby. No synced generation has this number, so a heartbeat or sync with it always shows that

@@ -12,20 +12,16 @@ House rule: no request of a standby changes the group's record or starts a rebal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group.answers import join_error, sync_error
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.classic import rebalance, seats, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
+from coordinator.group.events import JoinGroup, SyncGroup
 from coordinator.group.group import Group, Member, Standby, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn, sync_answer
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import JoinGroup, SyncGroup
 
 
 def join(turn: Turn, group: Group, event: JoinGroup, member: Member, within_ms: int) -> None:

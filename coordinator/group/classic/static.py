@@ -15,8 +15,6 @@ that has the seat at the time (`Member.client`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.answers import protocol_name_in
 from coordinator.group.causes import NO_JOIN_REASON, CauseKind, JoinReason
@@ -24,15 +22,13 @@ from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.joining import update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.effects import Response
+from coordinator.group.events import JoinGroup
 from coordinator.group.group import Group, Member, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import JoinGroupResponse
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import JoinGroup
 
 SKIP_ASSIGNMENT_SINCE = 9
 """The first version that can ask a leader not to assign (KIP-814)."""

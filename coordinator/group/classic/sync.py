@@ -7,7 +7,6 @@ and answers the syncs once the record is durable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from coordinator.group import notes, records
 from coordinator.group.answers import sync_error
@@ -16,15 +15,13 @@ from coordinator.group.classic import course, rebalance, seats, standby
 from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.course import Outcome
 from coordinator.group.effects import Response
+from coordinator.group.events import SyncGroup
 from coordinator.group.group import Group, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import NONE, Turn, member_error, sync_answer
 from protocol.consumer import decode_assignment
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.events import SyncGroup
 
 
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:

@@ -13,28 +13,23 @@ House rule: `heartbeat` takes no turn, because most heartbeats need none; it ret
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.answers import join_error, protocol_name_in, sync_error
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
+from coordinator.group.client import Client
 from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
+from coordinator.group.events import Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.group import NAME
 from coordinator.group.refusal import Refusal, RefusedRequest
-from coordinator.group.turn import UNKNOWN_MEMBER_ID
+from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.group.events import Heartbeat, JoinGroup, SyncGroup
-    from coordinator.group.turn import Turn
 
 NONE = ErrorCode.NONE
 

@@ -19,7 +19,6 @@ House rule: no rule reads a course, and a heartbeat that changes nothing never g
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.causes import Cause
@@ -34,10 +33,8 @@ from coordinator.group.consumer.group import (
 )
 from coordinator.group.course import LATE_MAX, Outcome, Phase, Snapshot
 from coordinator.group.state import EMPTY, STABLE
+from coordinator.group.turn import Turn
 from protocol.speed import new
-
-if TYPE_CHECKING:
-    from coordinator.group.turn import Turn
 
 
 def opened(turn: Turn, group: ConsumerGroup) -> ConsumerCourse:

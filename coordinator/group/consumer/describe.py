@@ -6,8 +6,9 @@ values, and `described` turns it into a message, member by member.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Generator, Mapping
+from typing import NamedTuple
+from uuid import UUID
 
 from coordinator.group.consumer import records
 from coordinator.group.consumer.group import (
@@ -23,15 +24,10 @@ from coordinator.group.course import Phase
 from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER
 from coordinator.group.state import DEAD
+from coordinator.group.topics import Topics
+from coordinator.group.turn import Turn
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
-    from uuid import UUID
-
-    from coordinator.group.topics import Topics
-    from coordinator.group.turn import Turn
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

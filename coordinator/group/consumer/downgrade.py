@@ -14,10 +14,10 @@ House rule: the coordinator puts the classic group in the place of the other aft
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group import records as classic_records
+from coordinator.group.causes import Cause
 from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, records, sessions
 from coordinator.group.consumer.embedded import assignment_bytes
@@ -27,14 +27,11 @@ from coordinator.group.course import Outcome
 from coordinator.group.group import Group, Member
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, STABLE
+from coordinator.group.turn import Turn
 from protocol.consumer import CONSUMER
+from protocol.records.batch import Record
 from protocol.records.packing import stored_bytes
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import Cause
-    from coordinator.group.turn import Turn
-    from protocol.records.batch import Record
 
 POLICIES = frozenset({"bidirectional", "downgrade"})
 """The migration policies under which a group is downgraded."""

@@ -7,20 +7,15 @@ House rule: a member that the group knows is never refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from coordinator.config import REFUSED
+from coordinator.config import REFUSED, GroupSettings
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
+from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.events import GroupSettingsChanged
 from coordinator.group.refusal import NOT_EXPECTED, RefusedRequest
+from coordinator.group.turn import Turn
 from protocol.messages import ConsumerGroupDescribeResponse
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupSettings
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.consumer.group import ConsumerGroup
-    from coordinator.group.events import GroupSettingsChanged
-    from coordinator.group.turn import Turn
 
 TAKEN_OFF = "not in expected.instance.ids"
 """Why such a member leaves, in a note."""

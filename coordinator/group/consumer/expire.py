@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, leave, reasons, sessions
 from coordinator.group.consumer.group import AWAY, UNREVOKED, ConsumerGroup, ConsumerMember
-from coordinator.group.effects import SESSION, SYNC
+from coordinator.group.effects import SESSION, SYNC, TimerKey
 from coordinator.group.group import NEVER
-
-if TYPE_CHECKING:
-    from coordinator.group.effects import TimerKey
-    from coordinator.group.turn import Turn
+from coordinator.group.turn import Turn
 
 
 def fired(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:

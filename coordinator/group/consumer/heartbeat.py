@@ -8,24 +8,21 @@ House rule: a heartbeat that changes nothing writes no record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from coordinator.config import GroupConfig
 from coordinator.group import notes
 from coordinator.group.client import Client
 from coordinator.group.consumer import expected, leave
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
 from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
+from coordinator.group.events import ConsumerHeartbeat
 from coordinator.group.refusal import Refusal, RefusedRequest
+from coordinator.group.turn import Turn
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupConfig
-    from coordinator.group.events import ConsumerHeartbeat
-    from coordinator.group.turn import Turn
 
 NONE = ErrorCode.NONE
 

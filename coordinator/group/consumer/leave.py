@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from coordinator.group import notes
 from coordinator.group.bounds import following
-from coordinator.group.causes import CauseKind
+from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.consumer import course, downgrade, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
+from coordinator.group.events import LeaveGroup
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.topics import metadata_hash
+from coordinator.group.turn import Turn
 from protocol.messages import LeaveGroupResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import Cause
-    from coordinator.group.events import LeaveGroup
-    from coordinator.group.turn import Turn
 
 
 def be_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:

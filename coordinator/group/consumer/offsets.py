@@ -8,14 +8,11 @@ from before the member got the partition is a zombie's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.group.events import CommitOffsets, CommitPrepared
+from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.turn import Turn
 
 EPOCH_SINCE = 9
 """The first OffsetCommit version that a member of the consumer protocol may send."""

@@ -10,7 +10,6 @@ House rule: one cause for one epoch.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from coordinator.group.causes import (
     PARTIES_MAX,
@@ -23,15 +22,12 @@ from coordinator.group.causes import (
     TopicChange,
     meaning_of,
 )
-from coordinator.group.client import ANONYMOUS
+from coordinator.group.client import ANONYMOUS, Client
+from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.group.events import LeaveGroup
 from coordinator.group.leaving import leaving_members
+from coordinator.group.turn import Turn
 from protocol.speed import new
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
-    from coordinator.group.events import LeaveGroup
-    from coordinator.group.turn import Turn
 
 
 def of_member(

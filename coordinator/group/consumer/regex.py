@@ -11,22 +11,18 @@ topics, or none, and counts as resolved: the next resolution comes no sooner tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
+from coordinator.group.client import Client
 from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
 from coordinator.group.effects import Resolution
+from coordinator.group.events import RegexResolved
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.topics import metadata_hash
+from coordinator.group.turn import Turn
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.group.events import RegexResolved
-    from coordinator.group.turn import Turn
-    from protocol.records.batch import Record
 
 REGEXES_MAX = 20
 """Expressions of a group. The members of one program have one, two while it changes; each may match all topics, and

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group.consumer import classic_members, course, describe, expected, expire, leave, offsets, sessions
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.course import Outcome
 from coordinator.group.rules import Rules
 from coordinator.group.state import DEAD
-
-if TYPE_CHECKING:
-    from coordinator.group.turn import Turn
+from coordinator.group.turn import Turn
 
 
 def serve(_turn: Turn, _group: ConsumerGroup) -> None:

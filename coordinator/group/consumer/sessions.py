@@ -8,13 +8,9 @@ that makes it rejoin to its join, and from its join to its sync.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group.consumer.group import UNREVOKED, ConsumerGroup, ConsumerMember, Session
 from coordinator.group.effects import REBALANCE, SYNC
-
-if TYPE_CHECKING:
-    from coordinator.group.turn import Turn
+from coordinator.group.turn import Turn
 
 
 def renew(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:

@@ -11,15 +11,13 @@ House rule: `again` is asked for each heartbeat, so it calls nothing and makes n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from coordinator.config import GroupConfig, GroupSettings
+from coordinator.group.client import Now
 from coordinator.group.consumer.group import SETTLED, ConsumerGroup, ConsumerMember
 from coordinator.group.group import NEVER
-
-if TYPE_CHECKING:
-    from coordinator.config import GroupConfig, GroupSettings
-    from coordinator.group.client import Now
-    from coordinator.group.topics import Topics
+from coordinator.group.topics import Topics
 
 
 class Keeper(Protocol):

@@ -12,10 +12,12 @@ House rule: `plan_step` changes nothing, and `take_step` refuses nothing.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coordinator.group import notes
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.client import Client
 from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
@@ -23,13 +25,9 @@ from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Plan, bump, make_target, votes_otherwise
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.state import STABLE
+from coordinator.group.turn import Turn
+from protocol.records.batch import Record
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.client import Client
-    from coordinator.group.turn import Turn
-    from protocol.records.batch import Record
 
 ABANDON = "The member must abandon all its partitions and rejoin."
 """How Kafka ends its words to a fenced member."""

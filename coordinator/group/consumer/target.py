@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from coordinator.group.bounds import following
@@ -39,16 +39,13 @@ from coordinator.group.consumer.group import (
     Target,
     names_of,
 )
+from coordinator.group.events import TargetMade
 from coordinator.group.notes import CHANGES_MAX, TargetAssigned, TargetChange
-from coordinator.group.topics import metadata_hash
+from coordinator.group.topics import Topics, metadata_hash
+from coordinator.group.turn import Turn
 from coordinator.group.vote import best_assignor
 from protocol.records.batch import Record
 from protocol.records.packing import OVERHEAD
-
-if TYPE_CHECKING:
-    from coordinator.group.events import TargetMade
-    from coordinator.group.topics import Topics
-    from coordinator.group.turn import Turn
 
 PAUSES_AT_ONCE = 4
 """Parts of the work that one heartbeat does, about 1 ms each. That is all for groups of some hundred members."""

@@ -11,10 +11,9 @@ House rule: `upgraded` changes nothing, because the newcomer may still be refuse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.group import notes
 from coordinator.group import records as classic_records
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.classic import course, expected, seats
 from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
@@ -22,18 +21,14 @@ from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMem
 from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
 from coordinator.group.effects import PENDING, REBALANCE, SYNC
-from coordinator.group.group import Group, NoUpgrade
+from coordinator.group.events import ConsumerHeartbeat
+from coordinator.group.group import Group, Member, NoUpgrade
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
+from coordinator.group.turn import Turn
 from protocol.consumer import CONSUMER
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.any_group import AnyGroup
-    from coordinator.group.events import ConsumerHeartbeat
-    from coordinator.group.group import Member
-    from coordinator.group.turn import Turn
 
 POLICIES = frozenset({"bidirectional", "upgrade"})
 """The migration policies under which a group is upgraded."""

@@ -10,11 +10,10 @@ House rule: nothing in here waits. But for `ask_whether_newest`, answers come fr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from coordinator.log.engine import Done, Ownership
-    from coordinator.log.segments.counts import Histogram
+from coordinator.log.engine import Done, Ownership
+from coordinator.log.segments.counts import Histogram
 
 
 class NodeAddresses(NamedTuple):

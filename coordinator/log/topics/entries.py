@@ -14,13 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import UUID
 
+from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import ENTRIES, Topic, to_fields
-
-if TYPE_CHECKING:
-    from coordinator.log.engine import EngineError
 
 TOPIC, SET = "topic/", "set/"
 

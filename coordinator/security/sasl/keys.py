@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from jwt.algorithms import AllowedPublicKeys, ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.api_jws import PyJWS
 from jwt.exceptions import PyJWTError
-
-if TYPE_CHECKING:
-    from jwt.algorithms import AllowedPublicKeys
 
 KEYS_MAX = 100
 """Keys of one JWKS. Identity providers have a handful."""

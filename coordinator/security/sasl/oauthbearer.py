@@ -16,13 +16,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from coordinator.security.sasl import AuthenticationFailed, Step
-from coordinator.security.sasl.keys import WrongSignature, payload
-
-if TYPE_CHECKING:
-    from coordinator.security.sasl.keys import Key
+from coordinator.security.sasl.keys import Key, WrongSignature, payload
 
 USER_MAX = 1_000
 """Characters of a user's name."""

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.config import LISTENER_NAME, ConfigError, ListenerConfig
+from coordinator.config import LISTENER_NAME, Config, ConfigError, ListenerConfig
 from coordinator.config import settings as all_settings
 from coordinator.security import jaas
+from coordinator.security.sasl import Mechanism
 from coordinator.security.sasl.plain import NAME as PLAIN
 from coordinator.security.sasl.plain import Plain
 from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
@@ -23,8 +24,6 @@ from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from coordinator.config import Config
-    from coordinator.security.sasl import Mechanism
     from coordinator.security.sasl.oauthbearer import Keys
 
 OAUTHBEARER = "OAUTHBEARER"

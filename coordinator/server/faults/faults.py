@@ -15,23 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-from coordinator.loop.clock import Alarm
+from coordinator.loop.clock import Alarm, Clock
+from coordinator.loop.lines import Lines
 from coordinator.server.faults.plan import NAMING, Action, Fault
 from coordinator.server.faults.refusals import as_loading, refusal
-from coordinator.server.wire.api import UNTOUCHED
-from coordinator.server.wire.connection import Waiting
+from coordinator.server.wire.api import UNTOUCHED, Dispatched, Interceptor
+from coordinator.server.wire.call import Call, Outcome, Send
+from coordinator.server.wire.connection import Connection, Waiting
+from coordinator.server.wire.listener import Connections
 from protocol.messages import api_schema, decode, request_class
-
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
-    from coordinator.server.wire.api import Dispatched, Interceptor
-    from coordinator.server.wire.call import Call, Outcome, Send
-    from coordinator.server.wire.connection import Connection
-    from coordinator.server.wire.listener import Connections
 
 REPEATED = ("Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
 """The APIs whose requests may take short cuts."""

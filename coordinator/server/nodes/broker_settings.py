@@ -12,8 +12,9 @@ Source: Kafka's DynamicBrokerConfig, ConfigHelper and ServerTopicConfigSynonyms,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.config import (
     CONTROL,
@@ -23,6 +24,7 @@ from coordinator.config import (
     LISTENER_NAME,
     Config,
     Listener,
+    Setting,
     served_listeners,
     settings,
     with_values,
@@ -40,11 +42,6 @@ from coordinator.server.nodes.topic_settings import (
     TOPIC_CONFIGS,
     value_problem,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.config import Setting
 
 TOPIC_CONFIG, NODE_CHANGE, ALL_NODES_CHANGE, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
 """Config sources. Kafka names the second and third DYNAMIC_BROKER_CONFIG and DYNAMIC_DEFAULT_BROKER_CONFIG."""

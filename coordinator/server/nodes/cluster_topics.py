@@ -13,11 +13,14 @@ House rule: `Change` in, `Change` out; what isn't known in an entry stays as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+from coordinator.log.engine import EngineError
 from coordinator.log.topics.entries import (
     SET,
     TOPIC,
+    SharedEntries,
+    Writes,
     parse_set_entry,
     plain,
     read_topic,
@@ -28,18 +31,10 @@ from coordinator.log.topics.entries import (
     topic_value,
     topics_of,
 )
-from coordinator.log.topics.list import ENTRIES
+from coordinator.log.topics.list import ENTRIES, Topic
+from coordinator.loop.clock import Hop
 from coordinator.server.nodes.readable import is_readable
-from coordinator.server.nodes.topics import Altered, Change, Topics
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.log.engine import EngineError
-    from coordinator.log.topics.entries import SharedEntries, Writes
-    from coordinator.log.topics.list import Topic
-    from coordinator.loop.clock import Hop
-    from coordinator.server.nodes.topics import ChangeDone
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone, Topics
 
 SETS = {entry.name: entry for entry in ENTRIES.values()}
 """The lists that are no topics, by name."""

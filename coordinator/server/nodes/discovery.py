@@ -17,24 +17,19 @@ House rule: Metadata and FindCoordinator answer from here and from nowhere else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID, uuid5
 
-from coordinator.config import EVERYWHERE
+from coordinator.config import EVERYWHERE, Config
 from coordinator.group.partition import partition_for
-from coordinator.log.cluster import NodeAddresses
+from coordinator.log.cluster import Cluster, NodeAddresses, StoreNumbers
 from coordinator.log.embedded.engine import SEGMENT_SIZE
 from coordinator.log.engine import NOBODY
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from coordinator.log.store import node_in_turn
+from coordinator.log.store import Owners, node_in_turn
 from coordinator.log.topics.list import Topic
+from coordinator.server.nodes.topics import Topics
 from coordinator.story.schema import EVENTS_TOPIC
-
-if TYPE_CHECKING:
-    from coordinator.config import Config
-    from coordinator.log.cluster import Cluster, StoreNumbers
-    from coordinator.log.store import Owners
-    from coordinator.server.nodes.topics import Topics
 
 SEGMENTS_KEPT = 8
 """__rebalance_events has about so many segments: retention removes one of them at a time."""

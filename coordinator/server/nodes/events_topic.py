@@ -6,19 +6,16 @@ House rule: an event that can't be written is reported, and no answer waits for 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from protocol.records.batch import encode_batch
-
-if TYPE_CHECKING:
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.partition import TopicPartition
-    from coordinator.loop.clock import Clock
-    from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
-    from coordinator.story.schema import Gap, TimedNote
-    from protocol.records.batch import Record
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.log import TopicLog
+from coordinator.log.topics.partition import TopicPartition
+from coordinator.loop.clock import Clock
+from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.telemetry.event_queue import WriteDone, WriteEvents
+from coordinator.story.schema import Gap, TimedNote
+from protocol.records.batch import Record, encode_batch
 
 BATCH_BYTES = 256 * 1024
 """A batch ends with the record that takes it past this size."""

@@ -13,17 +13,23 @@ Source: Kafka's GroupConfig, release 4.4.0.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from coordinator.config import ALLOWED, EXPECTED_TIMEOUT_MS, FIXED, FIXES, HELD, REFUSED, GroupSettings, settings
+from coordinator.config import (
+    ALLOWED,
+    EXPECTED_TIMEOUT_MS,
+    FIXED,
+    FIXES,
+    HELD,
+    REFUSED,
+    Config,
+    GroupSettings,
+    settings,
+)
 from coordinator.server.nodes.broker_settings import prefix_of
 from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from coordinator.config import Config
 
 GROUP_CONFIG = 8
 """Config source: the group's own."""

@@ -24,29 +24,28 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
+from coordinator.config import Config
+from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import reason
+from coordinator.log.segments.view import Ends, View
+from coordinator.log.store import WriteOut
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.log import TopicLog
+from coordinator.log.topics.partition import TopicPartition
+from coordinator.loop.clock import Clock
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
+from coordinator.server.nodes.discovery import Discovery
 from coordinator.server.telemetry.log_reports import report
+from protocol.records.batch import Batch
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.config import Config
     from coordinator.log.scratch import Scratch
-    from coordinator.log.segments.counts import Counts
-    from coordinator.log.segments.view import Ends, View
-    from coordinator.log.store import WriteOut
     from coordinator.log.topics.compactions import Compacted
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.log import TopicLog
     from coordinator.log.topics.logs import TopicLogs
-    from coordinator.log.topics.partition import TopicPartition
     from coordinator.log.topics.thread import Result
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
-    from coordinator.loop.pace import Pace
-    from coordinator.server.nodes.discovery import Discovery
-    from protocol.records.batch import Batch
 
 Key = tuple["UUID", int]
 """Topic id and partition."""

@@ -9,18 +9,14 @@ House rule: if the broker has a setting for all topics, its value is the topic's
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from coordinator.config import INT32_MAX, INT64_MAX, settings
+from coordinator.config import INT32_MAX, INT64_MAX, Config, settings
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.partition import Limits
 from protocol.primitives import STRING_SIZE_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.config import Config
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.partition import Limits
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
 """Config types."""

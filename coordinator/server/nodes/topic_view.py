@@ -11,17 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+from coordinator.group.effects import Resolution
 from coordinator.group.events import RegexResolved
 from coordinator.group.topics import TopicImage
-
-if TYPE_CHECKING:
-    from coordinator.group.effects import Resolution
-    from coordinator.log.topics.list import Topic
-    from coordinator.loop.clock import Hop
-    from coordinator.server.nodes.topics import Topics
+from coordinator.log.topics.list import Topic
+from coordinator.loop.clock import Hop
+from coordinator.server.nodes.topics import Topics
 
 REGEX_MAX = 1_000
 """The longest regular expression, in characters. RE2 reads it on the loop's thread, and classes of Unicode are large:

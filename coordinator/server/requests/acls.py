@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, TypeVar
 from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import ACLS
 from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
-from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult
 from coordinator.server.requests.many import answer_changed, error_of
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.requests.topics import in_time
+from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.text import cut_text
 from protocol.errors import ProtocolError
 from protocol.messages import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 RULES_MAX = 20_000

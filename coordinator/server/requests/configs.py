@@ -9,14 +9,14 @@ House rule: names, values and texts of settings come from those tables; none is 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from coordinator.config import Listener, served_listeners, topic_name_problem
-from coordinator.log.topics.list import BROKERS, GROUPS
+from coordinator.config import Config, Listener, served_listeners, topic_name_problem
+from coordinator.log.topics.list import BROKERS, GROUPS, Topic
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.broker_settings import (
     BROKER_SETTINGS,
@@ -56,10 +56,10 @@ from coordinator.server.nodes.topic_settings import (
     topic_defaults,
     trimmed,
 )
-from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import count
+from coordinator.server.wire.call import Call, Services, Steps, count
 from coordinator.text import cut_text
 from protocol.messages import (
     AlterConfigsResponse,
@@ -71,12 +71,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from coordinator.config import Config
-    from coordinator.log.topics.list import Topic
-    from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         AlterConfigsRequest,
         DescribeConfigsRequest,

@@ -17,12 +17,11 @@ from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem, when_loaded
 from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations_on_group
-from coordinator.server.wire.call import gather
+from coordinator.server.wire.call import Call, Services, Steps, gather
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup

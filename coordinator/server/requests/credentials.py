@@ -12,16 +12,17 @@ ScramImage, release 3.9.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.credentials import MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
-from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult
 from coordinator.server.requests.many import answer_changed
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import count
+from coordinator.server.wire.call import Call, Services, Steps, count
 from coordinator.text import cut_text
 from protocol.messages import (
     AlterUserScramCredentialsResponse,
@@ -32,10 +33,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         AlterUserScramCredentialsRequest,
         DescribeUserScramCredentialsRequest,

@@ -11,10 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from coordinator.log.segments.segment import ENGINES_TOPICS
-from coordinator.log.segments.view import NO_OFFSET
+from coordinator.log.segments.view import NO_OFFSET, Ends, View
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.security.acls import Kind, Operation
+from coordinator.server.nodes.topic_data import Budget, Key
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.records import (
     BY_ID_SINCE,
@@ -28,18 +32,11 @@ from coordinator.server.requests.records import (
     topic_of,
 )
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import at_once
+from coordinator.server.wire.call import Call, Services, Steps, at_once
 from protocol.messages import FetchResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.log.segments.view import Ends, View
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.partition import TopicPartition as LogPartition
-    from coordinator.server.nodes.topic_data import Budget, Key
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import FetchRequest
 
 NO_SESSION = 0

@@ -35,8 +35,8 @@ from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations, operations_on_group
-from coordinator.server.runtime.partition import Standing
-from coordinator.server.wire.call import gather, parts
+from coordinator.server.runtime.partition import Partition, Standing
+from coordinator.server.wire.call import Call, Services, Steps, gather, parts
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -47,8 +47,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.runtime.partition import Partition
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         DeleteGroupsRequest,
         DescribeGroupsRequest,

@@ -6,17 +6,14 @@ House rule: no function works through a long list without a step between its ite
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group.events import RequestEvent
 from coordinator.log.engine import EngineError
-from coordinator.server.wire.call import parts
+from coordinator.server.nodes.topics import ChangeResult
+from coordinator.server.wire.call import Call, Steps, parts
 from coordinator.text import cut_text
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Steps
 
 AT_ONCE = 200
 """Topic partitions or groups in an event of their own, at most: about 0.5 ms."""

@@ -13,9 +13,11 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from coordinator.group import offsets
+from coordinator.group.any_group import Prepared
 from coordinator.group.events import (
     CommitOffsets,
     CommitPrepared,
@@ -26,7 +28,9 @@ from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, filled_pieces, still_true
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import OneByOne, gather
+from coordinator.server.runtime.partition import Partition
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Call, OneByOne, Services, Steps, gather
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     OffsetCommitRequest,
@@ -37,14 +41,6 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.group.any_group import Prepared
-    from coordinator.server.runtime.partition import Partition
-    from coordinator.server.runtime.replies import Reply
-    from coordinator.server.wire.call import Call, Services, Steps
 
 NO_OFFSET = -1
 

@@ -19,13 +19,16 @@ from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, Rejected
+from coordinator.log.topics.list import Topic
 from coordinator.log.topics.log import Written
+from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.security.acls import Kind, Operation
+from coordinator.server.nodes.topic_data import Key
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of
 from coordinator.server.requests.rights import may, may_somewhere
-from coordinator.server.wire.call import at_once, gather
+from coordinator.server.wire.call import Call, Services, Steps, at_once, gather
 from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
@@ -35,10 +38,6 @@ from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.partition import TopicPartition as LogPartition
-    from coordinator.server.nodes.topic_data import Key
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import InitProducerIdRequest, ProduceRequest
 
 

@@ -20,18 +20,17 @@ from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
+from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.log.topics.producers import marker_error
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.records import note_engines_log
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import gather
+from coordinator.server.wire.call import Call, Services, Steps, gather
 from coordinator.transaction.state import V2
 from protocol.messages import DescribeProducersResponse, WriteTxnMarkersResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.log.topics.partition import TopicPartition as LogPartition
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import DescribeProducersRequest, WriteTxnMarkersRequest
 
 

@@ -7,7 +7,7 @@ House rule: no state. Source: Kafka's ClientQuotaControlManager and ClientQuotas
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import QUOTAS
@@ -25,18 +25,15 @@ from coordinator.security.quotas import (
     name_of,
     quotas_of,
 )
-from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.nodes.topics import Altered, Change, ChangeResult
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import NOT_ALLOWED, may
+from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.text import cut_text
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.server.nodes.topics import ChangeResult
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 EXACT, THE_DEFAULT, ANY = 0, 1, 2

@@ -12,30 +12,27 @@ from collections.abc import Callable, Iterable, Sized
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from coordinator.config import INT64_MAX
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.journal import journal_number
 from coordinator.log.segments.segment import ENGINES_TOPICS
-from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected
+from coordinator.log.segments.view import NO_OFFSET, NO_TIME, Rejected, View
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.log import TopicLog
+from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import OneByOne, at_once, parts
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Call, OneByOne, Services, Steps, at_once, parts
 from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from coordinator.log.segments.view import View
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.log import TopicLog
-    from coordinator.log.topics.partition import TopicPartition as LogPartition
-    from coordinator.server.runtime.replies import Reply
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest, Message, OffsetForLeaderEpochRequest
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NOT_TIERED = -1, -2, -3, -4, -5, -6

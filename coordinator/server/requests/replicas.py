@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.config import TOPIC_NAME_MAX
 from coordinator.log.engine import EngineError
+from coordinator.log.topics.list import Topic
+from coordinator.log.topics.partition import TopicPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import OneByOne, parts
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Call, OneByOne, Services, Steps, parts
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -28,10 +31,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.log.topics.list import Topic
-    from coordinator.log.topics.partition import TopicPartition
-    from coordinator.server.runtime.replies import Reply
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         AlterPartitionReassignmentsRequest,
         AlterReplicaLogDirsRequest,

@@ -7,13 +7,8 @@ House rule: who may not describe something doesn't learn whether it exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator.security.acls import CLUSTER_NAME, OPERATIONS_ON_GROUPS, Kind, Operation
-
-if TYPE_CHECKING:
-    from coordinator.server.wire.call import Call, Services
-
+from coordinator.server.wire.call import Call, Services
 
 NOT_ALLOWED = "Cluster authorization failed."
 """The message of an answer to who may not do something to the cluster."""

@@ -17,14 +17,14 @@ from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.topics.entries import plain
 from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Node
+from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Discovery, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
-from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
+from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeDone, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.many import TimedOut, answer_changed, error_of
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
-from coordinator.server.wire.call import count
+from coordinator.server.wire.call import Call, Services, Steps, count
 from coordinator.story.schema import EVENTS_TOPIC
 from coordinator.text import cut_text
 from protocol.messages import (
@@ -39,9 +39,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.nodes.topics import ChangeDone
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         CreatePartitionsRequest,
         DeleteTopicsRequest,

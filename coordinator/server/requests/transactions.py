@@ -22,7 +22,7 @@ from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.many import at_places, each_once
 from coordinator.server.requests.records import begun, go_on
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import gather
+from coordinator.server.wire.call import Call, Services, Steps, gather
 from coordinator.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -46,7 +46,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.server.wire.call import Call, Services, Steps
     from protocol.messages import (
         AddOffsetsToTxnRequest,
         AddPartitionsToTxnRequest,

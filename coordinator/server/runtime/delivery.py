@@ -14,18 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from coordinator.server.telemetry.note_lines import Noted
+from coordinator.group.effects import Response
+from coordinator.group.notes import Note
+from coordinator.loop.pace import Pace
+from coordinator.server.runtime.replies import RepeatedCommit
+from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.effects import Response
-    from coordinator.group.notes import Note
-    from coordinator.loop.pace import Pace
-    from coordinator.server.runtime.replies import RepeatedCommit
-    from coordinator.server.telemetry.note_lines import NoteLines
 
 ANSWERED_AT_ONCE = 8
 """Answers between two looks at the clock."""

@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from coordinator.config import Config, GroupSettings
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.replay import Replay
+from coordinator.group.topics import Topics
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from coordinator.server.runtime.replies import Errand
 from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
 from coordinator.transaction.coordinator import Settings
+from coordinator.transaction.events import Markers
 from coordinator.transaction.records import Replay as TransactionReplay
-
-if TYPE_CHECKING:
-    from coordinator.config import Config, GroupSettings
-    from coordinator.group.topics import Topics
-    from coordinator.transaction.events import Markers
-    from protocol.records.batch import Record
+from protocol.records.batch import Record
 
 
 class CoordinatorHost(Protocol):

@@ -9,20 +9,17 @@ House rule: no exception leaves the engine's thread. A load does nothing if its 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from coordinator.group.events import Load
 from coordinator.group.records import NEWER_KINDS
 from coordinator.group.replay import DECODED_AT_ONCE
-from coordinator.log.engine import EngineError
+from coordinator.log.engine import Engine, EngineError, Ownership
+from coordinator.loop.clock import Arguments
+from coordinator.loop.lines import Lines
+from coordinator.server.runtime.kinds import LogKind
 from protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from coordinator.log.engine import Engine, Ownership
-    from coordinator.loop.clock import Arguments
-    from coordinator.loop.lines import Lines
-    from coordinator.server.runtime.kinds import LogKind
-    from protocol.records.batch import Record
+from protocol.records.batch import Record
 
 LOADED_AT_ONCE = 100
 """Groups, members and offsets that a load decodes at a time. That takes one or two ms, in which no request is answered.

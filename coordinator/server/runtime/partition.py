@@ -38,10 +38,11 @@ import traceback
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from coordinator.group.client import Now
-from coordinator.group.effects import Resolution, TimerKey
+from coordinator.group.client import Client, Now
+from coordinator.group.consumer.steady import Steady
+from coordinator.group.effects import Effects, Resolution, TimerKey
 from coordinator.group.events import (
     ClientEvent,
     EraseOffsets,
@@ -54,26 +55,17 @@ from coordinator.group.events import (
     TimerFired,
     Unload,
 )
-from coordinator.log.engine import EngineError, Fenced, Unavailable
-from coordinator.loop.clock import Alarm, now
+from coordinator.log.engine import Done, EngineError, Fenced, Ownership, Unavailable
+from coordinator.loop.clock import Alarm, Clock, now
 from coordinator.server.runtime import kinds, loading
-from coordinator.server.runtime.delivery import Held
+from coordinator.server.runtime.delivery import Delivery, Held
 from coordinator.server.runtime.gate import Gate
 from coordinator.server.runtime.loading import Loading, Unreadable
-from coordinator.server.runtime.replies import Errand, Reply
+from coordinator.server.runtime.replies import Errand, RepeatedCommit, Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
+from protocol.records.batch import Record
 from protocol.speed import new
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.group.consumer.steady import Steady
-    from coordinator.group.effects import Effects
-    from coordinator.log.engine import Done, Ownership
-    from coordinator.loop.clock import Clock
-    from coordinator.server.runtime.delivery import Delivery
-    from coordinator.server.runtime.replies import RepeatedCommit
-    from protocol.records.batch import Record
 
 
 def _nothing(_: EngineError | None) -> None:

@@ -6,12 +6,11 @@ House rule: a request gets one answer, and a failure to deliver it reaches no ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from coordinator.group.events import CommitOffsets
-    from coordinator.group.offsets import CommitTemplate
-    from schemas.errors import ErrorCode
+from coordinator.group.events import CommitOffsets
+from coordinator.group.offsets import CommitTemplate
+from schemas.errors import ErrorCode
 
 
 class Reply:

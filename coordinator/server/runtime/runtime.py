@@ -20,28 +20,24 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from coordinator.config import Config, GroupSettings
 from coordinator.group.effects import Resolution
 from coordinator.group.events import GroupSettingsChanged, RegexResolved, RequestEvent, TopicsChanged
 from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
 from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import NO_CONFIGS
-from coordinator.log.engine import NOBODY, EngineError, Fenced
+from coordinator.log.engine import NOBODY, Done, Engine, EngineError, Fenced, Ownership
+from coordinator.loop.clock import Arguments, Clock
+from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.runtime.delivery import Delivery
 from coordinator.server.runtime.kinds import GROUPS, LogKind
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
-
-if TYPE_CHECKING:
-    from coordinator.config import Config, GroupSettings
-    from coordinator.log.engine import Done, Engine, Ownership
-    from coordinator.loop.clock import Arguments, Clock
-    from coordinator.loop.lines import Lines
-    from coordinator.loop.pace import Pace
-    from coordinator.server.telemetry.note_lines import NoteLines
-    from protocol.records.batch import Record
+from coordinator.server.telemetry.note_lines import NoteLines
+from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
 """Longest group id in the cache, in characters. Longer ones are rare, and a client can make and delete any number of

@@ -11,14 +11,10 @@ House rule: one line for each trouble, and one when it is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from coordinator import pages
 from coordinator.log.engine import Damaged, EngineError, Fenced, Unavailable
-
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
+from coordinator.loop.clock import Clock
+from coordinator.loop.lines import Lines
 
 BACKOFF_MIN_MS = 500
 BACKOFF_MAX_MS = 10_000

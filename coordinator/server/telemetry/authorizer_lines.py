@@ -10,15 +10,11 @@ House rule: a line follows a decision, and no decision waits for a line.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from coordinator.loop.lines import Level
+from coordinator.config import Config
+from coordinator.loop.clock import Clock
+from coordinator.loop.lines import Level, Lines
 from coordinator.security.access import Access, Asked
-
-if TYPE_CHECKING:
-    from coordinator.config import Config
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
 
 LINES_PER_SECOND = 50
 """Lines about denied requests in a second at most, and as many about allowed ones, so that clients can't fill the disk.

@@ -27,18 +27,16 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from coordinator.group import notes
+from coordinator.group.client import Client
 from coordinator.log.segments.disk import reason
+from coordinator.loop.clock import Clock, Handle
+from coordinator.loop.lines import Lines
+from coordinator.server.telemetry.note_lines import Noted
 from coordinator.story.schema import CONFLICT, NOTHING, SELF, Gap, TimedNote
 from protocol.speed import new
-
-if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.loop.clock import Clock, Handle
-    from coordinator.loop.lines import Lines
-    from coordinator.server.telemetry.note_lines import Noted
 
 LINGER_MS = 200
 """How long events gather before a write: a rebalance has several, and each write costs a sync."""

@@ -6,13 +6,10 @@ House rule: a name and its fields are an interface (docs/run/events.md); the tex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.log.segments.tail import LAST_CUT
-from coordinator.loop.lines import Level
-
-if TYPE_CHECKING:
-    from coordinator.loop.lines import Lines
+from coordinator.loop.lines import Level, Lines
 
 Fields = Mapping[str, Any]
 

@@ -19,21 +19,20 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
-from coordinator.group.causes import CauseKind
+from coordinator.group.causes import CauseKind, Origin
 from coordinator.group.consumer.group import AWAY, ConsumerGroup
+from coordinator.group.course import Outcome
 from coordinator.group.describe import silent_ms
 from coordinator.group.group import NEVER, Group
 from coordinator.group.state import State
+from coordinator.group.turn import Watched
 from coordinator.log.segments.counts import Counts, Histogram
 from coordinator.story.counts import STORM_MIN, away_after_ms, is_storm
 from coordinator.transaction.state import Status
 from protocol.messages import API_KEYS
 
 if TYPE_CHECKING:
-    from coordinator.group.causes import Origin
     from coordinator.group.coordinator import Coordinator
-    from coordinator.group.course import Outcome
-    from coordinator.group.turn import Watched
     from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
     from protocol.messages import Message
 

@@ -20,15 +20,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from coordinator.group import notes
 from coordinator.group.state import Kind, State
-from coordinator.server.telemetry.measures import Login
+from coordinator.log.segments.counts import Counts, Histogram
+from coordinator.server.telemetry.measures import Census, Login, Measures
 from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.log.cluster import StoreNumbers
-    from coordinator.log.segments.counts import Counts, Histogram
-    from coordinator.server.telemetry.measures import Census, Measures
 
 KAFKA_GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
 KAFKA_COORDINATOR = "kafka_server_group_coordinator_metrics_"

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import asyncio_dgram
 
+from coordinator.loop.lines import Lines
+
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from coordinator.loop.lines import Lines
 
 DATAGRAM_BYTES = 1432
 """The size that fits into an Ethernet frame with the headers of IPv6 and UDP. A longer line goes alone."""

@@ -21,21 +21,15 @@ Source: Kafka's ConnectionQuotas and Acceptor (SocketServer), release 3.9.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
-from coordinator.config import INT32_MAX
-from coordinator.loop.clock import Alarm
+from coordinator.config import INT32_MAX, Config
+from coordinator.loop.clock import Alarm, Clock
 from coordinator.security.quotas import CONNECTIONS, DEFAULT, quotas_of
 from coordinator.security.quotas_rates import Rate, Sampling, Sensors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from coordinator.config import Config
-    from coordinator.loop.clock import Clock
-    from coordinator.server.wire.connection import Connection
+from coordinator.server.wire.connection import Connection
 
 RATE = "max_connection_creation_rate"
 

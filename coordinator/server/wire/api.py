@@ -29,9 +29,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.apis import APIS
+from coordinator.group.client import Client
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.wire.call import Call, Caller, Services, Steps
+from coordinator.server.wire.call import Call, Caller, Outcome, Services, Steps
+from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
 from coordinator.server.wire.repeated_commits import UNLIKE_MAX, commit_of, has_names
@@ -39,13 +41,15 @@ from coordinator.server.wire.repeated_heartbeats import (
     CORRELATION_ID,
     HEARTBEAT,
     HEARTBEAT_BYTES,
+    Heartbeats,
     heartbeats_of,
     pack_size,
     template,
 )
 from coordinator.server.wire.repeated_questions import API_VERSIONS, QUESTION_MAX, QUESTIONS, SOFTWARE_SINCE, Questions
+from coordinator.server.wire.throttle import Meter
 from coordinator.transaction.state import V2
-from protocol.header import decode_request_header
+from protocol.header import RequestHeader, decode_request_header
 from protocol.messages import (
     API_KEYS,
     ApiVersionsRequest,
@@ -60,12 +64,6 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.server.wire.call import Outcome
-    from coordinator.server.wire.connection import Connection
-    from coordinator.server.wire.repeated_heartbeats import Heartbeats
-    from coordinator.server.wire.throttle import Meter
-    from protocol.header import RequestHeader
     from protocol.messages import OffsetCommitRequest
 
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]

@@ -23,15 +23,19 @@ Source: Kafka's SaslServerAuthenticator, KafkaChannel and Processor, release 3.9
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from coordinator.loop.clock import Alarm
-from coordinator.security.sasl import AuthenticationFailed
-from coordinator.server.telemetry.measures import Login
+from coordinator.loop.clock import Alarm, Clock
+from coordinator.loop.lines import Sparing
+from coordinator.security.sasl import AuthenticationFailed, Exchange, Step
+from coordinator.server.telemetry.measures import Login, Measures
+from coordinator.server.wire.api import Api
+from coordinator.server.wire.connection import Connection
 from protocol.connection import SIZE_BYTES
 from protocol.errors import ProtocolError
-from protocol.header import decode_request_header, encode_response
+from protocol.header import RequestHeader, decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
     ApiVersionsResponse,
@@ -46,16 +50,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Sparing
-    from coordinator.security.sasl import Exchange, Step
     from coordinator.security.sasl.offer import Offer
-    from coordinator.server.telemetry.measures import Measures
-    from coordinator.server.wire.api import Api
-    from coordinator.server.wire.connection import Connection
-    from protocol.header import RequestHeader
 
 API_VERSIONS = API_KEYS["ApiVersions"]
 SASL_HANDSHAKE = API_KEYS["SaslHandshake"]

@@ -18,24 +18,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from coordinator.config import Config
+from coordinator.group.client import Client
+from coordinator.loop.clock import Alarm, Clock
 from coordinator.loop.cycles import drop_trace
+from coordinator.loop.pace import Pace
+from coordinator.security.access import Access
+from coordinator.server.nodes.discovery import Discovery
+from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.runtime import Runtime
+from coordinator.server.telemetry.measures import Measures
+from coordinator.server.transactions import Transactions
+from coordinator.server.wire.long_calls import LongCalls
+from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.errors import TooLarge
 from protocol.header import encode_response, encode_response_in_steps
 
 if TYPE_CHECKING:
-    from coordinator.config import Config
-    from coordinator.group.client import Client
-    from coordinator.loop.clock import Alarm, Clock
-    from coordinator.loop.pace import Pace
-    from coordinator.security.access import Access
-    from coordinator.server.nodes.discovery import Discovery
-    from coordinator.server.nodes.topic_data import TopicData
-    from coordinator.server.runtime.runtime import Runtime
-    from coordinator.server.telemetry.measures import Measures
-    from coordinator.server.transactions import Transactions
-    from coordinator.server.wire.long_calls import LongCalls
-    from coordinator.server.wire.throttle import Meter, Throttle
     from protocol.messages import Message
 
 Outcome: TypeAlias = "bytes | list[bytes] | Exception"

@@ -19,20 +19,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from coordinator.config import DOORS, ConfigError, tls_listeners
-from coordinator.loop.clock import Alarm
+from coordinator.config import DOORS, Config, ConfigError, ListenerConfig, tls_listeners
+from coordinator.loop.clock import Alarm, Clock, Hop
+from coordinator.loop.lines import Lines
 from coordinator.security.tls import Terms, terms_of
 from coordinator.security.tls_stores import files_of
-from coordinator.server.wire.tls import TlsTransport
-
-if TYPE_CHECKING:
-    from coordinator.config import Config, ListenerConfig
-    from coordinator.loop.clock import Clock, Hop
-    from coordinator.loop.lines import Lines
-    from coordinator.server.wire.handshakes import Handshakes
-    from coordinator.server.wire.tls import Plain
+from coordinator.server.wire.handshakes import Handshakes
+from coordinator.server.wire.tls import Plain, TlsTransport
 
 CHECK_EVERY_MS = 5_000
 """How soon a changed file is noticed. A look costs a stat per file."""

@@ -27,21 +27,20 @@ import asyncio
 import socket
 import struct
 import traceback
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.loop.cycles import drop_trace
+from coordinator.loop.pace import Pace
+from coordinator.loop.unsent import Unsent
+from coordinator.server.wire.intake import Intake
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import ProtocolError
 from protocol.speed import new
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from coordinator.loop.pace import Pace
-    from coordinator.loop.unsent import Unsent
     from coordinator.server.wire.call import Outcome
-    from coordinator.server.wire.intake import Intake
     from coordinator.server.wire.repeated_beats import Beat
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats

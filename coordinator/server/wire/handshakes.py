@@ -18,15 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from coordinator.loop.clock import Alarm
-from coordinator.loop.lines import Sparing
-
-if TYPE_CHECKING:
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
-    from coordinator.loop.pace import Pace
+from coordinator.loop.clock import Alarm, Clock
+from coordinator.loop.lines import Lines, Sparing
+from coordinator.loop.pace import Pace
 
 TURN_MIN_MS, TURN_MAX_MS = 2, 10
 """The time that queued steps take of a turn: as long as all else took since the last one, within these limits.

@@ -13,15 +13,11 @@ gives it nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from coordinator.loop.clock import Alarm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.config import Config
-    from coordinator.loop.clock import Clock
+from coordinator.config import Config
+from coordinator.loop.clock import Alarm, Clock
 
 STALLED_MAX_MS = 30_000
 """A request of 100 MB takes that long at 3.4 MB a second. Only while others wait has a request to be so fast."""

@@ -15,10 +15,13 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from coordinator.config import EVERYWHERE
-from coordinator.loop.clock import Alarm
-from coordinator.loop.lines import Sparing
+from coordinator.config import EVERYWHERE, Config, Listener
+from coordinator.group.client import Client
+from coordinator.loop.clock import Alarm, Clock
+from coordinator.loop.lines import Lines, Sparing
+from coordinator.loop.pace import Pace
 from coordinator.loop.unsent import Unsent
+from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.admission import Admission
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.handshakes import Handshakes
@@ -26,13 +29,7 @@ from coordinator.server.wire.intake import Intake
 from coordinator.server.wire.tls import TlsTransport
 
 if TYPE_CHECKING:
-    from coordinator.config import Config, Listener
-    from coordinator.group.client import Client
-    from coordinator.loop.clock import Clock
-    from coordinator.loop.lines import Lines
-    from coordinator.loop.pace import Pace
     from coordinator.security.tls import Terms
-    from coordinator.server.telemetry.measures import Measures
     from coordinator.server.wire.authentication import Door
 
 SWEEPS_PER_IDLE_TIME = 10

@@ -10,15 +10,14 @@ House rule: a call that isn't long waits for no other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from coordinator.config import Config
+from coordinator.loop.pace import Pace
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coordinator.config import Config
-    from coordinator.loop.pace import Pace
-
     Work = Callable[[], None]
 
 AT_ONCE = 4

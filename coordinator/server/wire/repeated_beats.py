@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.group.consumer.steady import Steady
+from coordinator.server.wire.call import Services
 from coordinator.server.wire.repeated_heartbeats import BEFORE, BEHIND, CORRELATION_ID, ID, pack_size
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from coordinator.group.consumer.steady import Steady
-    from coordinator.server.wire.call import Services
     from protocol.messages import ConsumerGroupHeartbeatRequest
 
 CONSUMER_HEARTBEAT = API_KEYS["ConsumerGroupHeartbeat"]

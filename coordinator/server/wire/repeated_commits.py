@@ -14,17 +14,17 @@ import struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group.answers import commit_answer
+from coordinator.group.client import Client
 from coordinator.group.events import CommitOffsets
 from coordinator.group.offsets import CommitTemplate, template_of
+from coordinator.log.topics.list import Topic
 from coordinator.server.runtime.replies import RepeatedCommit
+from coordinator.server.wire.call import Send, Services
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, encode
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group.client import Client
-    from coordinator.log.topics.list import Topic
-    from coordinator.server.wire.call import Send, Services
     from protocol.messages import OffsetCommitRequest
 
 OFFSET_COMMIT = API_KEYS["OffsetCommit"]

@@ -18,18 +18,15 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import TYPE_CHECKING
 
 from coordinator.group.classic.heartbeat import again, remember
+from coordinator.group.group import Group, Member
 from coordinator.loop.clock import Alarm
+from coordinator.server.wire.call import Services
 from protocol.connection import SIZE_BYTES
 from protocol.header import encode_response
 from protocol.messages import API_KEYS, HeartbeatResponse
 from schemas.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from coordinator.group.group import Group, Member
-    from coordinator.server.wire.call import Services
 
 HEARTBEAT = API_KEYS["Heartbeat"]
 HEARTBEAT_BYTES = HEARTBEAT.to_bytes(2)

@@ -11,14 +11,12 @@ House rule: an answer with an error isn't kept, because its handler may do more 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from coordinator.server.wire.call import Call, Services
+from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.repeated_heartbeats import CORRELATION_ID
 from protocol.messages import API_KEYS
-
-if TYPE_CHECKING:
-    from coordinator.server.wire.call import Call, Services
-    from coordinator.server.wire.connection import Connection
 
 API_VERSIONS = API_KEYS["ApiVersions"]
 QUESTIONS = frozenset({API_VERSIONS, API_KEYS["Metadata"], API_KEYS["FindCoordinator"]})

@@ -20,10 +20,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from coordinator.security.tls_names import distinguished_name, subject_of
+from coordinator.server.wire.handshakes import Handshakes
 
 if TYPE_CHECKING:
     from coordinator.security.tls import Terms
-    from coordinator.server.wire.handshakes import Handshakes
 
 HANDSHAKE_RECORD = 0x16
 """The first byte of each TLS connection."""

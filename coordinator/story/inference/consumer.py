@@ -29,14 +29,13 @@ from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import LastRecords
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
 from coordinator.group.state import State
-from coordinator.story.events import Cause, TopicChange
+from coordinator.story.events import Cause, GroupEvent, TopicChange
 from coordinator.story.inference.signs import Sign
 from coordinator.story.inference.told import client_cause, ended_event, event, subscribed, with_topics
 from coordinator.story.records.consumer import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
 from coordinator.story.schema import UNKNOWN
 
 if TYPE_CHECKING:
-    from coordinator.story.events import GroupEvent
     from coordinator.story.inference.knowledge import Told
     from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 

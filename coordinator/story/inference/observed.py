@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.state import State
+from coordinator.story.events import Cause, GroupEvent
 from coordinator.story.inference.classic import RETURNED, Causes, Classic, kinds_of
 from coordinator.story.inference.consumer import Consumer
 from coordinator.story.inference.knowledge import Live, Told
@@ -35,9 +36,6 @@ from coordinator.story.records.consumer import (
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNREADABLE_KIND, Key, read_group, read_key
 from coordinator.story.schema import STREAMS, UNKNOWN
 from protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from coordinator.story.events import Cause, GroupEvent
 
 TOLD_MAX = 1_000
 """Told causes that wait for their record, the newest ones."""

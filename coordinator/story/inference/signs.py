@@ -11,10 +11,8 @@ House rule: a sign belongs to the seat that has the topic partition in the recor
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from coordinator.story.inference.seen import Seat, Seen, TopicPartition
+from coordinator.story.inference.seen import Seat, Seen, TopicPartition
 
 STEADY_TIMES = 3
 """Commits of a member in one generation from which on its pauses say how often it commits."""

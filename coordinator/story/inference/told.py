@@ -15,11 +15,11 @@ from coordinator.group import notes
 from coordinator.group.causes import TOPICS_MAX, Origin
 from coordinator.group.course import CAUSES_MAX, Outcome, Snapshot
 from coordinator.story.events import Cause, GroupEvent, RebalanceEnded, TopicChange
+from coordinator.story.inference.seen import Member, Seen
 from coordinator.story.making import ended_of, event_of
 from coordinator.story.schema import UNKNOWN, TimedNote
 
 if TYPE_CHECKING:
-    from coordinator.story.inference.seen import Member, Seen
     from protocol.messages import ConsumerGroupMemberMetadataValue
 
 

@@ -9,12 +9,11 @@ House rule: an error names the field and says what it has to be.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from coordinator.site.openapi import Schema
 
 KINDS: dict[str, tuple[str, tuple[type, ...]]] = {

@@ -7,15 +7,12 @@ House rule: this describes; `given` and `operations` decide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.site.openapi import SCHEMAS as OF_SERVER
 from coordinator.site.openapi import TEXT, Schema, answer, json_answer, ref
-from coordinator.testing.http.operations import OPERATIONS
+from coordinator.testing.http.operations import OPERATIONS, Operation
 from coordinator.testing.http.shapes import SCHEMAS as OWN
-
-if TYPE_CHECKING:
-    from coordinator.testing.http.operations import Operation
 
 DESCRIPTION = """The test kit of a coordinator: time, faults, members and groups, for tests in any language.
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coordinator.site.openapi import FLAG, TEXT, Schema, list_of, ref
 from coordinator.testing import assertions
+from coordinator.testing.faults import Fault
 from coordinator.testing.http.shapes import (
     ASSIGNMENT,
     CAUSE,
@@ -48,11 +49,9 @@ from coordinator.testing.http.shapes import (
     look_json,
     timeline_json,
 )
-from coordinator.testing.members import MEMBERS_MAX
+from coordinator.testing.members import MEMBERS_MAX, Members
 
 if TYPE_CHECKING:
-    from coordinator.testing.faults import Fault
-    from coordinator.testing.members import Members
     from coordinator.testing.tenure import Tenure
 
 CREWS_MAX = 256

@@ -12,13 +12,14 @@ House rule: nothing here knows an operation.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, CapacityLimiter, from_thread, to_thread
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -27,18 +28,12 @@ from coordinator.server.app import StartFailed
 from coordinator.site.web import error
 from coordinator.testing.http.given import body_fields, check, query_fields
 from coordinator.testing.http.openapi import document
-from coordinator.testing.http.operations import OPERATIONS, Desk
+from coordinator.testing.http.operations import OPERATIONS, Desk, Operation
 from coordinator.testing.members import NotSeated
-from coordinator.testing.tenure import NotRunning
+from coordinator.testing.tenure import NotRunning, Tenure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from coordinator.testing.http.operations import Operation
-    from coordinator.testing.tenure import Tenure
 
     Run = Callable[[Request, Callable[..., Any]], Awaitable[Any]]
 

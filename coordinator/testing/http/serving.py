@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import uvloop
 from anyio import to_thread
 from starlette.middleware import Middleware
 
-from coordinator.config import CONTROL, ConfigError, with_values
+from coordinator.config import CONTROL, Config, ConfigError, with_values
 from coordinator.loop.clock import LoopClock
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
@@ -37,9 +38,7 @@ from coordinator.testing.tenure import DEFAULTS, IN_MEMORY, Tenure
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
 
-    from coordinator.config import Config
     from coordinator.server.wire.certificates import Certificates
     from coordinator.site.guard import Secure
 

@@ -6,7 +6,7 @@ has a lower and an upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator import pages
@@ -14,18 +14,14 @@ from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.site.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
 from coordinator.story.described import member_json
-from coordinator.story.entries import entry_json
+from coordinator.story.entries import Entry, entry_json
 from coordinator.story.words import entry_lines
 from coordinator.testing.faults import FAULTS_MAX, Action, Fault
-from coordinator.testing.members import MEMBERS_MAX
+from coordinator.testing.members import MEMBERS_MAX, Members
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from coordinator.story.entries import Entry
     from coordinator.testing.clock import KitClock
-    from coordinator.testing.members import Members
     from coordinator.testing.values import Look
 
 WAIT_S_MAX = 3_600
