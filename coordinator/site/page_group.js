@@ -238,7 +238,7 @@ function showAll(is) {
   members = is.members ?? [];
   showFacts();
   showFound(past.findings ?? []);
-  lanes.show({entries: past.timeline, runs: past.runs, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
+  lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
   showMembers();
   showEntries();
   const lines = [...(is.expects?.text ?? []), ...(is.waiting?.text ?? is.held_up_text ?? [])];
@@ -289,7 +289,7 @@ export function open() {
   lagging = new Asking(askLag, 5_000, 2_000);
   lanes.open(showEntries);
   const within = () => {
-    lanes.show({entries: past.timeline, runs: past.runs, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
+    lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
     showMembers();
     showEntries();
     showLag();

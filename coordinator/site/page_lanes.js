@@ -12,7 +12,7 @@ const LANES_STEP = 60;  // lanes that are drawn at once
 const LEAST_MS = 20, MOST_MS = 400 * 86_400_000;  // of a range
 const TICK_PX = 110;
 
-let shown = {entries: [], runs: [], lanes: []};
+let shown = {entries: [], lanes: []};
 let all = [0, 1];  // the range that has everything
 let view = [0, 1];
 let lanesMax = LANES_STEP;
@@ -79,11 +79,7 @@ function shapeOf(mark, x, y, right, name) {
   const kind = look(mark);
   const text = mark.text.join("\n");
   const lower = mark.kind === "fencing" ? MARK : -MARK / 2;  // a restart and a fencing often have the same time
-  if (mark.times === 1) {
-    return mark.kind === "fencing"
-      ? drawn("path", {d: `M${at} ${y}l${MARK} ${MARK}l-${MARK} ${MARK}l-${MARK} -${MARK}z`, class: kind, "data-member": name}, text)
-      : drawn("circle", {cx: at, cy: y + lower, r: MARK, class: kind, "data-member": name}, text);
-  }
+  if (mark.times === 1) return drawn("use", {href: `#mark-${mark.kind}`, x: at, y: y + lower, class: kind, "data-member": name}, text);
   const made = drawn("g", {class: kind, "data-member": name}, text);
   const width = Math.max(x(mark.until_ms) - at + 2 * MARK, 2 * MARK + String(mark.times).length * LETTER);
   const left = Math.min(at - MARK, right - width);
@@ -97,10 +93,11 @@ const taken = (name, {from_ms: from, until_ms: until}) =>
 
 /* The drawing is as wide as its frame, and its unit is a pixel, so that text has its real size. */
 export function draw() {
-  const {entries, lanes, runs} = shown;
+  const {entries, lanes} = shown;
   $("lanes").hidden = lanes.length === 0;
   if (lanes.length === 0) return;
-  $("suspect").hidden = !runs.some((run) => run.finding);
+  const looks = new Set(lanes.flatMap((lane) => lane.marks.flatMap((mark) => look(mark).split(" "))));
+  for (const kind of ["moves", "takeover", "fencing", "suspect"]) $(kind).hidden = !looks.has(kind);
   $("standby").hidden = lanes.every((lane) => lane.standby_since_ms === null);
   const [begin, end] = view;
   const nowMs = Math.min(Date.now(), end);
@@ -216,7 +213,7 @@ function showTable(lanes) {
   table.show(lanes);
 }
 
-/* Draws a group. entries, runs, lanes: as /groups/GROUP/events has them. counts: their numbers in words. */
+/* Draws a group. entries, lanes: as /groups/GROUP/events has them. counts: their numbers in words. */
 export function show(now) {
   shown = now;
   const times = now.entries.flatMap((entry) => [entry.at_ms, entry.ended_ms ?? entry.at_ms]);

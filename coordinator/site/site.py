@@ -461,9 +461,14 @@ async def _page(name: str, media_type: str, _: Request) -> Response:
     return _file(name, media_type)
 
 
+def _text(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
 @lru_cache(len(PAGE))
 def _file(name: str, media_type: str) -> Response:
-    return Response((HERE / name).read_bytes(), headers={**POLICY, "content-type": media_type})
+    text = _text(name).replace("<!-- page_marks.html -->", _text("page_marks.html"))
+    return Response(text, headers={**POLICY, "content-type": media_type})
 
 
 def _state(trouble: str) -> Response:

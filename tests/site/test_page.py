@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator.story.lanes import Mark
 from coordinator.text import time_text
 from schemas.errors import ErrorCode
 from tests.support.axe import violations
@@ -43,7 +45,8 @@ SCROLLERS = (
 """The elements of the page that scroll vertically."""
 
 WIDTHS = (
-    "document.querySelector('svg').getBoundingClientRect().width === document.querySelector('#drawing').clientWidth"
+    "document.querySelector('#drawing svg').getBoundingClientRect().width"
+    " === document.querySelector('#drawing').clientWidth"
 )
 
 
@@ -219,7 +222,7 @@ def said(browser: Browser, selector: str) -> str:
 def lanes(browser: Browser, kind: str) -> list[str]:
     """Return the members that have something of that kind on their lanes, in the order of the lanes."""
     found: list[str] = browser.evaluate(
-        f"[...document.querySelectorAll('svg .{kind}')].map((each) => each.dataset.member)"
+        f"[...document.querySelectorAll('#drawing .{kind}')].map((each) => each.dataset.member)"
     )
     return sorted(found)
 
@@ -232,7 +235,7 @@ def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: 
     assert lanes(browser, "restart") == names
     assert lanes(browser, "seat") == names
     assert not lanes(browser, "restart.moves")
-    assert len(browser.evaluate("[...document.querySelectorAll('svg .rebalance')].map(() => 1)")) == 3
+    assert len(browser.evaluate("[...document.querySelectorAll('#drawing .rebalance')].map(() => 1)")) == 3
     said = browser.evaluate("document.querySelector('#entries').innerText")
     assert said.count("and nothing moves") == 3
     assert "new member" in said
@@ -259,10 +262,10 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
     assert lanes(browser, "restart") == []
     assert browser.evaluate("[...document.querySelectorAll('svg .count')].map((e) => e.textContent)") == ["12", "12"]
     fencing, suspect = (
-        browser.evaluate(f"getComputedStyle(document.querySelector('.key.{kind}'), '::before').backgroundColor")
+        browser.evaluate(f"getComputedStyle(document.querySelector('.key .{kind}')).fill")
         for kind in ("fencing", "suspect")
     )
-    assert suspect == fencing == browser.evaluate("getComputedStyle(document.querySelector('svg .suspect')).fill")
+    assert suspect == fencing == browser.evaluate("getComputedStyle(document.querySelector('#drawing .suspect')).fill")
     assert browser.evaluate("document.querySelector('#suspect').checkVisibility()")
     listed = browser.evaluate("[...document.querySelectorAll('#entries li.suspect')].map((e) => e.innerText)")
     assert len(listed) == 2
@@ -867,7 +870,9 @@ def test_an_inferred_entry_is_marked(browser: Browser, url: str) -> None:
     answered(browser, "/groups/seen/events", f"{{timeline: [{rebalance}], runs: [], lanes: [{lane}], findings: []}}")
     browser.evaluate("location.hash = '#group=seen'")
     wait_until(lambda: "one of two reasons" in said(browser, "#entries"), "the entry is there", WITHIN_S)
-    assert browser.evaluate("document.querySelectorAll('#entries li.inferred, svg .rebalance.inferred').length") == 2
+    assert (
+        browser.evaluate("document.querySelectorAll('#entries li.inferred, #drawing .rebalance.inferred').length") == 2
+    )
     assert "inferred from the log" in said(browser, "#entries-section")
 
 
@@ -914,6 +919,14 @@ def test_events_are_streamed(url: str) -> None:
     with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.readline() == b": events follow\n"
+
+
+def test_every_kind_of_mark_has_a_form(url: str) -> None:
+    """The page has a form for each kind of mark that the lanes of a group may have."""
+    (kinds,) = get_type_hints(Mark, include_extras=True)["kind"].__metadata__
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
+        forms = set(re.findall(r'id="mark-(\w+)"', answer.read().decode()))
+    assert forms == set(kinds.extra_json_schema["enum"])
 
 
 def test_the_files_of_the_page_are_installed() -> None:

@@ -1,6 +1,6 @@
 // The search in the table of groups. Rows beyond the first are hidden by this and by nothing else: without a script all
 // of them are there. How many are shown at first is an attribute of the button that shows all.
-const rows = [...document.querySelectorAll('#all tr')], field = document.getElementById('search');
+const rows = [...document.querySelectorAll('.groups tbody tr')], field = document.getElementById('search');
 const count = document.getElementById('shown'), more = document.getElementById('more');
 const names = rows.map(row => row.firstElementChild.textContent.toLowerCase());
 const firstRows = Number(more.dataset.rows);

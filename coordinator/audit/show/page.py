@@ -1,8 +1,9 @@
 """The report as one HTML page that needs no other file: findings first, then the groups' past, drawn in SVG.
 
-A drawing measures its width in per cent and its height in pixels, and names are text beside it. So a drawing is as wide
-as the window, and its letters are as large as all others, on a telephone too. A group with 60 seats and thousands of
-restarts has more marks than a screen has pixels, so marks on the same pixel are drawn once.
+It has the style, the marks and the words of the page of a server (`coordinator.site`): lanes, with a line over all of
+them for each rebalance. A drawing measures its width in per cent and its height in pixels, and names are text beside
+it. So a drawing is as wide as the window, and its letters are as large as all others, on a telephone too. A group with
+60 seats and thousands of restarts has more marks than a screen has pixels, so marks on the same pixel are drawn once.
 
 Each part of the page has a limit: findings, drawings and rows. The groups with the most events come first, and the page
 says how many had no room. A policy in the page allows only its own style and script, so a browser runs no code that
@@ -17,8 +18,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -29,7 +29,7 @@ from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.drawing import STEPS_MAX, Step
 from coordinator.audit.check.history import READ, Story
-from coordinator.audit.show.report import by_size, growth_text, least_text
+from coordinator.audit.show.report import by_size, growth_text, least_text, state_text
 from coordinator.audit.words import detail_words
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
@@ -40,9 +40,9 @@ from coordinator.text import printable, second_text, size_text
 PAGE_FILE = "report.html"
 
 
-def _resource(name: str) -> str:
-    """Read a file beside this module, which may be in a zip."""
-    return files("coordinator.audit.show").joinpath(name).read_text(encoding="utf-8")
+def _resource(package: str, name: str) -> str:
+    """Read a file of a package, which may be in a zip."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 FINDINGS_MAX = 100
@@ -65,21 +65,23 @@ _NAME_MAX = 100
 _DETAIL_MAX = 600
 _PIXELS = 500
 """The steps of the time axis: with so few, even a group with many seats and years has room in a page."""
-_APART = 100 / 150
-"""The least distance between two marks of a seat, in per cent; a triangle is wider than that."""
+_APART = 100 / 125
+"""The least distance between two marks of a seat, in per cent; a mark is wider than that."""
+_TEXTS_MAX = 3
+"""Records that a line names; with many, several are on one pixel."""
 _TITLES_MAX = 20
 """Restarts of a seat that show their time; with more, the marks lie on top of each other."""
-_PLOT_HEIGHT = 104
-_FLAT_HEIGHT = 34
-"""The height of a drawing if the generation never changed."""
-_PLOT_MARGIN = 12
 _SEVERITIES = list(Severity)
+
+_FINDING = "group|#generation|#partition|#offset|detail"
+_GROUP = "group|findings|partition|generation|members|rebalances|per hour|returns|offsets|bytes|covered, UTC"
+_LOST = "#partition|#bytes|#groups|lost with it"
 
 Anchors = dict[tuple[str, int], str]
 """Group and partition -> the id of its drawing in the page."""
 
-_STYLE = _resource("page.css")
-_SCRIPT = _resource("page.js")
+_STYLE, _MARKS = (_resource("coordinator.site", name) for name in ("page.css", "page_marks.html"))
+_SCRIPT = _resource("coordinator.audit.show", "page.js")
 
 
 def write_page(out: Path, result: AuditResult) -> Path:
@@ -107,19 +109,18 @@ def page(result: AuditResult) -> str:
     drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
     drawn = drawable[:DRAWN_MAX]
     drawings = _within(DRAWINGS_SIZE_MAX, ("\n".join(_drawing(number, each)) for number, each in enumerate(drawn)))
+    kinds = {mark.kind for each in drawn for lane in each.lanes.values() for mark in lane.marks}
     anchors = {(each.group, each.partition): f"group-{number}" for number, each in enumerate(drawn[: len(drawings)])}
     parts = [
         *_head(result),
-        "<main id='main'>",
         *_findings(result.findings, result.counts, anchors),
-        *_drawn(drawings, len(drawable)),
+        *_drawn(drawings, len(drawable), kinds),
         *_bytes(result.stories),
         *_partitions(result),
-        *_table(stories, found, anchors),
-        "</main>",
+        *_all(stories, found, anchors),
         f"<footer>{_dim('Made by tenure audit. Times are UTC. Drawings show what the log covers: a compacted log')}",
         _dim(f"has lost older records. {pages.AUDIT_CHECKS} explains each check, {pages.AUDIT_FILES} this page."),
-        "</footer>",
+        "</footer></main>",
         f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
         "",
     ]
@@ -136,21 +137,20 @@ def _head(result: AuditResult) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>Audit of {_safe(result.source)}</title><style>{_STYLE}</style></head><body>"
-    yield "<a class='skip' href='#main'>To the findings</a>"
-    yield "<header><h1>Audit of group metadata</h1>"
-    yield f"<p class='dim'>{_safe(result.source, 300)}</p>"
+    yield "<header><a class='unseen' href='#findings'>To the findings</a><h1>Audit of group metadata</h1>"
+    yield f"<p id='where'>{_safe(result.source, 300)}</p></header><main>"
     if result.stories:
         first, last = min(each.first_ms for each in result.stories), max(each.last_ms for each in result.stories)
         yield f"<p>The log covers {_window(first, last)}.</p>"
     least = "at least " if any(story.at_least for story in result.stories) else ""
     facts = (
-        ("findings", _number(result.counts.total())),
-        ("groups", _number(len(result.stories))),
-        ("rebalances", least + _number(sum(story.rebalances for story in result.stories))),
-        ("returns", least + _number(sum(story.return_count for story in result.stories))),
-        ("records", _number(sum(result.records_by_type.values()))),
+        ("findings", f"{result.counts.total():,}"),
+        ("groups", f"{len(result.stories):,}"),
+        ("rebalances", least + f"{sum(story.rebalances for story in result.stories):,}"),
+        ("returns", least + f"{sum(story.return_count for story in result.stories):,}"),
+        ("records", f"{sum(result.records_by_type.values()):,}"),
         ("bytes", size_text(sum(result.sizes.values()))),
-        ("partitions", _number(len(result.sizes))),
+        ("partitions", f"{len(result.sizes):,}"),
     )
     yield "<dl class='facts'>"
     yield from (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
@@ -158,7 +158,7 @@ def _head(result: AuditResult) -> Iterator[str]:
     yield "<nav aria-label='Parts of this page'><ul>"
     for anchor, name in (
         ("findings", "Findings"),
-        ("drawn", "Generations and seats"),
+        ("drawn", "Rebalances and seats"),
         ("bytes", "Bytes"),
         ("partitions", "Partitions"),
         ("all-groups", "All groups"),
@@ -166,7 +166,6 @@ def _head(result: AuditResult) -> Iterator[str]:
         yield f"<li><a href='#{anchor}'>{name}</a></li>"
     yield "</ul></nav>"
     yield from (f"<p class='dim'>Note: {_safe(note, 300)}</p>" for note in result.notes)
-    yield "</header>"
 
 
 # -- findings
@@ -175,21 +174,21 @@ def _head(result: AuditResult) -> Iterator[str]:
 def _findings(findings: Sequence[Finding], counts: Counter[str], anchors: Anchors) -> Iterator[str]:
     yield "<h2 id='findings'>Findings</h2>"
     if not findings:
-        yield "<div class='card'><p><strong class='good'>Nothing found.</strong> Every check held.</p></div>"
+        yield "<div class='card'><p><strong class='badge good'>Nothing found.</strong> Every check held.</p></div>"
         return
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for each in findings:
         by_check[each.check].append(each)
     order = sorted(by_check, key=lambda check: (_SEVERITIES.index(CHECKS[check].severity), -counts[check], check))
-    yield "<div class='card'><table><thead><tr><th scope='col'>severity</th><th scope='col'>check</th>"
-    yield "<th scope='col' class='n'>findings</th></tr></thead><tbody>"
-    for check in order:
-        severity, meaning, _ = CHECKS[check]
-        yield (
-            f"<tr><td>{_badge(severity)}</td><td><a href='#check-{check}'><code>{check}</code></a> "
-            f"<span class='dim'>{escape(meaning)}</span></td><td class='n'>{_number(counts[check])}</td></tr>"
-        )
-    yield "</tbody></table></div>"
+    heads = "severity|check|#findings"
+    link = "<a href='#check-{0}'><code>{0}</code></a> <span class='dim'>{1}</span>"
+    sums = (
+        _row(heads, _badge(CHECKS[each].severity), link.format(each, escape(CHECKS[each].meaning)), f"{counts[each]:,}")
+        for each in order
+    )
+    yield "<div class='card'>"
+    yield from _table(heads, sums)
+    yield "</div>"
     left = FINDINGS_SIZE_MAX
     for check in order:
         rows = _within(left, (_finding(each, anchors) for each in by_check[check][:FINDINGS_MAX]))
@@ -200,29 +199,22 @@ def _findings(findings: Sequence[Finding], counts: Counter[str], anchors: Anchor
 def _check(check: str, rows: Sequence[str], kept: int, count: int) -> Iterator[str]:
     """A check: its meaning, the advice, and its findings."""
     yield f"<section class='card check' id='check-{check}' aria-labelledby='name-{check}'>"
-    yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)}<code>{check}</code>"
-    yield f"<small>{_number(count)} {'finding' if count == 1 else 'findings'}</small></h3>"
-    yield f"<p>{_code(escape(CHECKS[check].advice, quote=False))}</p>"
+    yield f"<h3 id='name-{check}'>{_badge(CHECKS[check].severity)} <code>{check}</code> "
+    yield f"<small>{count:,} {'finding' if count == 1 else 'findings'}</small></h3>"
+    advice = re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(CHECKS[check].advice, quote=False))
+    yield f"<p>{advice}</p>"
     if rows:
-        yield f"<div class='scroll' tabindex='0' role='region' aria-label='Findings of {check}'><table><thead><tr>"
-        yield "<th scope='col'>group</th><th scope='col' class='n'>generation</th><th scope='col' class='n'>partition"
-        yield "</th><th scope='col' class='n'>offset</th><th scope='col'>detail</th></tr></thead><tbody>"
-        yield from rows
-        yield "</tbody></table></div>"
+        yield from _table(_FINDING, rows, f"Findings of {check}")
     if len(rows) < kept:
-        yield _dim(f"{_number(kept - len(rows))} more are in findings.parquet.")
+        yield _dim(f"{kept - len(rows):,} more are in findings.parquet.")
     if kept < count:
-        yield _dim(f"{_number(count - kept)} more are only counted.")
+        yield _dim(f"{count - kept:,} more are only counted.")
     yield "</section>"
 
 
 def _finding(finding: Finding, anchors: Anchors) -> str:
-    return (
-        f"<tr><td class='id'>{_group_link(finding.group, finding.partition, anchors)}</td>"
-        f"<td class='n'>{_or_dash(finding.generation)}</td>"
-        f"<td class='n'>{finding.partition}</td><td class='n'>{_or_dash(finding.offset)}</td>"
-        f"<td class='wide'>{_detail(finding.detail)}</td></tr>"
-    )
+    group = _group_link(finding.group, finding.partition, anchors)
+    return _row(_FINDING, group, finding.generation, finding.partition, finding.offset, _detail(finding.detail))
 
 
 def _detail(text: str) -> str:
@@ -231,7 +223,7 @@ def _detail(text: str) -> str:
     words = []
     for name, value in detail_words(text):
         shown = _safe(value, max(left, _NAME_MAX))
-        words.append(f"<span class='key'>{_safe(name)}</span> {shown}" if name else shown)
+        words.append(f"<span class='dim'>{_safe(name)}</span> {shown}" if name else shown)
         left -= len(value)
     return "; ".join(words)
 
@@ -239,30 +231,24 @@ def _detail(text: str) -> str:
 # -- groups, drawn
 
 
-def _drawn(drawings: Sequence[str], count: int) -> Iterator[str]:
-    yield "<h2 id='drawn'>Generations and seats</h2>"
+def _drawn(drawings: Sequence[str], count: int, kinds: set[str]) -> Iterator[str]:
+    yield "<h2 id='drawn'>Rebalances and seats</h2>"
     if not drawings:
         why = "There is no room to draw a group." if count else "There is no group to draw."
         yield f"<div class='card'><p>{why}</p></div>"
         return
-    yield (
-        "<p class='legend dim'><small>A seat is an instance id, or the member id of a member without one.<br>"
-        + _legend(
-            seat="taken", mark="a static member came back under a new member id", dot="a generation",
-            empty="the group is empty",
-        )
-        + "</small></p>"
-    )  # fmt: skip
-    yield "<svg class='shapes' aria-hidden='true'><path id='return' class='mark' d='M0 3l5 12h-10z'/></svg>"
+    yield _dim("A seat is an instance id, or the member id of a member without one.")
+    legend = _MARKS
+    for kind in kinds:
+        legend = legend.replace(f'id="{kind}" hidden', f'id="{kind}"')
+    yield f"<p class='legend'>{legend}</p>"
     yield from drawings
     if len(drawings) < count:
-        yield _dim(
-            f"{_number(count - len(drawings))} quieter groups are not drawn; all of them are in the table below."
-        )
+        yield _dim(f"{count - len(drawings):,} quieter groups are not drawn; all of them are in the table below.")
 
 
 def _drawing(number: int, story: Story) -> Iterator[str]:
-    """A group: its past in words, its generations, and a lane for each seat."""
+    """A group: its past in words, and a lane for each seat."""
     yield f"<section class='card' id='group-{number}' aria-labelledby='title-{number}'>"
     yield f"<h3 id='title-{number}'>{_safe(story.group)}</h3>"
     yield f"<p>{_sentences(story)}</p>"
@@ -272,18 +258,18 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
     known = [step for step in story.steps if step.generation is not None]
     if known:
         axis = _Axis.of(min(story.first_ms, known[0].ts), story.last_ms)
-        yield "<figure>"
-        yield from _generations(story, known, axis)
+        yield "<figure><div class='picture'>"
+        yield from _rebalances(story, known, axis)
         if story.lanes:
             yield f"<ul class='rows' aria-label='Seats of {_safe(story.group)}'>"
             for seat, lane in sorted(story.lanes.items(), key=_lane_order):
                 yield _lane(seat, lane, axis)
             yield "</ul>"
-        yield f"<div class='row axis'><span class='name dim'>UTC</span>{_times(axis)}</div>"
+        yield f"</div><div class='row axis'><span class='name dim'>UTC</span>{_times(axis)}</div>"
         if story.seats_left_out:
             yield f"<figcaption>Only the first {len(story.lanes)} seats are drawn.</figcaption>"
         if len(story.steps) == STEPS_MAX:
-            yield f"<figcaption>Only the last {_number(STEPS_MAX)} records are drawn.</figcaption>"
+            yield f"<figcaption>Only the last {STEPS_MAX:,} records are drawn.</figcaption>"
         yield "</figure>"
     yield from _steps(story)
     yield "</section>"
@@ -301,8 +287,8 @@ def _sentences(story: Story) -> str:
     else:
         state = f"Generation {_or_dash(story.generation)}, {number_text(story.member_count, 'member')}"
     both = (story.causes + story.causes_recorded).most_common()
-    causes = ", ".join(f"{_number(count)} {_safe(cause)}" for cause, count in both)
-    unseen = f"; {_number(story.rebalances_unseen)} left no record" if story.rebalances_unseen else ""
+    causes = ", ".join(f"{count:,} {_safe(cause)}" for cause, count in both)
+    unseen = f"; {story.rebalances_unseen:,} left no record" if story.rebalances_unseen else ""
     rebalances = number_text(story.rebalances, "rebalance", at_least=story.at_least)
     unknown = [escape(unknown_returns_text(story.returns.total()))] if story.returns else []
     returns = ", ".join([*filter(None, [returns_text(story.returns_recorded)]), *unknown])
@@ -337,113 +323,48 @@ class _Axis(NamedTuple):
         return list(range(first, self.first_ms + self.span_ms + 1, step))[:5] or [self.first_ms]
 
 
-_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+_DAY_MS = 86_400_000
 _TICKS_MS = (
-    *(each * _SECOND_MS for each in (1, 2, 5, 10, 15, 30)),
-    *(each * _MINUTE_MS for each in (1, 2, 5, 10, 15, 30)),
-    *(each * _HOUR_MS for each in (1, 2, 3, 6, 12)),
+    *(each * 1_000 for each in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800)),
+    *(each * 3_600_000 for each in (1, 2, 3, 6, 12)),
     *(each * _DAY_MS for each in (1, 2, 3, 7, 14, 30, 90, 365, 3_650)),
 )
 
 
 def _times(axis: _Axis) -> str:
-    ticks = axis.ticks()
+    """The labels of an axis, as the page of a server writes them."""
+    ticks, labels = axis.ticks(), []
     step = ticks[1] - ticks[0] if len(ticks) > 1 else axis.span_ms
-    form = (
-        "%d %b %Y"
-        if step >= _DAY_MS
-        else "%d %b %H:%M"
-        if axis.span_ms >= _DAY_MS
-        else "%H:%M"
-        if step >= _MINUTE_MS
-        else "%H:%M:%S"
-    )
-    labels = []
+    part = slice(10) if step >= _DAY_MS else slice(5, 16) if axis.span_ms >= _DAY_MS else slice(11, 19)
     for ts in ticks:
         x = axis.x(ts)
         anchor = "start" if x < 6 else "end" if x > 94 else "middle"
-        labels.append(f"<text x='{x:g}%' y='15' text-anchor='{anchor}'>{escape(_moment(ts, form))}</text>")
+        labels.append(f"<text class='time' x='{x:g}%' y='15' text-anchor='{anchor}'>{second_text(ts)[part]}</text>")
     return f"<svg height='22' aria-hidden='true'>{''.join(labels)}</svg>"
 
 
-def _moment(ts: int, form: str) -> str:
-    try:
-        return datetime.fromtimestamp(ts / 1000, UTC).strftime(form)
-    except (ValueError, OverflowError, OSError):
-        return str(ts)
-
-
-def _generations(story: Story, known: Sequence[Step], axis: _Axis) -> Iterator[str]:
+def _rebalances(story: Story, known: Sequence[Step], axis: _Axis) -> Iterator[str]:
+    """Lines over all lanes: round times, and each record that says who has a seat."""
     values = [step.generation or 0 for step in known]
     low, high = min(values), max(values)
-    height = _PLOT_HEIGHT if low < high else _FLAT_HEIGHT
-    bottom = height - _PLOT_MARGIN
-
-    def y(generation: int) -> float:
-        if low == high:
-            return height / 2
-        return round(bottom - (bottom - _PLOT_MARGIN) * (generation - low) / (high - low), 1)
-
-    labels = _integer_ticks(low, high)
-    what = f"Generation {low}" if low == high else f"Generation from {low} to {high}"
+    which = f"Generation {low}" if low == high else f"Generation from {low} to {high}"
     rebalances = number_text(story.rebalances, "rebalance", at_least=story.at_least)
-    label = f"{what}, {rebalances}, {_window_text(story.first_ms, story.last_ms)}"
-    yield f"<div class='row plot'><svg class='name' height='{height}' aria-hidden='true'>"
-    for generation in labels:
-        word = "<tspan class='far'>generation </tspan>" if generation == labels[-1] else ""
-        yield f"<text x='100%' y='{y(generation) + 4:g}' text-anchor='end'>{word}{generation}</text>"
-    yield f"</svg><svg height='{height}' role='img' aria-label='{escape(label)}'>"
-    for generation in labels:
-        yield f"<line class='grid' x1='0' x2='100%' y1='{y(generation):g}' y2='{y(generation):g}'/>"
-    for ts in axis.ticks():
-        yield f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='{height}'/>"
-    yield from _line(known, axis, y)
-    yield from _dots(story.steps, axis, y, height)
-    yield "</svg></div>"
+    label = f"{which}, {rebalances}, {_window(story.first_ms, story.last_ms)}"
+    yield f"<svg class='over' role='img' aria-label='{label}'>"
+    yield from (_upright("tick", axis.x(ts)) for ts in axis.ticks())
+    lines: dict[tuple[str, float], list[str]] = defaultdict(list)
+    for step in story.steps:
+        if step.kind not in {"return", "rewritten"}:
+            title = f"{number_text(step.members, 'member')}: {_safe(step.cause, _DETAIL_MAX)}, {second_text(step.ts)}"
+            kind, state = (step.kind, "") if step.generation is None else ("when", f"generation {step.generation}, ")
+            lines[kind, axis.x(step.ts)].append(state + title)
+    yield from (_upright(kind, x, *titles[:_TEXTS_MAX]) for (kind, x), titles in lines.items())
+    yield "</svg>"
 
 
-def _line(known: Sequence[Step], axis: _Axis, y: Callable[[int], float]) -> Iterator[str]:
-    """The generation over time, as a staircase."""
-    x, height = axis.x(known[0].ts), y(known[0].generation or 0)
-    for step in known[1:]:
-        next_x, next_height = axis.x(step.ts), y(step.generation or 0)
-        if next_height != height and next_x >= x:
-            yield f"<line class='step' x1='{x:g}%' x2='{next_x:g}%' y1='{height:g}' y2='{height:g}'/>"
-            yield f"<line class='step' x1='{next_x:g}%' x2='{next_x:g}%' y1='{height:g}' y2='{next_height:g}'/>"
-            x, height = next_x, next_height
-    yield f"<line class='step' x1='{x:g}%' x2='100%' y1='{height:g}' y2='{height:g}'/>"
-
-
-def _dots(steps: Iterable[Step], axis: _Axis, y: Callable[[int], float], height: int) -> Iterator[str]:
-    drawn = set()
-    for step in steps:
-        x = axis.x(step.ts)
-        if step.generation is None:
-            mark = f"<line class='{escape(step.kind)}' x1='{x:g}%' x2='{x:g}%' y1='0' y2='{height}'>"
-            end, title = "</line>", step.cause
-        elif step.kind in {"generation", "empty"}:
-            style = "empty" if step.kind == "empty" else "dot"
-            mark = f"<circle class='{style}' cx='{x:g}%' cy='{y(step.generation):g}' r='3.5'>"
-            end, title = (
-                "</circle>",
-                f"generation {step.generation}, {number_text(step.members, 'member')}: {step.cause}",
-            )
-        else:
-            continue
-        if mark not in drawn:
-            drawn.add(mark)
-            yield f"{mark}<title>{_safe(title, _DETAIL_MAX)}, {second_text(step.ts)}</title>{end}"
-
-
-def _integer_ticks(low: int, high: int) -> list[int]:
-    """Numbers for an axis: both ends, and round numbers between them with some distance to the ends."""
-    step = 1
-    for factor in (2, 2.5, 2) * 6:
-        if (high - low) / step <= 4:
-            break
-        step = int(step * factor)
-    between = [each for each in range(-(-low // step) * step, high, step) if each - low >= step / 2 <= high - each]
-    return sorted({low, high, *between[:5]})
+def _upright(style: str, x: float, *titles: str) -> str:
+    inside = "<title>" + "\n".join(titles) + "</title>" if titles else ""
+    return f"<line class='{escape(style)}' x1='{x:g}%' x2='{x:g}%' y1='0' y2='100%'>{inside}</line>"
 
 
 def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
@@ -459,7 +380,6 @@ def _lane_order(item: tuple[str, Lane]) -> tuple[object, ...]:
 def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
     """The lane of a seat: when it was taken, and when its member came back."""
     last_ms = axis.first_ms + axis.span_ms
-    marks = [f"<line class='grid' x1='{axis.x(ts):g}%' x2='{axis.x(ts):g}%' y1='0' y2='18'/>" for ts in axis.ticks()]
     spans: list[list[float]] = []
     for start, end in lane.spans:
         x, until = axis.x(axis.first_ms if start is None else start), axis.x(last_ms if end is None else end)
@@ -467,17 +387,17 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
             spans[-1][1] = max(until, spans[-1][1])
         else:
             spans.append([x, until])
-    marks += (
+    marks = [
         f"<rect class='seat' x='{x:g}%' y='3' width='{max(until - x, 0.3):.3g}%' height='12' rx='2'/>"
         for x, until in spans
-    )
+    ]
     former = -_APART
     for mark in lane.marks:
         x = axis.x(mark.from_ms)
         if abs(x - former) >= _APART:
             former = x
             title = f"<title>{second_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
-            marks.append(f"<use href='#return' x='{x:g}%'>{title}</use>")
+            marks.append(f"<use href='#mark-{mark.kind}' class='{mark.kind}' x='{x:g}%' y='9'>{title}</use>")
     taken = (
         "taken all the time"
         if len(lane.spans) == 1 and lane.spans[0][1] is None
@@ -495,17 +415,15 @@ def _steps(story: Story) -> Iterator[str]:
     steps = list(story.steps)[-STEPS_SHOWN:]
     if not steps:
         return
-    which = f"the last {len(steps)} of {_number(len(story.steps))}" if len(steps) < len(story.steps) else "all"
-    yield f"<details><summary>Step by step ({which})</summary><div class='scroll'><table><thead><tr>"
-    yield "<th scope='col'>when</th><th scope='col'>what</th><th scope='col' class='n'>generation</th>"
-    yield "<th scope='col' class='n'>members</th><th scope='col'>what changed</th></tr></thead><tbody>"
-    for step in steps:
-        yield (
-            f"<tr><td class='t'>{second_text(step.ts)}</td><td>{escape(step.kind)}</td>"
-            f"<td class='n'>{_or_dash(step.generation)}</td><td class='n'>{step.members}</td>"
-            f"<td>{_safe(step.cause, _DETAIL_MAX)}</td></tr>"
-        )
-    yield "</tbody></table></div></details>"
+    which = f"the last {len(steps)} of {len(story.steps):,}" if len(steps) < len(story.steps) else "all"
+    heads = "#when|what|#generation|#members|what changed"
+    rows = (
+        _row(heads, second_text(ts), escape(kind), generation, members, _safe(cause, _DETAIL_MAX))
+        for ts, kind, generation, members, cause in steps
+    )
+    yield f"<details><summary>Step by step ({which})</summary>"
+    yield from _table(heads, rows)
+    yield "</details>"
 
 
 # -- bytes, and the table of all groups
@@ -526,20 +444,18 @@ def _bytes(stories: Sequence[Story]) -> Iterator[str]:
         yield (
             f"<li class='row'><span class='name' title='{_safe(story.group, 300)}'>{_safe(story.group)}</span>"
             f"<svg height='16' role='img' aria-label='{label}'>"
-            f"<rect class='offsets' y='1' width='{max(both, 0.2):.4g}%' height='14' rx='2'/>"
+            f"<rect class='area' y='1' width='{max(both, 0.2):.4g}%' height='14' rx='2'/>"
             f"<rect class='seat' y='1' width='{own:.4g}%' height='14' rx='2'/></svg>"
-            f"<span class='size'>{size_text(story.bytes)}</span></li>"
+            f"<span class='dim'>{size_text(story.bytes)}</span></li>"
         )
     yield "</ul>"
-    yield (
-        "<p class='legend dim'><small>"
-        + _legend(
-            seat="the group's own records: each holds all of its members", offsets="committed offsets",
-        )
-        + "</small></p>"
-    )  # fmt: skip
+    yield "<p class='legend'>"
+    for style, meaning in (("seat", "its own records: each holds all of its members"), ("area", "committed offsets")):
+        yield "<span><svg class='key' width='14' height='16' aria-hidden='true'>"
+        yield f"<rect class='{style}' y='2' width='14' height='12'/></svg>{meaning}</span>"
+    yield "</p>"
     if len(stories) > len(largest):
-        yield _dim(f"{_number(len(stories) - len(largest))} smaller groups are in the table below.")
+        yield _dim(f"{len(stories) - len(largest):,} smaller groups are in the table below.")
     yield from (
         f"<p><strong>{_safe(story.group)}</strong>: {escape(growth)}.</p>"
         for story in largest
@@ -560,26 +476,21 @@ def _partitions(result: AuditResult) -> Iterator[str]:
         return
     order = sorted(groups, key=lambda partition: (-len(groups[partition]), partition))
     rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, result, groups[each]) for each in order))
-    yield "<div class='card'><div class='scroll' tabindex='0' role='region' aria-label='Groups by partition'><table>"
-    yield "<thead><tr><th scope='col' class='n'>partition</th><th scope='col' class='n'>bytes</th>"
-    yield "<th scope='col' class='n'>groups</th><th scope='col'>lost with it</th></tr></thead><tbody>"
-    yield from rows
-    yield "</tbody></table></div>"
+    yield "<div class='card'>"
+    yield from _table(_LOST, rows, "Groups by partition")
     if len(rows) < len(order):
-        yield _dim(f"{_number(len(order) - len(rows))} more partitions have no room here.")
+        yield _dim(f"{len(order) - len(rows):,} more partitions have no room here.")
     yield "</div>"
 
 
 def _partition_row(partition: int, result: AuditResult, stories: Sequence[Story]) -> str:
     names = ", ".join(_safe(story.group) for story in stories[:NAMES_MAX])
-    more = f" and {_number(len(stories) - NAMES_MAX)} more" if len(stories) > NAMES_MAX else ""
-    return (
-        f"<tr><td class='n'>{partition}</td><td class='n'>{size_text(result.sizes.get(partition, 0))}</td>"
-        f"<td class='n'>{_number(len(stories))}</td><td class='wide'>{names}{more}</td></tr>"
-    )
+    more = f" and {len(stories) - NAMES_MAX:,} more" if len(stories) > NAMES_MAX else ""
+    size = size_text(result.sizes.get(partition, 0))
+    return _row(_LOST, partition, size, f"{len(stories):,}", f"{names}{more}")
 
 
-def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anchors) -> Iterator[str]:
+def _all(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anchors) -> Iterator[str]:
     yield "<h2 id='all-groups'>All groups</h2>"
     if not stories:
         yield "<div class='card'><p>The log has no group.</p></div>"
@@ -587,44 +498,20 @@ def _table(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: A
     rows = _within(ROWS_SIZE_MAX, (_group_row(each, found, anchors) for each in stories))
     yield "<div class='card'><div class='find' hidden><label for='search'>Groups whose id has</label>"
     yield "<input type='search' id='search' autocomplete='off' spellcheck='false' aria-describedby='shown'></div>"
-    yield "<div class='scroll' tabindex='0' role='region' aria-label='Table of all groups'><table class='groups'>"
-    yield "<caption><small id='shown' role='status'>"
-    yield "Groups with findings first, then those with most events.</small></caption>"
-    yield "<thead><tr><th scope='col'>group</th>"
-    for name in (
-        "findings",
-        "partition",
-        "generation",
-        "members",
-        "rebalances",
-        "per hour",
-        "returns",
-        "offsets",
-        "bytes",
-    ):
-        yield f"<th scope='col' class='n'>{name}</th>"
-    yield "<th scope='col' class='n'>covered, UTC</th></tr></thead><tbody id='all'>"
-    yield from rows
-    yield "</tbody></table></div>"
+    order = "<span id='shown' role='status'>Groups with findings first, then those with most events.</span>"
+    yield from _table(_GROUP, rows, "Table of all groups", f"<table class='groups'><caption>{order}</caption>")
     yield f"<button type='button' id='more' data-rows='{FIRST_ROWS}' hidden>Show all that fit</button>"
     if len(rows) < len(stories):
-        yield _dim(
-            f"{_number(len(stories) - len(rows))} quieter groups have no room here; summary.json has all of them."
-        )
+        yield _dim(f"{len(stories) - len(rows):,} quieter groups have no room here; summary.json has all of them.")
     yield "</div>"
-
-
-def _state(story: Story) -> object:
-    if story.deleted:
-        return "deleted"
-    return _or_dash(story.generation) if story.group_type in READ else escape(story.group_type)
 
 
 def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) -> str:
     last = second_text(story.last_ms)
     day = second_text(story.first_ms)[: len("2000-01-01 ")]
+    state = state_text(story).removeprefix("generation ")
     numbers = (
-        found[story.group, story.partition] or "-", story.partition, _state(story),
+        found[story.group, story.partition] or "-", story.partition, escape(state),
         story.member_count if story.group_type in READ else "-", least_text(story.rebalances, story),
         story.rebalances_per_hour, least_text(story.return_count, story), len(story.committed), size_text(story.bytes),
     )  # fmt: skip
@@ -644,6 +531,26 @@ def _safe(text: str, size_max: int = _NAME_MAX) -> str:
     return escape(shown)
 
 
+def _table(heads: str, rows: Iterable[str], name: str = "", begin: str = "<table>") -> Iterator[str]:
+    """A table that scrolls; by keys, if it has a name. heads: columns between bars, those of numbers behind a #."""
+    region = f" tabindex='0' role='region' aria-label='{name}'" if name else ""
+    yield f"<div class='wide'{region}>{begin}<thead><tr>"
+    yield from (f"<th scope='col'{_aligned(head)}>{head.removeprefix('#')}</th>" for head in heads.split("|"))
+    yield "</tr></thead><tbody>"
+    yield from rows
+    yield "</tbody></table></div>"
+
+
+def _row(heads: str, *cells: object) -> str:
+    """A row of a table with these columns; the cells are safe text."""
+    both = zip(heads.split("|"), cells, strict=True)
+    return f"<tr>{''.join(f'<td{_aligned(head)}>{_or_dash(cell)}</td>' for head, cell in both)}</tr>"
+
+
+def _aligned(head: str) -> str:
+    return " class='number'" if head.startswith("#") else ""
+
+
 def _group_link(group: str | None, partition: int, anchors: Anchors) -> str:
     if group is None:
         return "-"
@@ -655,40 +562,13 @@ def _badge(severity: Severity) -> str:
     return f"<span class='badge {severity.value}'>{severity.value}</span>"
 
 
-def _legend(**meanings: str) -> str:
-    """The meaning of each colour or shape."""
-    shapes = {
-        "dot": "<circle class='dot' cx='7' cy='5' r='3.5'/>",
-        "empty": "<circle class='empty' cx='7' cy='5' r='3.5'/>",
-        "mark": "<path class='mark' d='M7 0l4 10h-8z'/>",
-    }
-    found = []
-    for style, meaning in meanings.items():
-        shape = shapes.get(style, f"<rect class='{style}' width='14' height='10' rx='2'/>")
-        found.append(f"<span><svg class='key-of' aria-hidden='true'>{shape}</svg>{escape(meaning)}</span>")
-    return " ".join(found)
-
-
-def _code(text: str) -> str:
-    """Escaped text, with text in backquotes as code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
-
-
 def _window(first_ms: int, last_ms: int) -> str:
-    return escape(_window_text(first_ms, last_ms))
-
-
-def _window_text(first_ms: int, last_ms: int) -> str:
     """A time span as text: begin, end and length."""
     seconds = (last_ms - first_ms) / 1000
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{second_text(first_ms)} to {second_text(last_ms)} ({seconds / size:.3g} {unit})"
     return f"{second_text(first_ms)} to {second_text(last_ms)} ({seconds:.3g} seconds)"
-
-
-def _number(number: int) -> str:
-    return f"{number:,}"
 
 
 def _or_dash(value: object) -> object:

@@ -107,13 +107,13 @@ def _groups(result: AuditResult, console: Console) -> None:
                 *members, number_text(story.rebalances, "rebalance", at_least=story.at_least),
                 number_text(story.return_count, "return", at_least=story.at_least), size_text(story.bytes),
             )  # fmt: skip
-            _line(console, f"{_state(story)}, {', '.join(counts)}", 4)
+            _line(console, f"{state_text(story)}, {', '.join(counts)}", 4)
     else:
         table = _table("group", "partition", "from", "to", "generation", "members", "rebalances", "returns", "bytes")
         for story in shown:
             cells = (
                 _short(story.group), story.partition, second_text(story.first_ms), second_text(story.last_ms),
-                _state(story).removeprefix("generation "),
+                state_text(story).removeprefix("generation "),
                 story.member_count if story.group_type in READ else "-",
                 least_text(story.rebalances, story), least_text(story.return_count, story), size_text(story.bytes),
             )  # fmt: skip
@@ -133,7 +133,8 @@ def _groups(result: AuditResult, console: Console) -> None:
     console.print()
 
 
-def _state(story: Story) -> str:
+def state_text(story: Story) -> str:
+    """The generation of a group, or the reason that it has none."""
     if story.deleted:
         return "deleted"
     if story.group_type not in READ:

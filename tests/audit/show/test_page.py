@@ -33,6 +33,7 @@ from tests.audit.scenes import (
     static_members,
     two_consumers,
 )
+from tests.support.axe import violations
 from tests.support.browser import Browser
 
 HOSTILE = """<script>alert("1")</script>'"><b onclick=alert(1)>&amp;\u202e\x00\x1b[2J"""
@@ -94,13 +95,14 @@ def drawn(text: str) -> Tags:
     return Tags(text[text.index("<section class='card' id='group-0'") : text.index("<h2 id='bytes'>")])
 
 
-def test_page_shows_findings_generations_and_seats(tmp_path: Path) -> None:
-    """The page draws a dot for each generation, a bar for each time in a seat, a triangle for each restart."""
+def test_page_shows_findings_rebalances_and_seats(tmp_path: Path) -> None:
+    """The page draws a bar for each time in a seat, a mark for each restart, and lines over all for generations."""
     text = page(result_of(clean().commit(5).commit(4), tmp_path))
     tags = drawn(text)
-    assert (tags.count("circle", "dot"), tags.count("circle", "empty")) == (3, 1)
+    assert tags.count("line", "when") == 3, "the end of one and the begin of the next are on one pixel"
+    assert sum(each.count("members: ") + each.count("member: ") for each in tags.texts) == 5, "each says what happened"
     assert tags.count("rect", "seat") == 5
-    assert tags.values("href") == ["#return"] * 2
+    assert tags.values("href") == ["#mark-return"] * 2
     assert tags.count("line", "deleted") == 1
     assert "commit_back" in Tags(text).texts
     assert "5 committed" not in tags.text
@@ -192,9 +194,9 @@ def test_odd_times_and_names_are_drawn() -> None:
         (0, ["22:13:20"]),
         (300, ["22:13:20"]),
         (4_000, ["22:13:20", "22:13:21", "22:13:22", "22:13:23", "22:13:24"]),
-        (HOUR_MS, ["22:15", "22:30", "22:45", "23:00"]),
-        (70 * HOUR_MS, ["15 Nov 2023", "16 Nov 2023", "17 Nov 2023"]),
-        (30 * HOUR_MS, ["15 Nov 00:00", "15 Nov 12:00", "16 Nov 00:00"]),
+        (HOUR_MS, ["22:15:00", "22:30:00", "22:45:00", "23:00:00"]),
+        (70 * HOUR_MS, ["2023-11-15", "2023-11-16", "2023-11-17"]),
+        (30 * HOUR_MS, ["11-15 00:00", "11-15 12:00", "11-16 00:00"]),
     ],
 )
 def test_axis_has_times_that_can_be_read(span_ms: int, labels: list[str]) -> None:
@@ -357,12 +359,12 @@ def test_page_fits_the_window(browser: Browser, report: Path, width: int) -> Non
         "[...document.querySelectorAll('p, td, th, text, .name')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     )
     assert browser.evaluate(f"Math.min(...{sizes})") >= 12
-    # A mark is at the position of its time at any width: the axis, the plot and the lanes share their edges.
+    # A mark is at the position of its time at any width: the axis, the lanes and the lines over them share their edges.
     assert len(set(browser.evaluate(EDGES))) == 1
 
 
 EDGES = """
-[...document.querySelectorAll('#group-0 .row > svg:last-child')].map(drawing => {
+[...document.querySelectorAll('#group-0 .row > svg:last-child, #group-0 .over')].map(drawing => {
   const box = drawing.getBoundingClientRect();
   return `${Math.round(box.left)} ${Math.round(box.right)}`;
 })
@@ -415,7 +417,7 @@ def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> Non
     assert seen == [
         "To the findings",
         "Findings",
-        "Generations and seats",
+        "Rebalances and seats",
         "Bytes",
         "Partitions",
         "All groups",
@@ -432,7 +434,7 @@ def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None
     assert report.exists()
     headings = browser.names("heading")
     assert headings[0] == "Audit of group metadata"
-    assert {"Findings", "Generations and seats", "Bytes by group", "All groups"} <= set(headings)
+    assert {"Findings", "Rebalances and seats", "Bytes by group", "All groups"} <= set(headings)
     drawings = browser.names("image")
     assert "a: taken all the time, 1 return" in drawings
     assert all(drawings)
@@ -441,11 +443,20 @@ def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None
     assert {"group", "rebalances"} <= set(browser.names("columnheader"))
 
 
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.programs("npm")
+def test_the_report_has_no_violation(browser: Browser, report: Path) -> None:
+    """axe-core finds nothing in the page, at three widths, light and dark."""
+    assert report.exists()
+    assert violations(browser) == []
+
+
 @pytest.mark.browser
 def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     """The page lists a hundred groups at first and then all that match a search, and says how many it shows."""
     assert report.exists()
-    shown = "[...document.querySelectorAll('#all tr')].filter(row => row.getClientRects().length).length"
+    shown = "[...document.querySelectorAll('.groups tbody tr')].filter(row => row.getClientRects().length).length"
     assert browser.evaluate(shown) == module.FIRST_ROWS
     assert browser.evaluate("count.textContent") == "100 of 301 groups shown"
     browser.evaluate("search.focus()")
