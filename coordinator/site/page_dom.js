@@ -94,15 +94,33 @@ export function stateBadge(state) {
 
 export const isBusy = (state) => STATES[state]?.[0] === "busy";
 
-const KINDS = {error: "bad", warning: "busy", notice: "calm"};
-export const severityBadge = (severity) => badge(severity, KINDS[severity] ?? "calm");
+const RETURNS = {static_restarts: "static restart", suspect_restarts: "suspect restart", static_rejoins: "rejoin", takeovers: "takeover", static_returns: "return"};
+export const CHURN = ["rebalances", ...Object.keys(RETURNS)];
+
+/* The counts of a group, as /overview has them: the returns, those in words, and all in words. */
+export const returns = (counts) => sum(Object.keys(RETURNS).map((key) => counts[key]));
+export const returnsText = (counts, always) => Object.entries(RETURNS).filter(([key]) => counts[key] || key === always)
+  .map(([key, noun]) => several(counts[key], noun) + (key === "static_rejoins" ? " after an outage" : "")).join(", ");
+export const churn = (counts) => `${several(counts.rebalances, "rebalance")} begun, ${returnsText(counts, "static_restarts")}`;
+
+/* Whether a text has all words that are typed into a field. */
+export const has = (field, text) => field.value.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
 /* What is found, and what to do. linked: an element that names the group, or nothing. */
-export function findingItem(finding, ...linked) {
+function findingItem(finding, ...linked) {
   const when = finding.last_at_ms === null ? "" : ` (last at ${utc(finding.last_at_ms)})`;
   return element("li", {class: finding.severity},
-    element("p", {}, severityBadge(finding.severity), " ", ...linked, element("span", {class: "found", text: finding.found}), when),
+    element("p", {}, badge(finding.severity, finding.severity), " ", ...linked, element("span", {class: "found", text: finding.found}), when),
     element("p", {class: "advice", text: finding.advice}));
+}
+
+/* Shows findings: the first problems, the others, and notices. linked: elements that name the group of a finding. */
+export function showFindings(box, findings, most = Infinity, linked = () => []) {
+  const isOpen = (kind) => box.querySelector(`details.${kind}`)?.open;
+  const list = (some) => element("ul", {}, ...some.map((finding) => findingItem(finding, ...linked(finding))));
+  const folded = (kind, some, noun) => some.length ? [element("details", {class: kind, open: isOpen(kind)}, element("summary", {text: several(some.length, noun)}), list(some))] : [];
+  const bad = findings.filter((finding) => finding.severity !== "notice"), notices = findings.filter((finding) => finding.severity === "notice");
+  box.replaceChildren(...(bad.length ? [list(bad.slice(0, most))] : []), ...folded("more", bad.slice(most), "further problem"), ...folded("notices", notices, "notice"));
 }
 
 export async function ask(path) {

@@ -1,6 +1,6 @@
 /* One group: its state, what is wrong and whom it waits for, its seats over time, members, lag, and what happened. */
 
-import {$, Asking, ask, badge, element, findingItem, grouped, iso, named, ranges, several, span, stateBadge, sum, utc} from "./page_dom.js";
+import {$, Asking, ask, badge, churn, element, grouped, has, iso, named, ranges, several, showFindings, span, stateBadge, sum, utc} from "./page_dom.js";
 import {chosen, format, range, timeText} from "./page_address.js";
 import {behindText, catchUpText, followed, graph, rateText, stableText} from "./page_lag.js";
 import * as lanes from "./page_lanes.js";
@@ -24,24 +24,18 @@ const opened = new Set();  // topics whose partitions are in view
 let asking = null;
 let lagging = null;
 
-const churn = (rebalances, restarts, rejoins, takeovers, returns) =>
-  `${several(rebalances, "rebalance")} begun, ${several(restarts, "static restart")}` +
-  (rejoins ? `, ${several(rejoins, "rejoin")} after an outage` : "") +
-  (takeovers ? `, ${several(takeovers, "takeover")}` : "") + (returns ? `, ${several(returns, "return")}` : "");
-const suspects = (number) => number ? `, ${several(number, "suspect restart")}` : "";
-
 /* The numbers of a group's entries, as text. */
 function counted(entries, runs) {
   const count = (type) => entries.filter((entry) => entry.type === type).length;
   const runOf = runFinder(runs);
   const suspect = entries.filter((entry) => runOf(entry)?.finding).length;
   const plain = (type) => entries.filter((entry) => entry.type === type && !runOf(entry)?.finding).length;
-  const numbers = churn(count("rebalance"), plain("static_restart"), count("static_rejoin"), count("takeover"), plain("static_return"));
-  return `${numbers}${suspects(suspect)}, ${several(count("fencing"), "fencing")}`;
+  const counts = {rebalances: count("rebalance"), static_restarts: plain("static_restart"), suspect_restarts: suspect,
+    static_rejoins: count("static_rejoin"), takeovers: count("takeover"), static_returns: plain("static_return")};
+  return `${churn(counts)}, ${several(count("fencing"), "fencing")}`;
 }
 
-const words = () => $("within").value.toLowerCase().split(/\s+/).filter(Boolean);
-const has = (text) => { const low = text.toLowerCase(); return words().every((word) => low.includes(word)); };
+const isFound = (text) => has($("within"), text);
 
 /* Members. */
 
@@ -75,7 +69,7 @@ function showMembers() {
   membersTable ??= new Table($("members"), columns, {name: "members"});
   membersTable.columns = columns;
   membersTable.nothing = "no member has such a name, client or topic";
-  membersTable.show(members.filter((member) => has(`${member.group_instance_id ?? ""} ${member.member_id} ${member.client_id} ${member.client_host} ${byTopic(member.assignment)}`)));
+  membersTable.show(members.filter((member) => isFound(`${member.group_instance_id ?? ""} ${member.member_id} ${member.client_id} ${member.client_host} ${byTopic(member.assignment)}`)));
 }
 
 /* Lag. */
@@ -128,7 +122,7 @@ function showLag() {
   ], {name: "topics", sort: "-lag", size: 25});
   lagTable.nothing = "no topic has such a name";
   const focused = document.activeElement?.dataset?.topic;
-  lagTable.show(lag.topics.filter((topic) => has(topic.topic)));
+  lagTable.show(lag.topics.filter((topic) => isFound(topic.topic)));
   if (focused !== undefined) [...$("lag").querySelectorAll("summary")].find((each) => each.dataset.topic === focused)?.focus();
   $("lag-note").textContent = lagTitle(lag);
   $("lag-graph").replaceChildren(...(lag.topics.length > 1 ? [element("p", {class: "dim", text: "All topics together"}), graph(lag.moments, "all topics")] : []));
@@ -171,7 +165,7 @@ function items() {
 
 function showEntries() {
   const whole = items();
-  const found = whole.filter((entry) => lanes.inView({from_ms: entry.at_ms, until_ms: entry.until_ms}) && has(entry.text.join("\n")));
+  const found = whole.filter((entry) => lanes.inView({from_ms: entry.at_ms, until_ms: entry.until_ms}) && isFound(entry.text.join("\n")));
   $("entries-section").hidden = whole.length === 0;
   $("entries-count").textContent = found.length === whole.length ? whole.length === 1 ? "1 entry." : `${grouped(whole.length)} entries.` : `${grouped(found.length)} of ${grouped(whole.length)} entries are in this range and match.`;
   const focused = $("entries").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
@@ -224,23 +218,19 @@ function showFacts() {
   $("facts").replaceChildren(...told.flatMap(([name, value]) => [element("div", {}, element("dt", {text: name}), element("dd", {}, value))]));
 }
 
-function showFound(findings) {
-  const bad = findings.filter((finding) => finding.severity !== "notice");
-  const notices = findings.filter((finding) => finding.severity === "notice");
-  const isOpen = $("found").querySelector("details")?.open;
-  const list = (found) => element("ul", {}, ...found.map((finding) => findingItem(finding)));
-  $("found").replaceChildren(...(bad.length ? [list(bad)] : []),
-    ...(notices.length ? [element("details", {open: isOpen}, element("summary", {text: several(notices.length, "notice")}), list(notices))] : []));
+/* All that the search is about, but the lag. */
+function showFiltered() {
+  lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => isFound(lane.name)), counts: counted(past.timeline, past.runs)});
+  showMembers();
+  showEntries();
 }
 
 function showAll(is) {
   facts = is.members === undefined ? null : is;
   members = is.members ?? [];
   showFacts();
-  showFound(past.findings ?? []);
-  lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
-  showMembers();
-  showEntries();
+  showFindings($("found"), past.findings ?? []);
+  showFiltered();
   const lines = [...(is.expects?.text ?? []), ...(is.waiting?.text ?? is.held_up_text ?? [])];
   $("waiting").replaceChildren(...lines.map((text) => element("p", {text})));
   asking.everyMs = lines.length ? WAITING_MS : 10_000;
@@ -280,7 +270,7 @@ export function choose() {
   $("body").hidden = true;
   for (const table of [membersTable, lagTable]) if (table) table.page = 0;
   showFacts();
-  showFound([]);
+  showFindings($("found"), []);
   showLag();
 }
 
@@ -288,13 +278,7 @@ export function open() {
   asking = new Asking(askGroup, 10_000);
   lagging = new Asking(askLag, 5_000, 2_000);
   lanes.open(showEntries);
-  const within = () => {
-    lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => has(lane.name)), counts: counted(past.timeline, past.runs)});
-    showMembers();
-    showEntries();
-    showLag();
-  };
-  $("within").addEventListener("input", within);
+  $("within").addEventListener("input", () => { showFiltered(); showLag(); });
   $("more-entries").addEventListener("click", () => { entriesMax += ENTRIES_STEP; showEntries(); });
   return {
     start() { asking.start(); lagging.start(); },

@@ -2,7 +2,7 @@
    group are asked for while its row is in view, so that 10,000 groups cost no more than fifty. If the table is sorted by
    one of them, the server finds out those of all groups, a part at a time. */
 
-import {$, Asking, ago, ask, badge, element, findingItem, grouped, isBusy, named, ranges, several, stateBadge, sum, utc} from "./page_dom.js";
+import {$, Asking, CHURN, ago, ask, badge, churn, element, grouped, has, isBusy, named, ranges, returns, returnsText, several, showFindings, stateBadge, sum, utc} from "./page_dom.js";
 import {format, here, replace} from "./page_address.js";
 import {behindText} from "./page_lag.js";
 import {Table} from "./page_table.js";
@@ -20,6 +20,7 @@ let problems = new Map();  // by group: the worst severity that the doctor finds
 let lags = new Map();
 let nodes = {nodes: [], partitions_without_node: []};
 let table = null;
+let nodesTable = null;
 let isTold = false;
 
 /* A question about groups can be too long for an address, so it may be several. */
@@ -67,17 +68,7 @@ async function askLags() {
   table.draw();
 }
 
-const restarts = (group) => group.static_restarts + group.suspect_restarts + group.static_rejoins + group.takeovers + group.static_returns;
-const restartText = (group) => [
-  group.static_restarts && several(group.static_restarts, "static restart"),
-  group.suspect_restarts && several(group.suspect_restarts, "suspect restart"),
-  group.static_rejoins && `${several(group.static_rejoins, "rejoin")} after an outage`,
-  group.takeovers && several(group.takeovers, "takeover"),
-  group.static_returns && several(group.static_returns, "return"),
-].filter(Boolean).join(", ");
-
 const ORDER = {error: 3, warning: 2, notice: 1};
-const KINDS = {error: "bad", warning: "busy", notice: "calm"};
 const of = (group, key) => lags.get(group.group_id)?.[key];
 
 export function lagText(told) {
@@ -102,11 +93,11 @@ function columns() {
     {key: "group", name: "Group", value: (group) => group.group_id, cell: link},
     {key: "state", name: "State", long: true, value: (group) => group.state, cell: (group) => stateBadge(group.state)},
     {key: "problem", name: "Doctor", number: true, title: "The worst that the doctor finds", value: (group) => ORDER[problems.get(group.group_id)] ?? null,
-      cell: (group) => problems.has(group.group_id) ? badge(problems.get(group.group_id), KINDS[problems.get(group.group_id)]) : "-"},
+      cell: (group) => problems.has(group.group_id) ? badge(problems.get(group.group_id), problems.get(group.group_id)) : "-"},
     {key: "rebalances", name: "Rebalances", number: true, title: "Rebalances that began in the last hour", value: (group) => group.rebalances,
       cell: (group) => element("span", {class: group.rebalances ? "" : "dim", text: grouped(group.rebalances)})},
-    {key: "restarts", name: "Restarts", number: true, title: "Returns of static members in the last hour: restarts, rejoins and takeovers", value: restarts,
-      cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : restarts(group) ? "" : "dim", title: restartText(group), text: grouped(restarts(group))})},
+    {key: "restarts", name: "Restarts", number: true, title: "Returns of static members in the last hour: restarts, rejoins and takeovers", value: returns,
+      cell: (group) => element("span", {class: group.suspect_restarts + group.takeovers ? "suspect" : returns(group) ? "" : "dim", title: returnsText(group), text: grouped(returns(group))})},
     {key: "members", name: "Members", number: true, value: (group) => of(group, "members"),
       cell: (group) => of(group, "standbys") ? element("span", {title: `and ${several(of(group, "standbys"), "standby")}`, text: `${of(group, "members")} + ${of(group, "standbys")}`}) : of(group, "members")},
     {key: "topics", name: "Topics", number: true, less: true, value: (group) => of(group, "topics")},
@@ -124,8 +115,7 @@ function columns() {
 /* The list as the address says. */
 function chosenGroups() {
   const {search = "", state = ""} = here();
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  return groups.filter((group) => (!state || group.state === state) && words.every((word) => group.group_id.toLowerCase().includes(word)));
+  return groups.filter((group) => (!state || group.state === state) && has({value: search}, group.group_id));
 }
 
 function rename(parts) {
@@ -145,11 +135,8 @@ function showTiles() {
   const focused = $("states").contains(document.activeElement) ? document.activeElement.dataset.state : null;
   $("states").replaceChildren(...buttons);
   if (focused !== null) buttons.find((button) => button.dataset.state === focused)?.focus();
-  const number = (key) => sum(groups.map((group) => group[key]));
-  $("hour").textContent = `Last hour: ${several(number("rebalances"), "rebalance")}, ${several(number("static_restarts"), "static restart")}` +
-    (number("suspect_restarts") ? `, ${several(number("suspect_restarts"), "suspect restart")}` : "") +
-    (number("takeovers") ? `, ${several(number("takeovers"), "takeover")}` : "") +
-    (number("static_returns") ? `, ${several(number("static_returns"), "return")}` : "");
+  const hour = CHURN.map((key) => [key, sum(groups.map((group) => group[key]))]);
+  $("hour").textContent = `Last hour: ${churn(Object.fromEntries(hour))}`;
 }
 
 export function show() {
@@ -163,23 +150,16 @@ export function show() {
   table.show(chosenGroups());
 }
 
-function showFindings(told) {
+function showProblems(told) {
   const worst = (finding) => ORDER[finding.severity];
   problems = new Map();
   for (const finding of told.findings) {
     const known = problems.get(finding.group_id);
     if (finding.group_id !== null && (ORDER[known] ?? 0) < worst(finding)) problems.set(finding.group_id, finding.severity);
   }
-  const item = (finding) => findingItem(finding, finding.group_id === null ? "the cluster: "
-    : element("a", {href: format({group: finding.group_id}), text: named(finding.group_id)}), finding.group_id === null ? "" : ": ");
-  const bad = told.findings.filter((finding) => finding.severity !== "notice");
-  const notices = told.findings.filter((finding) => finding.severity === "notice");
-  const more = (found, text, id) => found.length ? [element("details", {id, open: $(id)?.open}, element("summary", {text}), element("ul", {}, ...found.map(item)))] : [];
-  $("findings").replaceChildren(
-    bad.length ? element("ul", {}, ...bad.slice(0, FIRST).map(item)) : element("p", {class: "dim", text: "Nothing is wrong that the doctor can see."}),
-    ...more(bad.slice(FIRST), `${several(bad.length - FIRST, "further problem")}`, "more-problems"),
-    ...more(notices, several(notices.length, "notice"), "notices"),
-  );
+  const link = ({group_id: id}) => id === null ? ["the cluster: "] : [element("a", {href: format({group: id}), text: named(id)}), ": "];
+  showFindings($("findings"), told.findings, FIRST, link);
+  if (!told.findings.some((finding) => finding.severity !== "notice")) $("findings").prepend(element("p", {class: "dim", text: "Nothing is wrong that the doctor can see."}));
   const left = [
     told.looked_at < told.groups && `${grouped(told.looked_at)} of ${several(told.groups, "group")} looked at`,
     told.further_findings && `${several(told.further_findings, "further finding")}: tenure doctor --all`,
@@ -194,18 +174,16 @@ export function showNodes(told) {
   $("nodes-section").hidden = told.nodes.length < 2 && !nobody.length;
   const counts = new Map();
   for (const group of groups) counts.set(group.node_id, (counts.get(group.node_id) ?? 0) + 1);
-  const head = ["Node", "Address", "Groups", "Partitions", "Partitions of __consumer_offsets"].map((text) => element("th", {scope: "col", role: "columnheader", text}));
-  const row = (name, address, count, partitions, kind) => element("tr", {role: "row", class: kind},
-    element("th", {scope: "row", role: "rowheader", text: name}),
-    ...[["Address", address, "long"], ["Groups", count], ["Partitions", partitions.length], ["of __consumer_offsets", ranges(partitions) || "none", "long"]]
-      .map(([head, text, kind]) => element("td", {role: "cell", class: kind, "data-label": head}, element("span", {text: String(text)}))));
-  $("nodes").replaceChildren(
-    element("caption", {class: "unseen", text: "Nodes and the partitions that they have"}),
-    element("thead", {role: "rowgroup"}, element("tr", {role: "row"}, ...head)),
-    element("tbody", {role: "rowgroup"},
-      ...told.nodes.map((node) => row(node.node_id, `${node.host}:${node.port}`, grouped(counts.get(node.node_id) ?? 0), node.partitions)),
-      ...(nobody.length ? [row("nobody", "-", "-", nobody, "bad")] : [])),
-  );
+  const row = (name, address, groups, partitions) => ({name, address, groups, partitions});
+  nodesTable ??= new Table($("nodes"), [
+    {key: "node", name: "Node", value: (node) => node.name, cell: (node) => node.address === null ? element("span", {class: "suspect", text: node.name}) : node.name},
+    {key: "address", name: "Address", long: true, value: (node) => node.address},
+    {key: "groups", name: "Groups", number: true, value: (node) => node.groups},
+    {key: "count", name: "Partitions", number: true, value: (node) => node.partitions.length},
+    {key: "partitions", name: "Partitions of __consumer_offsets", sorts: false, long: true, value: (node) => ranges(node.partitions) || "none"},
+  ], {name: "nodes"});
+  nodesTable.show([...told.nodes.map((node) => row(node.node_id, `${node.host}:${node.port}`, counts.get(node.node_id) ?? 0, node.partitions)),
+    ...(nobody.length ? [row("nobody", null, null, nobody)] : [])]);
 }
 
 /* A question that fails leaves the answer of the one before; the status line says why. */
@@ -226,7 +204,7 @@ export function open(failed) {
     if (first) [lagging, summing].forEach((each) => each.start());
     else if (table.shown.some((group) => exists(group) && !lags.has(group.group_id))) lagging.soon();
   }, failed), 10_000, 1_000);
-  const examining = new Asking(() => ask("/findings").then(showFindings).catch((error) => { $("looked-at").textContent = error.message; }), 15_000, 2_000);
+  const examining = new Asking(() => ask("/findings").then(showProblems).catch((error) => { $("looked-at").textContent = error.message; }), 15_000, 2_000);
   const owning = new Asking(() => ask("/nodes").then(showNodes).catch(() => {}), 10_000, 2_000);
   const all = [listing, examining, owning];
   return {
