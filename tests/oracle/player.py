@@ -22,30 +22,23 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Lock
 from typing import Any, cast
 from uuid import UUID
 
-from protocol.messages import API_KEYS
 from tests.oracle import consumer, producer
 from tests.oracle.consumer import Seat
+from tests.oracle.literals import Literals, parsed
 from tests.oracle.producer import Producer
 from tests.oracle.script import Case, Outcomes
 from tests.oracle.stage import Client, Server, Stage, commit_topics, protocol_list, subscription
 from tests.oracle.transcript import STAYS_MS
 from tests.support.batches import batch, numbered
 from tests.support.raw import Closed, NoAnswer
-from tests.support.requests import request
 
 Actor = Client | Producer | Seat
 
 TOGETHER = 8
 """Cases that are played at the same time. A case that waits for a timeout does little else, and most do wait."""
-
-PARSING = Lock()
-"""Before Python 3.11.5 all threads share the parser's depth, so that two that parse at once get a SystemError. It takes
-a garbage collection in the midst of one, with a callback: Hypothesis has one.
-"""
 
 TOLD = re.compile(r"(?P<who>(?:'[^']*'|[\w.,])+) (?P<rest>.*)$")
 MAKES: dict[str, Callable[..., Actor]] = {
@@ -71,8 +64,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 CONSTANTS = {"STAYS_MS": STAYS_MS, "NO_TOPIC": UUID(int=7), "START_MS": producer.START_MS}
 
 
-class Play:
+class Play(Literals):
     """One case on a stage. ends: how long the transcript was after each command."""
+
+    functions = FUNCTIONS
 
     def __init__(self, case: Case, server: Server, slower: int = 1) -> None:
         self.case = case
@@ -112,26 +107,25 @@ class Play:
             assert match, command
             who, rest = match.groups()
         word, _, arguments = rest.partition(" ")
-        with PARSING:
-            call = cast("ast.Call", ast.parse(f"_({arguments})", mode="eval").body)
+        call = parsed(arguments)
         if who:
             for each in who.split(","):
                 self._tell(self._actor(each), word, call)
         elif word in MAKES:
             for name in call.args:
-                made = name.id if isinstance(name, ast.Name) else self._value(name)
-                self.actors[made] = MAKES[word](self.stage, made, **self._named(call))
+                made = name.id if isinstance(name, ast.Name) else self.value(name)
+                self.actors[made] = MAKES[word](self.stage, made, **self.named(call))
         else:
-            given = [self._value(each) for each in call.args]
-            STAGE[word](*given if word == "settle" else (self.stage, *given), **self._named(call))
+            given = [self.value(each) for each in call.args]
+            STAGE[word](*given if word == "settle" else (self.stage, *given), **self.named(call))
 
     def _tell(self, actor: Actor, word: str, call: ast.Call) -> None:
         if word == "set":
-            for name, value in self._named(call).items():
+            for name, value in self.named(call).items():
                 assert hasattr(actor, name), name
                 setattr(actor, name, value)
             return
-        made = getattr(actor, word)(*(self._value(each) for each in call.args), **self._named(call))
+        made = getattr(actor, word)(*(self.value(each) for each in call.args), **self.named(call))
         if isinstance(made, Client):
             self.actors[made.name] = made
 
@@ -140,45 +134,25 @@ class Play:
         actor = self.actors[name.strip("'")]
         return cast("Producer | Seat", actor).client if part == "client" else actor
 
-    def _named(self, call: ast.Call) -> dict[str, Any]:
-        return {str(each.arg): self._value(each.value) for each in call.keywords}
+    def text(self, text: str) -> str:
+        """See Literals: "G." is the script's own group."""
+        return self.stage.group + text[1:] if text.startswith(("G.", "G-")) else text
 
-    def _value(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Name(name):
-                return self._named_value(name)
-            case ast.Constant(str(text)):
-                return self.stage.group + text[1:] if text.startswith(("G.", "G-")) else text
-            case ast.List(entries):
-                return [self._value(entry) for entry in entries]
-            case ast.Tuple(entries):
-                return tuple(self._value(entry) for entry in entries)
-            case ast.Dict(keys, values):
-                return {
-                    self._value(cast("ast.expr", key)): self._value(value)
-                    for key, value in zip(keys, values, strict=True)
-                }
-            case ast.BinOp(left, ast.Mult(), right):
-                return self._value(left) * self._value(right)
-            case ast.BinOp(left, ast.Add(), right):
-                return self._value(left) + self._value(right)
-            case ast.Attribute(ast.Name(name), attribute):
-                return getattr(self.actors[name], attribute)
-            case ast.Call(ast.Name(name)):
-                return self._called(name, [self._value(each) for each in node.args], self._named(node))
-        return ast.literal_eval(node)
+    def attribute(self, name: str, attribute: str) -> Any:
+        """See Literals: what an actor has at this moment."""
+        return getattr(self.actors[name], attribute)
 
-    def _named_value(self, name: str) -> Any:
+    def name(self, name: str) -> Any:
+        """See Literals: an actor, or a constant."""
         if name == "G":
             return self.stage.group
         return self.actors[name] if name in self.actors else CONSTANTS.get(name, name)
 
-    def _called(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
-        if name in API_KEYS:
-            return request(name, **named)
+    def called(self, name: str, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        """See Literals: the stage knows the ids of topics."""
         if name in {"topic_id", "log_folder"}:
             return getattr(self.stage, name)(*arguments)
-        return FUNCTIONS[name](*arguments, **named)
+        return super().called(name, arguments, named)
 
 
 def play(case: Case, server: Server, slower: int = 1) -> Play:

@@ -30,7 +30,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.interop.java.tools import Tools
-from tests.oracle.acl_table import CASES, GROUP, HIDDEN, TOPIC, UNMATCHED
+from tests.oracle.acl_table import CASES, EVERYTHING, GROUP, HIDDEN, TOPIC, UNMATCHED
 from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
@@ -102,16 +102,7 @@ class Server:
 
     def held(self) -> list[Acl]:
         """All ACLs."""
-        everything = DescribeAclsRequest(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        body = cast("DescribeAclsResponse", self.admin.ask(everything, 3))
+        body = cast("DescribeAclsResponse", self.admin.ask(DescribeAclsRequest(**EVERYTHING), 3))
         assert body.error_code == 0
         return sorted(
             (
@@ -129,15 +120,7 @@ class Server:
 
     def set_rules(self, acls: Sequence[Acl]) -> None:
         """Have exactly these ACLs, in effect."""
-        all_of_them = DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=1,
-            principal_filter=None,
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
+        all_of_them = DeleteAclsRequest.DeleteAclsFilter(**EVERYTHING)
         self.admin.ask(DeleteAclsRequest(filters=[all_of_them]), 3)
         created: Any = self.admin.ask(CreateAclsRequest(creations=list(starmap(creation, acls))), 3)
         assert [each.error_code for each in created.results] == [0] * len(acls)

@@ -68,7 +68,7 @@ def servers(kafka_is_here: None) -> Iterator[tuple[Server, Server]]:
 
 def _has_a_partition(server: Server) -> bool:
     """Whether the member of the group has a partition: Kafka's coordinator hears of a topic after others do."""
-    assert server.shapes("admin", NEWER[:1]) == {"ConsumerGroupHeartbeat": 0}
+    assert server.shapes("admin", NEWER[:1]) == {"ConsumerGroupHeartbeat": [0]}
     asked = ConsumerGroupDescribeRequest(group_ids=[CONSUMERS])
     answer: Any = server.admin.ask(asked, 0)
     (member,) = answer.groups[0].members

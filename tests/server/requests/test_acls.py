@@ -22,7 +22,7 @@ from protocol.messages import (
     ProduceRequest,
 )
 from schemas.errors import ErrorCode
-from tests.oracle.acl_table import UNMATCHED
+from tests.oracle.acl_table import EVERYTHING, UNMATCHED
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
@@ -52,22 +52,9 @@ async def create(peer: Peer, *rules: CreateAclsRequest.AclCreation) -> list[int]
     return [each.error_code for each in (await peer.ask(CreateAclsRequest(creations=list(rules)), 3)).results]
 
 
-def everything(request: Any) -> Any:
-    """A filter that selects all ACLs."""
-    return request(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-
-
 async def held(peer: Peer) -> list[tuple[int, str, int]]:
     """All ACLs."""
-    answer = await peer.ask(everything(DescribeAclsRequest), 3)
+    answer = await peer.ask(DescribeAclsRequest(**EVERYTHING), 3)
     assert answer.error_code == ErrorCode.NONE
     return sorted(
         (each.resource_type, each.resource_name, one.operation) for each in answer.resources for one in each.acls
@@ -93,9 +80,9 @@ async def test_acls_are_created_described_and_deleted() -> None:
             await create(peer, rule(Operation.READ), rule(Operation.READ), rule(Operation.ALL, Kind.TOPIC)) == [0] * 3
         )
         assert await held(peer) == [(Kind.TOPIC, "g", Operation.ALL), (Kind.GROUP, "g", Operation.READ)]
-        one = everything(DeleteAclsRequest.DeleteAclsFilter)
+        one = DeleteAclsRequest.DeleteAclsFilter(**EVERYTHING)
         one.resource_type_filter = Kind.TOPIC
-        both = DeleteAclsRequest(filters=[one, everything(DeleteAclsRequest.DeleteAclsFilter)])
+        both = DeleteAclsRequest(filters=[one, DeleteAclsRequest.DeleteAclsFilter(**EVERYTHING)])
         assert [len(each.matching_acls) for each in (await peer.ask(both, 3)).filter_results] == [1, 2]
         assert await held(peer) == []
 
@@ -144,7 +131,7 @@ async def test_a_filter_that_comes_many_times_is_answered_by_the_same_bytes() ->
     async with serving(STANDARD, SUPER) as server:
         peer = await server.peer()
         await create(peer, *(rule(Operation.READ, name=f"{number:0>100}") for number in range(300)))
-        filters = [everything(DeleteAclsRequest.DeleteAclsFilter)] * 300
+        filters = [DeleteAclsRequest.DeleteAclsFilter(**EVERYTHING)] * 300
         await peer.send(DeleteAclsRequest(filters=filters), 3)
         unsent = server.server.connections.unsent
         await server.until(lambda: unsent.counted_bytes > 0)
