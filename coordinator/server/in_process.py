@@ -27,11 +27,11 @@ from coordinator.server.wire.api import HANDLERS, Api
 from coordinator.server.wire.call import Call, Outcome
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response, encode_request
+from protocol.messages import Message
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.client.security import Security
-    from protocol.messages import Message
 
 CLIENT_ID = "tenure-http"
 HOST = "127.0.0.1"

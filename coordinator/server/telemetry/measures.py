@@ -29,12 +29,11 @@ from coordinator.group.turn import Watched
 from coordinator.log.segments.counts import Counts, Histogram
 from coordinator.story.counts import STORM_MIN, away_after_ms, is_storm
 from coordinator.transaction.state import Status
-from protocol.messages import API_KEYS
+from protocol.messages import API_KEYS, Message
 
 if TYPE_CHECKING:
     from coordinator.group.coordinator import Coordinator
     from coordinator.transaction.coordinator import Coordinator as TransactionCoordinator
-    from protocol.messages import Message
 
 GROUPS_MAX = 100
 """Groups with series of their own, unless tenure.metrics.groups.max says another number: those that came first."""

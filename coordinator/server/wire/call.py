@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from coordinator.config import Config
 from coordinator.group.client import Client
@@ -34,9 +34,7 @@ from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.errors import TooLarge
 from protocol.header import encode_response, encode_response_in_steps
-
-if TYPE_CHECKING:
-    from protocol.messages import Message
+from protocol.messages import Message
 
 Outcome: TypeAlias = "bytes | list[bytes] | Exception"
 """The end of a call: its answer, whole or in parts, or an error."""

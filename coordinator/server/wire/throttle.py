@@ -16,16 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator.config import Config
 from coordinator.security.quotas import FETCHED, KEYS, MUTATIONS, PRODUCED, TIME, Limit, Limits, quotas_of
 from coordinator.security.quotas_rates import Rate, Sampling, Sensors, Tokens
 from coordinator.server.telemetry.measures import Measures
-from protocol.messages import API_KEYS, FetchResponse
-
-if TYPE_CHECKING:
-    from protocol.messages import Message
+from protocol.messages import API_KEYS, FetchResponse, Message
 
 PRODUCE, FETCH = API_KEYS["Produce"], API_KEYS["Fetch"]
 
