@@ -160,7 +160,7 @@ def test_the_wheel_is_the_packages_and_nothing_else(wheel: Path) -> None:
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
     assert names == {path.relative_to(ROOT).as_posix() for path in found if path.parent.name != "__pycache__"}
     assert {f"{package}/py.typed" for package in PACKAGES} < names
-    assert {"protocol/messages.pyi", "coordinator/audit/show/page.js"} < names
+    assert {"protocol/messages.pyi", "coordinator/site/report.js"} < names
     assert {f"coordinator/site/page.{kind}" for kind in ("css", "html", "js")} < names
     assert about == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}
 

@@ -40,9 +40,9 @@ from coordinator.text import printable, second_text, size_text
 PAGE_FILE = "report.html"
 
 
-def _resource(package: str, name: str) -> str:
-    """Read a file of a package, which may be in a zip."""
-    return files(package).joinpath(name).read_text(encoding="utf-8")
+def _file(name: str) -> str:
+    """Read a file of the site, which may be in a zip."""
+    return files("coordinator.site").joinpath(name).read_text(encoding="utf-8")
 
 
 FINDINGS_MAX = 100
@@ -53,8 +53,6 @@ STEPS_SHOWN = 50
 """Steps of a group that the page describes in words."""
 NAMES_MAX = 20
 """Groups that a row of the table of partitions names."""
-FIRST_ROWS = 100
-"""Rows of the table of groups before the reader asks for more."""
 FINDINGS_SIZE_MAX = 800_000
 DRAWINGS_SIZE_MAX = 1_100_000
 PARTITIONS_SIZE_MAX = 100_000
@@ -80,8 +78,10 @@ _LOST = "#partition|#bytes|#groups|lost with it"
 Anchors = dict[tuple[str, int], str]
 """Group and partition -> the id of its drawing in the page."""
 
-_STYLE, _MARKS = (_resource("coordinator.site", name) for name in ("page.css", "page_marks.html"))
-_SCRIPT = _resource("coordinator.audit.show", "page.js")
+_STYLE, _MARKS = _file("page.css"), _file("page_marks.html")
+_MODULES = [_file(name) for name in ("page_dom.js", "page_table.js", "report.js")]
+_SCRIPT = re.sub(r"^import .*\n|^export ", "", "".join(_MODULES), flags=re.MULTILINE)
+"""The modules as one script: a page that is one file can't import."""
 
 
 def write_page(out: Path, result: AuditResult) -> Path:
@@ -98,12 +98,7 @@ def page(result: AuditResult) -> str:
     # Groups with findings first, then by events, then by size: a reader looks for these.
     stories = sorted(
         result.stories,
-        key=lambda each: (
-            -found[each.group, each.partition],
-            -each.rebalances - each.return_count,
-            -each.bytes,
-            each.group,
-        ),
+        key=lambda it: (-found[it.group, it.partition], -it.rebalances - it.return_count, -it.bytes, it.group),
     )
     # A group with only committed offsets has nothing to draw.
     drawable = [story for story in stories if any(step.generation is not None for step in story.steps)]
@@ -496,11 +491,9 @@ def _all(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anc
         yield "<div class='card'><p>The log has no group.</p></div>"
         return
     rows = _within(ROWS_SIZE_MAX, (_group_row(each, found, anchors) for each in stories))
-    yield "<div class='card'><div class='find' hidden><label for='search'>Groups whose id has</label>"
-    yield "<input type='search' id='search' autocomplete='off' spellcheck='false' aria-describedby='shown'></div>"
-    order = "<span id='shown' role='status'>Groups with findings first, then those with most events.</span>"
-    yield from _table(_GROUP, rows, "Table of all groups", f"<table class='groups'><caption>{order}</caption>")
-    yield f"<button type='button' id='more' data-rows='{FIRST_ROWS}' hidden>Show all that fit</button>"
+    yield "<div class='card'>"
+    begin = "<table class='groups'><caption>Groups with findings first, then those with most events.</caption>"
+    yield from _table(_GROUP, rows, "Table of all groups", begin)
     if len(rows) < len(stories):
         yield _dim(f"{len(stories) - len(rows):,} quieter groups have no room here; summary.json has all of them.")
     yield "</div>"
@@ -513,11 +506,12 @@ def _group_row(story: Story, found: Counter[tuple[str, int]], anchors: Anchors) 
     numbers = (
         found[story.group, story.partition] or "-", story.partition, escape(state),
         story.member_count if story.group_type in READ else "-", least_text(story.rebalances, story),
-        story.rebalances_per_hour, least_text(story.return_count, story), len(story.committed), size_text(story.bytes),
+        story.rebalances_per_hour, least_text(story.return_count, story), len(story.committed),
     )  # fmt: skip
     cells = "".join(f"<td>{each}</td>" for each in numbers)
     return (
         f"<tr><th scope='row'>{_group_link(story.group, story.partition, anchors)}</th>{cells}"
+        f"<td data-value='{story.bytes}'>{size_text(story.bytes)}</td>"
         f"<td>{second_text(story.first_ms)} to {last.removeprefix(day)}</td></tr>"
     )
 
