@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.client import ANONYMOUS, Client
+from coordinator.group.course import Course, Pending
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
 from protocol.consumer import CONSUMER
@@ -25,7 +26,6 @@ from protocol.messages import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
     from coordinator.group.arrivals import Arrivals
-    from coordinator.group.course import Course, Pending
     from coordinator.group.refusal import Refusal
 
 NEVER = 2**63 - 1

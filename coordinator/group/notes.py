@@ -13,17 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 from uuid import UUID
 
-from coordinator.group.causes import CauseKind, reason_of
-from coordinator.group.client import ANONYMOUS
-from coordinator.group.course import AWAITED, OUTCOMES
-
-if TYPE_CHECKING:
-    from coordinator.group.causes import Cause
-    from coordinator.group.client import Client
-    from coordinator.group.course import Outcome, Pending, Snapshot, Waited
+from coordinator.group.causes import Cause, CauseKind, reason_of
+from coordinator.group.client import ANONYMOUS, Client
+from coordinator.group.course import AWAITED, OUTCOMES, Outcome, Pending, Snapshot, Waited
 
 
 @dataclass_transform(frozen_default=True)

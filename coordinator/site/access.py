@@ -16,20 +16,18 @@ from __future__ import annotations
 import binascii
 import hmac
 from base64 import b64decode
+from collections.abc import Collection
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.client.connection import Address
+from coordinator.loop.clock import Clock
 from coordinator.site.guard import Refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from coordinator.loop.clock import Clock
     from coordinator.loop.lines import Lines
 
 PROBES = frozenset({"/healthz", "/readyz"})

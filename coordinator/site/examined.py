@@ -9,20 +9,17 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from coordinator.client.client import Client
 from coordinator.client.examination import examine
 from coordinator.client.groups import ListedGroup, list_known_groups
 from coordinator.story.diagnosis import DROPPED, Finding
 from coordinator.story.entries import timelines
-from coordinator.story.events import fields_of
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.story.events import RebalanceEvent
-    from coordinator.story.progress import Progress
+from coordinator.story.events import RebalanceEvent, fields_of
+from coordinator.story.progress import Progress
 
 EXAMINED_MAX = 500
 """The most groups that are looked at, with their timelines."""

@@ -18,20 +18,16 @@ import asyncio
 import re
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
+from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
 from coordinator.site.newest import Bounds, Newest
 from coordinator.site.turns import Turns
-from coordinator.story.events import event_json
+from coordinator.story.events import RebalanceEvent, event_json
 from protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from coordinator.client.client import Client
-    from coordinator.story.events import RebalanceEvent
 
 EVENTS_KEPT = 10_000
 """Some 55 MB at most, if each has its cause. `tenure explain` reads all events of the topic."""

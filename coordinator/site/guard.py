@@ -18,28 +18,26 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from h11 import IDLE
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from coordinator.client.connection import Address
-from coordinator.loop.clock import Alarm
+from coordinator.loop.clock import Alarm, Clock
 from coordinator.loop.cycles import drop_trace
 from coordinator.loop.unsent import Unsent
+from coordinator.site.turns import Turns
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from coordinator.loop.clock import Clock
     from coordinator.loop.lines import Lines
-    from coordinator.site.turns import Turns
 
     Secure = Callable[["GuardedProtocol"], asyncio.Protocol]
 

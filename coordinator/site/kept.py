@@ -9,13 +9,14 @@ House rule: at most so many answers are kept, none of them large, so no client c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator.loop.clock import Times
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable
     from typing import Any
 
-    from coordinator.loop.clock import Times
 
 KEPT_MAX = 32
 """The most answers in memory, beside those that are being made."""

@@ -8,8 +8,9 @@ House rule: counts agree with timelines (coordinator.story.entries) and with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ListedGroup, describe_groups, listed_json
 from coordinator.client.lag import known_lines, lag_json
@@ -17,14 +18,18 @@ from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
 from coordinator.story.described import Group
 from coordinator.story.entries import Timeline, counts
-from coordinator.story.events import EventsDropped, GroupDeleted, RebalanceCause, RebalanceEnded, RebalanceStarted, says
+from coordinator.story.events import (
+    EventsDropped,
+    GroupDeleted,
+    RebalanceCause,
+    RebalanceEnded,
+    RebalanceEvent,
+    RebalanceStarted,
+    says,
+)
+from coordinator.story.lag_time import LagTimes
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
 from coordinator.story.runs import runs
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.story.events import RebalanceEvent
-    from coordinator.story.lag_time import LagTimes
 
 HOUR_MS = 3_600_000
 

@@ -23,14 +23,18 @@ from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, Unauthenticated, Unreachable
 from coordinator.client.examination import holding_back, look, look_at_lag, members_at_work
 from coordinator.client.groups import described_group, list_groups, listed_json, topics_of
 from coordinator.client.lag import group_lag_json, offset_lines
 from coordinator.client.topics import Leaders, owners_json, partition_owners
+from coordinator.config import Config
+from coordinator.loop.clock import Clock
 from coordinator.loop.cycles import drop_trace
 from coordinator.site.access import PROBES, RefusedTokens, TokenCheck
 from coordinator.site.body import InPieces, pieces_of
@@ -59,11 +63,7 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-    from starlette.requests import Request
 
-    from coordinator.client.client import Client
-    from coordinator.config import Config
-    from coordinator.loop.clock import Clock
     from coordinator.loop.lines import Lines
     from coordinator.loop.pace import Pace
     from coordinator.site.guard import Secure

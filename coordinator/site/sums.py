@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.groups import list_groups
+from coordinator.loop.clock import Clock
 from protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from coordinator.client.client import Client
-    from coordinator.loop.clock import Clock
 
 AT_ONCE = 100
 """Groups of one question: their answers keep a server's loop busy for a few milliseconds."""

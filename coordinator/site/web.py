@@ -11,28 +11,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator.site.body import PIECES
-from coordinator.site.guard import NO_HTTP, HostCheck
+from coordinator.site.guard import NO_HTTP, Guard, HostCheck
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Collection, Sequence
-
-    from starlette.requests import Request
-    from starlette.routing import Route
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from coordinator.loop.lines import Lines
-    from coordinator.site.guard import Guard
 
 LOGGER = logging.getLogger("uvicorn.error")
 """uvicorn's log of the server's faults."""

@@ -22,6 +22,7 @@ from anyio import CancelScope, CapacityLimiter, from_thread, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.server.app import StartFailed
@@ -33,8 +34,6 @@ from coordinator.testing.members import NotSeated
 from coordinator.testing.tenure import NotRunning, Tenure
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     Run = Callable[[Request, Callable[..., Any]], Awaitable[Any]]
 
 THREADS_MAX = 64
