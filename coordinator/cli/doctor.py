@@ -19,13 +19,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    cluster,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
 from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number

@@ -25,13 +25,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    cluster,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import OutputForm, Since, whole_number
 from coordinator.cli.output import Output, print_json

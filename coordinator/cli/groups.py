@@ -15,14 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    cluster,
-    refusal,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster, refusal
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.options import Command, OutputForm, commands, names_or_all, number_or_none
 from coordinator.cli.output import Output, assignment_text, print_json, print_table, show

@@ -19,13 +19,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    cluster,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.groups import MEMBER_COLUMNS, group_of_consumers, member_row
 from coordinator.cli.options import Command, OutputForm, commands, names_or_all

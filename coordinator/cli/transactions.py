@@ -14,14 +14,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    Timeout,
-    cluster,
-    refusal,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster, refusal
 from coordinator.cli.exit_codes import ExitCode, end, fail
 from coordinator.cli.options import Command, OutputForm, commands, minutes, names_or_all
 from coordinator.cli.output import Output, show

@@ -24,12 +24,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from coordinator.cli.cluster import (
-    DEFAULT_BOOTSTRAP_SERVER,
-    BootstrapServer,
-    CommandConfig,
-    cluster,
-)
+from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of
 from coordinator.cli.options import OutputForm, seconds

@@ -42,15 +42,7 @@ from uuid import UUID
 
 from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused, Unreachable
-from coordinator.client.events import (
-    FIND_S,
-    EventReader,
-    NoEvents,
-    Placed,
-    Poller,
-    in_order,
-    topic_of,
-)
+from coordinator.client.events import FIND_S, EventReader, NoEvents, Placed, Poller, in_order, topic_of
 from coordinator.client.topics import EARLIEST, GROUP, GROUPS_TOPIC, LATEST, described_settings
 from coordinator.group.partition import partition_for
 from coordinator.story.events import RebalanceEvent

@@ -27,11 +27,7 @@ from coordinator.group.group import Group
 from coordinator.group.state import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn, member_error
 from protocol.consumer import CONSUMER
-from protocol.messages import (
-    OffsetCommitRequest,
-    OffsetDeleteResponse,
-    OffsetFetchResponse,
-)
+from protocol.messages import OffsetCommitRequest, OffsetDeleteResponse, OffsetFetchResponse
 from protocol.primitives import STRING_SIZE_MAX
 from protocol.records.batch import Record
 from protocol.speed import new

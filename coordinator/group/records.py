@@ -21,14 +21,7 @@ from coordinator.group.any_group import CommittedOffset
 from coordinator.group.group import Block, Group, Member
 from coordinator.group.state import STABLE
 from protocol.errors import ProtocolError
-from protocol.messages import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-    decode,
-    writer,
-)
+from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue, decode, writer
 from protocol.records.batch import Record
 from protocol.records.packing import packed
 from protocol.speed import new

@@ -42,15 +42,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.store import check_folder, lock_folder, read_folder, recover_journals
 from coordinator.loop.clock import SystemClock
 from coordinator.loop.lines import Lines
-from coordinator.server.app import (
-    STOP_WITHIN_S,
-    Bound,
-    StartFailed,
-    addresses_of,
-    bind_all,
-    certificates_of,
-    reason,
-)
+from coordinator.server.app import STOP_WITHIN_S, Bound, StartFailed, addresses_of, bind_all, certificates_of, reason
 from coordinator.server.channel import (
     ANSWER,
     APPLIED,

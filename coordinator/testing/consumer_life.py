@@ -18,11 +18,7 @@ from coordinator.client.client import metadata_request
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT
 from coordinator.testing.member import Crew, Doing, Life
-from protocol.messages import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    MetadataResponse,
-)
+from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, MetadataResponse
 from schemas.errors import ErrorCode
 
 Owned = dict[UUID, frozenset[int]]

@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 
 from coordinator.audit.read.batches import unpack
 from coordinator.cli.exit_codes import warn
-from coordinator.cli.log.decoded import (
-    Decoded,
-    Fields,
-    decode_marker,
-    decode_record,
-    decode_transactional_id,
-    is_odd,
-)
+from coordinator.cli.log.decoded import Decoded, Fields, decode_marker, decode_record, decode_transactional_id, is_odd
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.cli.output import MISSING, json_text
 from coordinator.group.records import NEWER_KINDS

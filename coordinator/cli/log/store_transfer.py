@@ -42,13 +42,7 @@ from coordinator.log.etcd.moving import Mover, Stored
 from coordinator.log.meta import note_partition_count, noted_cluster_id, noted_partition_count
 from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import noted_number, partition_lock
-from coordinator.log.segments.outside import (
-    JournalsBeside,
-    Log,
-    find_logs,
-    find_logs_of_ids,
-    size_of,
-)
+from coordinator.log.segments.outside import JournalsBeside, Log, find_logs, find_logs_of_ids, size_of
 from coordinator.log.segments.segment import partition_folder, segment_at
 from coordinator.log.segments.transactions import Transactions, marker_type
 from coordinator.log.topics.entries import entries_of, topics_of

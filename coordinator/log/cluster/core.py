@@ -40,16 +40,7 @@ from coordinator.log.cluster.port import (
 )
 from coordinator.log.cluster.session import Session
 from coordinator.log.cluster.writer import Owned, Writer
-from coordinator.log.engine import (
-    Acquired,
-    Appended,
-    Done,
-    EngineError,
-    Fenced,
-    OnOwnership,
-    Ownership,
-    Unavailable,
-)
+from coordinator.log.engine import Acquired, Appended, Done, EngineError, Fenced, OnOwnership, Ownership, Unavailable
 from coordinator.log.engine import Page as OnPage
 from protocol.errors import ProtocolError
 from protocol.records.batch import Record

@@ -50,15 +50,7 @@ from coordinator.log.cluster.port import (
     Txn,
     TxnResult,
 )
-from coordinator.log.etcd.messages import (
-    CREATE_REVISION,
-    DELETED,
-    MESSAGES,
-    MOD_REVISION,
-    PACKAGE,
-    VALUE,
-    message,
-)
+from coordinator.log.etcd.messages import CREATE_REVISION, DELETED, MESSAGES, MOD_REVISION, PACKAGE, VALUE, message
 from coordinator.log.etcd.recent import Recent
 from coordinator.log.segments.counts import Histogram
 

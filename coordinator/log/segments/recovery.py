@@ -17,13 +17,7 @@ from pathlib import Path
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.segment import (
-    SEGMENT_OFFSETS_MAX,
-    Frame,
-    Segment,
-    list_segments,
-    read_others,
-)
+from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_others
 from coordinator.log.segments.tail import Cut, Durable, Tails
 from coordinator.log.segments.transactions import Transactions, marker_type
 from protocol.records.batch import CorruptBatch, Header, Record

@@ -18,12 +18,7 @@ from uuid import UUID
 
 from coordinator.group import offsets
 from coordinator.group.any_group import Prepared
-from coordinator.group.events import (
-    CommitOffsets,
-    CommitPrepared,
-    DeleteOffsets,
-    FetchOffsets,
-)
+from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, FetchOffsets
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
 from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, filled_pieces, still_true
