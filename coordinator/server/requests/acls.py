@@ -9,6 +9,7 @@ House rule: what a rule means is in `security.acls`. Source: Kafka's AclApis and
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from coordinator.log.engine import EngineError
@@ -163,11 +164,9 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
     body = CreateAclsResponse(results=results)
     accepted = [result for result in results if not result.error_code]
 
-    def answer(outcome: ChangeResult) -> None:
-        call.work(answer_changed(call, body, accepted, outcome))
-
     if added:
         change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])
+        answer = call.receiver(partial(answer_changed, call, body, accepted))
         services.discovery.topics.change(change, in_time(services, call, TIMEOUT_MS, answer))
     else:
         call.answer(body)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -56,7 +57,7 @@ from coordinator.server.nodes.topic_settings import (
     topic_defaults,
     trimmed,
 )
-from coordinator.server.nodes.topics import Altered, Change, ChangeResult
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import Call, Services, Steps, count
@@ -416,10 +417,7 @@ def _alter(
         del changed[GROUPS.topic_id]
     else:
         accepted += of_groups
-
-    def answer(outcome: ChangeResult) -> None:
-        call.work(answer_changed(call, answer_class(responses=results), accepted, outcome))
-
+    answer = call.receiver(partial(answer_changed, call, answer_class(responses=results), accepted))
     if request.validate_only or not changed:
         answer({})
     else:

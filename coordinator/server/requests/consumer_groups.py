@@ -83,9 +83,6 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
     group_ids, places = yield from each_once(request.group_ids)
     asked: list[Asked] = []
 
-    def answer(found: list[Description | Described]) -> None:
-        call.work(put_together(found))
-
     def put_together(found: list[Description | Described]) -> Steps:
         groups: list[Described] = []
         for each in (yield from still_true(asked, found)):
@@ -95,7 +92,7 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
             yield
         call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
 
-    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
+    for group_id, receive in zip(group_ids, gather(len(group_ids), call.receiver(put_together)), strict=True):
         reply = call.reply(receive)
         event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))

@@ -13,13 +13,14 @@ ScramImage, release 3.9.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import CREDENTIALS
 from coordinator.security.acls import Kind, Operation
 from coordinator.security.credentials import MECHANISMS, iterations_of, name_of, text_of
 from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential, prepared
-from coordinator.server.nodes.topics import Altered, Change, ChangeResult
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.wire.call import Call, Services, Steps, count
@@ -154,10 +155,8 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
         call.answer(answer)
         return
 
-    def written(outcome: ChangeResult) -> None:
-        call.work(answer_changed(call, answer, accepted, outcome))
-
     change = Change(altered=[Altered(CREDENTIALS.topic_id, configs=changes)])
+    written = call.receiver(partial(answer_changed, call, answer, accepted))
     services.discovery.topics.change(change, call.reply(written).deliver)
 
 

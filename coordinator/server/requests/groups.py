@@ -130,10 +130,7 @@ def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) 
     some = parts(request.members, LEAVING_AT_ONCE)
     count = math.ceil(len(request.members) / LEAVING_AT_ONCE)
 
-    def answer(bodies: list[LeaveGroupResponse]) -> None:
-        call.work(_answer_leave(call, bodies))
-
-    for members, receive in zip(some, gather(count, answer), strict=True):
+    for members, receive in zip(some, gather(count, call.receiver(partial(_answer_leave, call))), strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
         services.runtime.submit(request.group_id, LeaveGroup(call.reply(receive), call.api_version, call.client, body))
         yield
@@ -157,9 +154,6 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     group_ids, places = yield from each_once(request.groups)
     asked: list[Asked] = []
 
-    def answer(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
-        call.work(put_together(groups))
-
     def put_together(groups: list[DescribeGroupsResponse.DescribedGroup]) -> Steps:
         told = yield from still_true(asked, groups)
         call.answer(DescribeGroupsResponse(groups=(yield from at_places(told, places))))
@@ -175,7 +169,7 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
             )
         receive(group)
 
-    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
+    for group_id, receive in zip(group_ids, gather(len(group_ids), call.receiver(put_together)), strict=True):
         reply = call.reply(partial(take, receive))
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
@@ -277,9 +271,6 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
         else:
             some += [(partition, group_ids) for group_ids in parts(list(groups), AT_ONCE)]
 
-    def answer(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> None:
-        call.work(put_together(listed))
-
     def put_together(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> Steps:
         error = before or trouble()
         groups: list[ListGroupsResponse.ListedGroup] = []
@@ -292,7 +283,7 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
             yield
         call.answer(ListGroupsResponse(error_code=error, groups=groups))
 
-    for (partition, group_ids), receive in zip(some, gather(len(some), answer), strict=True):
+    for (partition, group_ids), receive in zip(some, gather(len(some), call.receiver(put_together)), strict=True):
         event = ListGroups(call.reply(receive), list(states), list(types), call.client, group_ids)
         partition.submit(None, event)
         yield

@@ -13,6 +13,7 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -201,9 +202,7 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
         yield from _fetch_groups(services, call, request)
         return
 
-    def answer(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
-        call.work(_answer_one_group(call, request, body))
-
+    answer = call.receiver(partial(_answer_one_group, call, request))
     yield from _fetch_group(
         services, call, request.group_id, request.topics, answer, require_stable=request.require_stable
     )
@@ -223,14 +222,11 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
             groups.append(group)
         yield
 
-    def answer(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
-        call.work(put_together(bodies))
-
     def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> Steps:
         told = yield from still_true(asked, bodies)
         call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
 
-    for group, receive in zip(groups, gather(len(groups), answer), strict=True):
+    for group, receive in zip(groups, gather(len(groups), call.receiver(put_together)), strict=True):
         event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
         asked.append(Asked(event, services.runtime.partition_of(group.group_id).stays()))
         yield from _fetch_group(
@@ -277,10 +273,7 @@ def _fetch_group(
 
     some = yield from filled_pieces(topics)
 
-    def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> None:
-        call.work(_receive_pieces(some, receive, bodies))
-
-    received = gather(len(some), put_together)
+    received = gather(len(some), call.receiver(partial(_receive_pieces, some, receive)))
     for piece, take in zip(some, received, strict=True):
         named = [
             OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
@@ -319,9 +312,6 @@ def _shown(
 ) -> Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None]:
     """Takes an answer, and passes on what the client may see. asked: the topics that it may describe; None for all."""
 
-    def take(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
-        call.work(show(body))
-
     def show(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> Steps:
         if asked is None:
             body.topics = yield from _described(services, call, body.topics)
@@ -348,7 +338,7 @@ def _shown(
             yield
         receive(body)
 
-    return take
+    return call.receiver(show)
 
 
 def _described(services: Services, call: Call, topics: list[Any]) -> Generator[None, None, list[Any]]:
@@ -469,18 +459,15 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
         body = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
         services.runtime.submit(request.group_id, DeleteOffsets(reply, body, call.client))
 
-    def answer(bodies: list[OffsetDeleteResponse]) -> None:
-        call.work(_answer_delete(call, some, bodies, unknown))
-
     # One after the other: each makes a note of all that it removes.
-    OneByOne(call, some, ask, answer).go_on()
+    OneByOne(call, some, ask, call.receiver(partial(_answer_delete, call, some, unknown))).go_on()
 
 
 def _answer_delete(
     call: Call,
     some: list[Piece],
-    bodies: list[OffsetDeleteResponse],
     unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic],
+    bodies: list[OffsetDeleteResponse],
 ) -> Steps:
     """Put the answers of pieces together. An error of the whole request has no topics."""
     whole = bodies[0]

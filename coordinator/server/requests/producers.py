@@ -106,11 +106,8 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             yield
         call.answer(body)
 
-    def read(found: list[Any] | Exception) -> None:
-        call.work(fill(found))
-
     if asked:
-        services.data.producers(asked, in_journals, call.reply(read).deliver)
+        services.data.producers(asked, in_journals, call.reply(call.receiver(fill)).deliver)
     else:
         call.answer(body)
 

@@ -8,6 +8,7 @@ House rule: no state. Source: Kafka's ClientQuotaControlManager and ClientQuotas
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import QUOTAS
@@ -25,7 +26,7 @@ from coordinator.security.quotas import (
     name_of,
     quotas_of,
 )
-from coordinator.server.nodes.topics import Altered, Change, ChangeResult
+from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.wire.call import Call, Services, Steps
@@ -174,10 +175,7 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
     if not _has_room(topics.newest_entry(QUOTAS).configs, texts, removed):
         yield from refuse_all(accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}.")
         texts.clear()
-
-    def answer(outcome: ChangeResult) -> None:
-        call.work(answer_changed(call, body, accepted, outcome))
-
+    answer = call.receiver(partial(answer_changed, call, body, accepted))
     if request.validate_only or not texts:
         answer({})
     else:

@@ -438,10 +438,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             if times > 1:
                 results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             yield
-
-    def answer(outcome: ChangeResult) -> None:
-        call.work(_created(call, results, outcome))
-
+    answer = call.receiver(partial(_created, call, results))
     if request.validate_only or not created:
         answer({})
     else:
@@ -669,10 +666,7 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
         yield
-
-    def answer(outcome: ChangeResult) -> None:
-        call.work(answer_changed(call, DeleteTopicsResponse(responses=results), deleted.values(), outcome))
-
+    answer = call.receiver(partial(answer_changed, call, DeleteTopicsResponse(responses=results), deleted.values()))
     if deleted:
         topics.change(Change(deleted=deleted.keys()), in_time(services, call, request.timeout_ms, answer))
     else:

@@ -163,9 +163,6 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
     many = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
-    def all_done(results: list[Any]) -> None:
-        call.work(build(results))
-
     def build(results: list[Any]) -> Steps:
         body = AddPartitionsToTxnResponse()
         for each, topics in zip(request.transactions, results, strict=True):
@@ -177,7 +174,8 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
             yield
         call.answer(body)
 
-    for each, receive in zip(request.transactions, gather(len(request.transactions), all_done), strict=True):
+    received = gather(len(request.transactions), call.receiver(build))
+    for each, receive in zip(request.transactions, received, strict=True):
         producer = each.producer_id, each.producer_epoch
         topics = each.topics
         yield from _add(
@@ -219,9 +217,6 @@ def _add(
             yield
         yield
 
-    def answer(found: dict[TopicPartition, ErrorCode]) -> None:
-        call.work(build(found))
-
     def build(found: dict[TopicPartition, ErrorCode]) -> Steps:
         answered = []
         for name, indexes in asked:
@@ -244,6 +239,7 @@ def _add(
     elif refused:
         yield from build(dict.fromkeys(errors, refused))
     else:
+        answer = call.receiver(build)
         event = AddPartitions(
             call.reply(answer), call.client, transactional_id, *producer, list(errors), only_verify=only_verify
         )
@@ -465,13 +461,10 @@ def describe_transactions(services: Services, call: Call, request: DescribeTrans
     kind = DescribeTransactionsResponse.TransactionState
     ids, places = yield from each_once(request.transactional_ids)
 
-    def done(states: list[Any]) -> None:
-        call.work(put_together(states))
-
     def put_together(states: list[Any]) -> Steps:
         call.answer(DescribeTransactionsResponse(transaction_states=(yield from at_places(states, places))))
 
-    for each, receive in zip(ids, gather(len(ids), done), strict=True):
+    for each, receive in zip(ids, gather(len(ids), call.receiver(put_together)), strict=True):
         if services.transactions.refusal:
             receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
         elif not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each):
@@ -529,9 +522,6 @@ def _list(
             and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
         )
 
-    def done(listed: list[list[Listed] | None]) -> None:
-        call.work(answer(listed))
-
     def answer(listed: list[list[Listed] | None]) -> Steps:
         unknown = list(islice(filterfalse(LABELS.__contains__, request.state_filters), UNKNOWN_MAX))
         body = ListTransactionsResponse(unknown_state_filters=unknown)
@@ -551,6 +541,6 @@ def _list(
         call.answer(body)
 
     partitions = services.transactions.partitions()
-    for partition, receive in zip(partitions, gather(len(partitions), done), strict=True):
+    for partition, receive in zip(partitions, gather(len(partitions), call.receiver(answer)), strict=True):
         partition.submit(None, ListTransactions(call.reply(receive), call.client))
         yield

@@ -260,6 +260,10 @@ class Call(Reply):
         self._long.pace.has_time()  # begins the turn, if nothing has
         self._long.later(self, partial(self.work, steps))
 
+    def receiver(self, steps_of: Callable[[Item], Steps]) -> Callable[[Item], None]:
+        """A receiver of an outcome. It does the steps that `steps_of` makes of the outcome."""
+        return lambda outcome: self.work(steps_of(outcome))
+
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
         if self.meter is not None:
