@@ -60,16 +60,7 @@ def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_cou
     if output is Output.JSON:
         print_json(
             {
-                "findings": [
-                    {
-                        "rule": finding.rule.value,
-                        "file": str(finding.file),
-                        "position": finding.position,
-                        "offset": finding.offset,
-                        "reason": finding.reason,
-                    }
-                    for finding in listed
-                ],
+                "findings": [each._asdict() | {"file": str(each.file)} for each in listed],
                 "findings_count": count,
                 "partition_count": partition_count,
                 "partitions": summary.partitions,
