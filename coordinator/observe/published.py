@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from coordinator.client.client import Client, Node
-from coordinator.client.connection import Address
+from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
 from coordinator.log.files import open_regular
@@ -37,7 +36,7 @@ from coordinator.observe.follower import Reached
 from coordinator.story.events import EventsDropped, RebalanceEvent, event_json, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
-from protocol.messages import CreateTopicsRequest, MetadataRequest, ProduceRequest
+from protocol.messages import CreateTopicsRequest, ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 
@@ -189,16 +188,15 @@ class TopicTarget:
 
     def _find(self) -> tuple[Node, UUID]:
         """The leader of partition 0 and the topic's id; a topic that isn't there is created."""
-        asked = MetadataRequest.MetadataRequestTopic(name=EVENTS_TOPIC)
-        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        request = metadata_request([EVENTS_TOPIC])
         code: int = ErrorCode.LEADER_NOT_AVAILABLE
         for look in range(LOOKS_MAX):
             response: MetadataResponse = self._client.request(request, at_least=4)
             topic = topic_of(response, EVENTS_TOPIC)
             leader = next((each.leader_id for each in topic.partitions if each.partition_index == 0), -1)
-            for broker in response.brokers:
-                if broker.node_id == leader and not topic.error_code:
-                    return Node(leader, Address(broker.host, broker.port)), topic.topic_id
+            node = nodes_of(response).get(leader)
+            if node is not None and not topic.error_code:
+                return node, topic.topic_id
             code = topic.error_code or code
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not look:
                 self._create()
