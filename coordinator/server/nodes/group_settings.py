@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator.config import (
     ALLOWED,
@@ -29,7 +29,7 @@ from coordinator.config import (
     settings,
 )
 from coordinator.server.nodes.broker_settings import prefix_of
-from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, value_problem
+from coordinator.server.nodes.topic_settings import BOOLEAN, INT, LIST, STRING, Bound, OwnSetting, value_problem
 
 GROUP_CONFIG = 8
 """Config source: the group's own."""
@@ -40,45 +40,19 @@ writes all of them.
 """
 
 
-class Bound(NamedTuple):
-    """A broker's setting that limits those of groups, and its default: Tenure has not all of them."""
-
-    name: str
-    default: int
-
-
-class GroupSetting(NamedTuple):
-    """A setting of a group.
-
-    default: the broker's. kind: its config type. broker: the broker's setting for all groups, "" if there is none.
-    doc: what it means. low: the smallest number of all. least, most: what a broker allows. choices: the values of a
-    text, if it can not be any. is_internal: only a group that has it shows it.
-    """
-
-    default: str
-    kind: int
-    broker: str
-    doc: str
-    low: int | None = None
-    least: Bound | None = None
-    most: Bound | None = None
-    choices: frozenset[str] = frozenset()
-    is_internal: bool = False
-
-
 def _number(
     broker: str, default: int, doc: str, low: int, least: int | None = None, most: int | None = None
-) -> GroupSetting:
+) -> OwnSetting:
     """A setting that is a number; the broker's limits are called as the broker's setting, with min or max."""
     family, kind, rest = broker.split(".", 2)
-    return GroupSetting(
+    return OwnSetting(
         str(default),
         INT,
         broker,
         doc,
         low,
-        None if least is None else Bound(f"{family}.{kind}.min.{rest}", least),
-        None if most is None else Bound(f"{family}.{kind}.max.{rest.removeprefix('num.')}", most),
+        least=None if least is None else Bound(f"{family}.{kind}.min.{rest}", least),
+        most=None if most is None else Bound(f"{family}.{kind}.max.{rest.removeprefix('num.')}", most),
     )
 
 
@@ -100,7 +74,7 @@ EXPECTED_TIMEOUT_MAX_MS = 1_800_000
 FIX = "tenure.fix."
 """How the settings of better rules begin, of a group as of the server."""
 
-GROUP_CONFIGS: dict[str, GroupSetting] = (
+GROUP_CONFIGS: dict[str, OwnSetting] = (
     {
         "consumer.assignment.interval.ms": _number(
             "group.consumer.assignment.interval.ms",
@@ -126,22 +100,22 @@ GROUP_CONFIGS: dict[str, GroupSetting] = (
             45_000,
             60_000,
         ),
-        "errors.deadletterqueue.copy.record.enable": GroupSetting("false", BOOLEAN, "", _UNUSED),
-        DEAD_LETTERS: GroupSetting("", STRING, "", _UNUSED),
-        EXPECTED_IDS: GroupSetting(
+        "errors.deadletterqueue.copy.record.enable": OwnSetting("false", BOOLEAN, "", _UNUSED),
+        DEAD_LETTERS: OwnSetting("", STRING, "", _UNUSED),
+        EXPECTED_IDS: OwnSetting(
             "",
             LIST,
             "",
             "The members that should be there: names, and ranges such as worker-[0..31]. Empty: it expects nobody.",
         ),
-        "expected.instance.ids.timeout.ms": GroupSetting(
+        "expected.instance.ids.timeout.ms": OwnSetting(
             str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
         ),
         "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-        "share.auto.offset.reset": GroupSetting("latest", STRING, "", _UNUSED),
+        "share.auto.offset.reset": OwnSetting("latest", STRING, "", _UNUSED),
         "share.delivery.count.limit": _number("group.share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
         "share.heartbeat.interval.ms": _number("group.share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
-        "share.isolation.level": GroupSetting(
+        "share.isolation.level": OwnSetting(
             "read_uncommitted", STRING, "", _UNUSED, choices=frozenset({"read_committed", "read_uncommitted"})
         ),
         "share.partition.max.record.locks": _number(
@@ -150,10 +124,10 @@ GROUP_CONFIGS: dict[str, GroupSetting] = (
         "share.record.lock.duration.ms": _number(
             "group.share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000
         ),
-        "share.renew.acknowledge.enable": GroupSetting("true", BOOLEAN, "", _UNUSED),
+        "share.renew.acknowledge.enable": OwnSetting("true", BOOLEAN, "", _UNUSED),
         "share.session.timeout.ms": _number("group.share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
         "streams.assignment.interval.ms": _number("group.streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-        "streams.assignor.name": GroupSetting(
+        "streams.assignor.name": OwnSetting(
             "sticky", STRING, "group.streams.assignors", _UNUSED, choices=frozenset({"sticky"})
         ),
         "streams.heartbeat.interval.ms": _number(
@@ -161,18 +135,16 @@ GROUP_CONFIGS: dict[str, GroupSetting] = (
         ),
         "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
         "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
-        "streams.rack.aware.assignment.tags": GroupSetting(
-            "", LIST, "group.streams.rack.aware.assignment.tags", _UNUSED
-        ),
+        "streams.rack.aware.assignment.tags": OwnSetting("", LIST, "group.streams.rack.aware.assignment.tags", _UNUSED),
         "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
-        "target.group.size": GroupSetting(
+        "target.group.size": OwnSetting(
             "0",
             INT,
             "",
             "How many members get partitions; further ones are standbys. 0: all members get partitions.",
             0,
         ),
-        "unexpected.instance.ids": GroupSetting(
+        "unexpected.instance.ids": OwnSetting(
             ALLOWED,
             STRING,
             "",
@@ -181,13 +153,13 @@ GROUP_CONFIGS: dict[str, GroupSetting] = (
         ),
     }
     | {
-        f"{kind}.assignor.offload.enable": GroupSetting(
+        f"{kind}.assignor.offload.enable": OwnSetting(
             "true", BOOLEAN, f"group.{kind}.assignor.offload.enable", _ASSIGNORS, is_internal=True
         )
         for kind in ("consumer", "share", "streams")
     }
     | {
-        f"{FIX}{ticket}": GroupSetting(
+        f"{FIX}{ticket}": OwnSetting(
             str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
         )
         for ticket, rule in FIXES.items()

@@ -22,12 +22,20 @@ BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7,
 """Config types."""
 
 
-class TopicSetting(NamedTuple):
-    """A setting of a topic.
+class Bound(NamedTuple):
+    """A broker's setting that limits those of groups, and its default: Tenure has not all of them."""
 
-    default: Kafka 3.9's. kind: its config type. broker: the broker's setting for all topics, "" if there is none.
+    name: str
+    default: int
+
+
+class OwnSetting(NamedTuple):
+    """A setting that a topic, or a group, may have of its own.
+
+    default: Kafka's. kind: its config type. broker: the broker's setting for all of them, "" if there is none.
     doc: what it means. low: the smallest value, if not any number of the type will do. choices: the values that it, or
-    each item of a list, can have; none: any value of the type.
+    each item of a list, can have; none: any value of the type. least, most: what a broker allows. is_internal: only a
+    group that has it shows it.
     """
 
     default: str
@@ -36,91 +44,94 @@ class TopicSetting(NamedTuple):
     doc: str
     low: int | None = None
     choices: frozenset[str] = frozenset()
+    least: Bound | None = None
+    most: Bound | None = None
+    is_internal: bool = False
 
 
 _NEVER = str(INT64_MAX)
 _UNUSED = "Has no effect here."
 
-TOPIC_CONFIGS: dict[str, TopicSetting] = {
-    "cleanup.policy": TopicSetting(
+TOPIC_CONFIGS: dict[str, OwnSetting] = {
+    "cleanup.policy": OwnSetting(
         "delete",
         LIST,
         "log.cleanup.policy",
         "delete: old segments are removed. compact: each key keeps its last record.",
         choices=frozenset({"compact", "delete"}),
     ),
-    "compression.gzip.level": TopicSetting("-1", INT, "compression.gzip.level", _UNUSED),
-    "compression.lz4.level": TopicSetting("9", INT, "compression.lz4.level", _UNUSED),
-    "compression.type": TopicSetting(
+    "compression.gzip.level": OwnSetting("-1", INT, "compression.gzip.level", _UNUSED),
+    "compression.lz4.level": OwnSetting("9", INT, "compression.lz4.level", _UNUSED),
+    "compression.type": OwnSetting(
         "producer",
         STRING,
         "compression.type",
         "Has no effect here: batches stay compressed as the producer sent them.",
         choices=frozenset({"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"}),
     ),
-    "compression.zstd.level": TopicSetting("3", INT, "compression.zstd.level", _UNUSED),
-    "delete.retention.ms": TopicSetting(
+    "compression.zstd.level": OwnSetting("3", INT, "compression.zstd.level", _UNUSED),
+    "delete.retention.ms": OwnSetting(
         "86400000",
         LONG,
         "log.cleaner.delete.retention.ms",
         "How long a tombstone stays after the first compaction that saw it.",
         0,
     ),
-    "file.delete.delay.ms": TopicSetting("60000", LONG, "log.segment.delete.delay.ms", _UNUSED, 0),
-    "flush.messages": TopicSetting(
+    "file.delete.delay.ms": OwnSetting("60000", LONG, "log.segment.delete.delay.ms", _UNUSED, 0),
+    "flush.messages": OwnSetting(
         _NEVER, LONG, "log.flush.interval.messages", "Has no effect here: every append is flushed.", 1
     ),
-    "flush.ms": TopicSetting(_NEVER, LONG, "log.flush.interval.ms", "Has no effect here: every append is flushed.", 0),
-    "follower.replication.throttled.replicas": TopicSetting("", LIST, "", _UNUSED),
-    "index.interval.bytes": TopicSetting("4096", INT, "log.index.interval.bytes", _UNUSED, 0),
-    "leader.replication.throttled.replicas": TopicSetting("", LIST, "", _UNUSED),
-    "local.retention.bytes": TopicSetting("-2", LONG, "log.local.retention.bytes", _UNUSED, -2),
-    "local.retention.ms": TopicSetting("-2", LONG, "log.local.retention.ms", _UNUSED, -2),
-    "max.compaction.lag.ms": TopicSetting(
+    "flush.ms": OwnSetting(_NEVER, LONG, "log.flush.interval.ms", "Has no effect here: every append is flushed.", 0),
+    "follower.replication.throttled.replicas": OwnSetting("", LIST, "", _UNUSED),
+    "index.interval.bytes": OwnSetting("4096", INT, "log.index.interval.bytes", _UNUSED, 0),
+    "leader.replication.throttled.replicas": OwnSetting("", LIST, "", _UNUSED),
+    "local.retention.bytes": OwnSetting("-2", LONG, "log.local.retention.bytes", _UNUSED, -2),
+    "local.retention.ms": OwnSetting("-2", LONG, "log.local.retention.ms", _UNUSED, -2),
+    "max.compaction.lag.ms": OwnSetting(
         _NEVER, LONG, "log.cleaner.max.compaction.lag.ms", "How old a record may get before it must be compacted.", 1
     ),
-    "max.message.bytes": TopicSetting("1048588", INT, "message.max.bytes", "The largest record batch.", 0),
-    "message.downconversion.enable": TopicSetting("true", BOOLEAN, "log.message.downconversion.enable", _UNUSED),
-    "message.format.version": TopicSetting("3.0-IV1", STRING, "log.message.format.version", _UNUSED),
-    "message.timestamp.after.max.ms": TopicSetting(_NEVER, LONG, "log.message.timestamp.after.max.ms", _UNUSED, 0),
-    "message.timestamp.before.max.ms": TopicSetting(_NEVER, LONG, "log.message.timestamp.before.max.ms", _UNUSED, 0),
-    "message.timestamp.difference.max.ms": TopicSetting(
+    "max.message.bytes": OwnSetting("1048588", INT, "message.max.bytes", "The largest record batch.", 0),
+    "message.downconversion.enable": OwnSetting("true", BOOLEAN, "log.message.downconversion.enable", _UNUSED),
+    "message.format.version": OwnSetting("3.0-IV1", STRING, "log.message.format.version", _UNUSED),
+    "message.timestamp.after.max.ms": OwnSetting(_NEVER, LONG, "log.message.timestamp.after.max.ms", _UNUSED, 0),
+    "message.timestamp.before.max.ms": OwnSetting(_NEVER, LONG, "log.message.timestamp.before.max.ms", _UNUSED, 0),
+    "message.timestamp.difference.max.ms": OwnSetting(
         _NEVER, LONG, "log.message.timestamp.difference.max.ms", _UNUSED, 0
     ),
-    "message.timestamp.type": TopicSetting(
+    "message.timestamp.type": OwnSetting(
         "CreateTime",
         STRING,
         "log.message.timestamp.type",
         "CreateTime: a record has the producer's time. LogAppendTime: it gets the server's.",
         choices=frozenset({"CreateTime", "LogAppendTime"}),
     ),
-    "min.cleanable.dirty.ratio": TopicSetting(
+    "min.cleanable.dirty.ratio": OwnSetting(
         "0.5",
         DOUBLE,
         "log.cleaner.min.cleanable.ratio",
         "A partition is compacted when more than this part of its closed segments has never been compacted.",
     ),
-    "min.compaction.lag.ms": TopicSetting(
+    "min.compaction.lag.ms": OwnSetting(
         "0", LONG, "log.cleaner.min.compaction.lag.ms", "How old a record must be before compaction may remove it.", 0
     ),
-    "min.insync.replicas": TopicSetting("1", INT, "min.insync.replicas", _UNUSED, 1),
-    "preallocate": TopicSetting("false", BOOLEAN, "log.preallocate", _UNUSED),
-    "remote.log.copy.disable": TopicSetting("false", BOOLEAN, "", _UNUSED),
-    "remote.log.delete.on.disable": TopicSetting("false", BOOLEAN, "", _UNUSED),
-    "remote.storage.enable": TopicSetting("false", BOOLEAN, "", _UNUSED),
-    "retention.bytes": TopicSetting(
+    "min.insync.replicas": OwnSetting("1", INT, "min.insync.replicas", _UNUSED, 1),
+    "preallocate": OwnSetting("false", BOOLEAN, "log.preallocate", _UNUSED),
+    "remote.log.copy.disable": OwnSetting("false", BOOLEAN, "", _UNUSED),
+    "remote.log.delete.on.disable": OwnSetting("false", BOOLEAN, "", _UNUSED),
+    "remote.storage.enable": OwnSetting("false", BOOLEAN, "", _UNUSED),
+    "retention.bytes": OwnSetting(
         "-1", LONG, "log.retention.bytes", "How large a partition may get before its oldest segments go; -1: no limit."
     ),
-    "retention.ms": TopicSetting("604800000", LONG, "log.retention.ms", "How long records stay; -1: for ever.", -1),
-    "segment.bytes": TopicSetting(
+    "retention.ms": OwnSetting("604800000", LONG, "log.retention.ms", "How long records stay; -1: for ever.", -1),
+    "segment.bytes": OwnSetting(
         "1073741824", INT, "log.segment.bytes", "The size at which a segment is closed and a new one begins.", 14
     ),
-    "segment.index.bytes": TopicSetting("10485760", INT, "log.index.size.max.bytes", _UNUSED, 4),
-    "segment.jitter.ms": TopicSetting("0", LONG, "log.roll.jitter.ms", _UNUSED, 0),
-    "segment.ms": TopicSetting(
+    "segment.index.bytes": OwnSetting("10485760", INT, "log.index.size.max.bytes", _UNUSED, 4),
+    "segment.jitter.ms": OwnSetting("0", LONG, "log.roll.jitter.ms", _UNUSED, 0),
+    "segment.ms": OwnSetting(
         "604800000", LONG, "log.roll.ms", "The age of its first record at which a segment is closed.", 1
     ),
-    "unclean.leader.election.enable": TopicSetting("false", BOOLEAN, "unclean.leader.election.enable", _UNUSED),
+    "unclean.leader.election.enable": OwnSetting("false", BOOLEAN, "unclean.leader.election.enable", _UNUSED),
 }
 """Every setting of a topic."""
 
@@ -185,7 +196,7 @@ def config_problem(name: str, value: str | None) -> str | None:
 
 
 def value_problem(name: str, value: str, kind: int, low: int | None, choices: frozenset[str]) -> str | None:
-    """The reason that a setting can't have this value; None if it can. kind, low, choices: as of TopicSetting."""
+    """The reason that a setting can't have this value; None if it can. kind, low, choices: as of OwnSetting."""
     if len(value.encode()) > STRING_SIZE_MAX:
         return f"Invalid value for configuration {name}: It has more than {STRING_SIZE_MAX} bytes"
     wrong = f"Invalid value {value} for configuration {name}"

@@ -39,7 +39,6 @@ from coordinator.server.nodes.group_settings import (
     EXPECTED_IDS,
     GROUP_CONFIG,
     GROUP_CONFIGS,
-    GroupSetting,
     configs_of,
     default_of,
     group_of,
@@ -52,7 +51,7 @@ from coordinator.server.nodes.group_settings import (
 from coordinator.server.nodes.topic_settings import (
     LIST,
     TOPIC_CONFIGS,
-    TopicSetting,
+    OwnSetting,
     config_problem,
     topic_defaults,
     trimmed,
@@ -260,7 +259,7 @@ class _Target(NamedTuple):
     topic_id: UUID
     prefix: str
     configs: Mapping[str, str]
-    table: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting] | Mapping[str, GroupSetting]
+    table: Mapping[str, OwnSetting] | Mapping[str, BrokerSetting]
     limits: Mapping[str, str] = MappingProxyType({})
 
     def value(self, name: str, value: str | None) -> str:
