@@ -47,6 +47,19 @@ Example: tenure serve --listen 127.0.0.1:9092 --set tenure.topics=orders:12 --ht
 
 Exit codes: 0 ended by a signal, 1 the log couldn't be written, 2 a wrong option or setting, or the start failed."""
 
+WORKERS = "processes that share the work, each at a port of its own, from PORT on; by default 1"
+FLAGS = (
+    ("--data-dir", "DIR", "log.dirs", "the folder for everything that is kept, by default ./data"),
+    ("--workers", "N", "tenure.workers", WORKERS),
+    ("--store", "etcd://HOST:PORT,...", "tenure.store", "keep groups in etcd, as one node of a cluster"),
+    ("--cluster", "NAME", "tenure.cluster", "the name of the cluster in --store"),
+    ("--node-id", "N", "node.id", "the id of this node, its own in the cluster"),
+    ("--http", "HOST:PORT", "tenure.http", "where to show metrics, health, groups and a page over HTTP"),
+    ("--control", "HOST:PORT", "tenure.control", "where tests move time, plan faults and look at groups over HTTP"),
+    ("--log-format", "text|json", "tenure.log.format", "how to log, by default as text"),
+)
+"""The flags that give a setting as it is, each with the form of its text, the setting, and words for the help."""
+
 Flags = dict[str, tuple[str, str]]
 """A setting's name -> the flag that gives it, and the text."""
 
@@ -105,26 +118,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen, by default at 127.0.0.1:9092; port 0 picks a free one"
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="the folder for everything that is kept, by default ./data")
+    for flag, metavar, name, text in FLAGS:
+        parser.add_argument(flag, metavar=metavar, dest=name, help=text)
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings, as a Java properties file")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting by Kafka's name; may be repeated"
     )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        help="processes that share the work, each at a port of its own, from PORT on; by default 1",
-    )
-    parser.add_argument("--store", metavar="etcd://HOST:PORT,...", help="keep groups in etcd, as one node of a cluster")
-    parser.add_argument("--cluster", metavar="NAME", help="the name of the cluster in --store")
-    parser.add_argument("--node-id", metavar="N", help="the id of this node, its own in the cluster")
-    parser.add_argument(
-        "--http", metavar="HOST:PORT", help="where to show metrics, health, groups and a page over HTTP"
-    )
-    parser.add_argument(
-        "--control", metavar="HOST:PORT", help="where tests move time, plan faults and look at groups over HTTP"
-    )
-    parser.add_argument("--log-format", metavar="text|json", help="how to log, by default as text")
     return parser
 
 
@@ -138,16 +137,8 @@ def _flags(options: Namespace) -> Flags:
         if int(port) > PORT_MAX:
             raise ConfigError(f"--listen: {options.listen!r}: a port is at most {PORT_MAX}")
         flags["listeners"] = ("--listen", f"PLAINTEXT://{options.listen}")
-    for flag, text, name in (
-        ("--data-dir", options.data_dir, "log.dirs"),
-        ("--workers", options.workers, "tenure.workers"),
-        ("--store", options.store, "tenure.store"),
-        ("--cluster", options.cluster, "tenure.cluster"),
-        ("--node-id", options.node_id, "node.id"),
-        ("--http", options.http, "tenure.http"),
-        ("--control", options.control, "tenure.control"),
-        ("--log-format", options.log_format, "tenure.log.format"),
-    ):
+    for flag, _, name, _ in FLAGS:
+        text = getattr(options, name)
         if text is not None:
             flags[name] = (flag, text)
     return flags
