@@ -9,12 +9,8 @@ export function parse(hash) {
   const typed = hash.replace(/^#/, "");
   const begin = typed.split("=", 1)[0];
   if (typed && !(typed.includes("=") && KEYS.includes(begin))) return {group: decoded(typed)};
-  const found = {};
-  for (const part of typed.split("&")) {
-    const [key, ...rest] = part.split("=");
-    if (KEYS.includes(key)) found[key] = decoded(rest.join("="));
-  }
-  return found;
+  const parts = new URLSearchParams(typed.replaceAll("+", "%2B"));  // a + stands for itself
+  return Object.fromEntries([...parts].filter(([key]) => KEYS.includes(key)));
 }
 
 function decoded(text) {

@@ -4,6 +4,8 @@
 import {element, has} from "./page_dom.js";
 import {Table} from "./page_table.js";
 
+const LESS = ["partition", "per hour", "offsets"];  // columns that a window of middle size has no room for
+
 const plain = document.querySelector(".groups");
 const rows = [...plain.tBodies[0].rows];
 const heads = [...plain.tHead.rows[0].cells].map((cell) => cell.textContent);
@@ -11,7 +13,7 @@ const number = ({dataset, textContent}) => Number(dataset.value ?? textContent.m
 const table = new Table(plain.parentElement, heads.map((name, at) => {
   const isNumber = at > 0 && at < heads.length - 1;
   const value = (row) => isNumber ? Number.isNaN(number(row.cells[at])) ? null : number(row.cells[at]) : row.cells[at].textContent;
-  return {key: name, name, number: isNumber, value, cell: (row) => [...row.cells[at].cloneNode(true).childNodes]};
+  return {key: name, name, number: isNumber, less: LESS.includes(name), value, cell: (row) => [...row.cells[at].cloneNode(true).childNodes]};
 }), {name: "groups", size: 100, nothing: "no group has such an id"});
 const field = element("input", {id: "search", type: "search", autocomplete: "off", spellcheck: "false"});
 field.addEventListener("input", () => { table.page = 0; table.show(rows.filter((row) => has(field, row.cells[0].textContent))); });

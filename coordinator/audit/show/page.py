@@ -35,7 +35,7 @@ from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
 from coordinator.story.lanes import Lane
-from coordinator.text import printable, second_text, size_text
+from coordinator.text import names_text, printable, second_text, size_text
 
 PAGE_FILE = "report.html"
 
@@ -113,9 +113,9 @@ def page(result: AuditResult) -> str:
         *_bytes(result.stories),
         *_partitions(result),
         *_all(stories, found, anchors),
-        f"<footer>{_dim('Made by tenure audit. Times are UTC. Drawings show what the log covers: a compacted log')}",
-        _dim(f"has lost older records. {pages.AUDIT_CHECKS} explains each check, {pages.AUDIT_FILES} this page."),
-        "</footer></main>",
+        "<footer class='dim'>Made by tenure audit. Times are UTC. Drawings show what the log covers: a compacted log",
+        f"has lost older records. {pages.AUDIT_CHECKS} explains each check, {pages.AUDIT_FILES} this page.</footer>",
+        "</main>",
         f"<script>{_SCRIPT}</script></body></html>" if stories else "</body></html>",
         "",
     ]
@@ -252,13 +252,13 @@ def _drawing(number: int, story: Story) -> Iterator[str]:
         yield f"<p class='dim'><small>Note: {_safe(client_id)}: {escape(why)}</small></p>"
     known = [step for step in story.steps if step.generation is not None]
     if known:
-        axis = _Axis.of(min(story.first_ms, known[0].ts), story.last_ms)
+        first_ms = min(story.first_ms, known[0].ts)
+        axis = _Axis(first_ms, max(story.last_ms - first_ms, 1))
         yield "<figure><div class='picture'>"
         yield from _rebalances(story, known, axis)
         if story.lanes:
             yield f"<ul class='rows' aria-label='Seats of {_safe(story.group)}'>"
-            for seat, lane in sorted(story.lanes.items(), key=_lane_order):
-                yield _lane(seat, lane, axis)
+            yield from (_lane(*each, axis) for each in sorted(story.lanes.items(), key=_lane_order))
             yield "</ul>"
         yield f"</div><div class='row axis'><span class='name dim'>UTC</span>{_times(axis)}</div>"
         if story.seats_left_out:
@@ -300,11 +300,6 @@ class _Axis(NamedTuple):
 
     first_ms: int
     span_ms: int
-
-    @classmethod
-    def of(cls, first_ms: int, last_ms: int) -> _Axis:
-        """An axis from one time to another."""
-        return cls(first_ms, max(last_ms - first_ms, 1))
 
     def x(self, ts: int) -> float:
         """The per cent for a time, in steps of the axis."""
@@ -393,11 +388,8 @@ def _lane(seat: str, lane: Lane, axis: _Axis) -> str:
             former = x
             title = f"<title>{second_text(mark.from_ms)}</title>" if len(lane.marks) <= _TITLES_MAX else ""
             marks.append(f"<use href='#mark-{mark.kind}' class='{mark.kind}' x='{x:g}%' y='9'>{title}</use>")
-    taken = (
-        "taken all the time"
-        if len(lane.spans) == 1 and lane.spans[0][1] is None
-        else f"taken {number_text(len(lane.spans), 'time')}"
-    )
+    is_always = len(lane.spans) == 1 and lane.spans[0][1] is None
+    taken = "taken all the time" if is_always else f"taken {number_text(len(lane.spans), 'time')}"
     label = f"{_safe(seat)}: {taken}, {number_text(len(lane.marks), 'return')}"
     return (
         f"<li class='row'><span class='name' title='{_safe(seat, 300)}' aria-hidden='true'>{_safe(seat)}</span>"
@@ -470,19 +462,14 @@ def _partitions(result: AuditResult) -> Iterator[str]:
         yield "<div class='card'><p>No partition has a group.</p></div>"
         return
     order = sorted(groups, key=lambda partition: (-len(groups[partition]), partition))
-    rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, result, groups[each]) for each in order))
+    names = {each: names_text([_safe(story.group) for story in groups[each]], most=NAMES_MAX) for each in order}
+    facts = ((each, size_text(result.sizes.get(each, 0)), f"{len(groups[each]):,}", names[each]) for each in order)
+    rows = _within(PARTITIONS_SIZE_MAX, (_row(_LOST, *each) for each in facts))
     yield "<div class='card'>"
     yield from _table(_LOST, rows, "Groups by partition")
     if len(rows) < len(order):
         yield _dim(f"{len(order) - len(rows):,} more partitions have no room here.")
     yield "</div>"
-
-
-def _partition_row(partition: int, result: AuditResult, stories: Sequence[Story]) -> str:
-    names = ", ".join(_safe(story.group) for story in stories[:NAMES_MAX])
-    more = f" and {len(stories) - NAMES_MAX:,} more" if len(stories) > NAMES_MAX else ""
-    size = size_text(result.sizes.get(partition, 0))
-    return _row(_LOST, partition, size, f"{len(stories):,}", f"{names}{more}")
 
 
 def _all(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anchors) -> Iterator[str]:
