@@ -96,6 +96,7 @@ SCHEMAS: dict[str, Schema] = {
         {
             "group_id": TEXT,
             "timeline": list_of(ref("Entry")),
+            "counts": ref("Churn"),
             "findings": {
                 **list_of(ref("Finding")),
                 "description": "of tenure doctor, the worst first; none about a group that doesn't exist",
@@ -213,6 +214,7 @@ _TEXT = {"text": list_of(TEXT)}
 
 _GROUP, _GROUP_MAYBE = _fields(GroupJson)
 SCHEMAS |= {
+    "Churn": object_of(_fields(Churn)[0]),
     "ListedGroup": object_of(_LISTED),
     "Overview": object_of(
         {

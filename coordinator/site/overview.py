@@ -17,7 +17,7 @@ from coordinator.client.lag import known_lines, lag_json
 from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
 from coordinator.story.described import Group
-from coordinator.story.entries import Timeline, counts
+from coordinator.story.entries import Entry, Timeline, counts
 from coordinator.story.events import (
     EventsDropped,
     GroupDeleted,
@@ -29,7 +29,7 @@ from coordinator.story.events import (
 )
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
-from coordinator.story.runs import runs
+from coordinator.story.runs import Run, runs
 
 HOUR_MS = 3_600_000
 
@@ -137,16 +137,21 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
         if isinstance(event, RETURN_EVENTS):
             seats.setdefault(group, []).append(event)
     return {
-        group: Churn(counted.count, *_returns(group, seats.get(group, ()), since_ms, now_ms))
-        for group, counted in rebalances.items()
+        group: _returns(group, seats.get(group, ()), since_ms, now_ms)._replace(rebalances=begun.count)
+        for group, begun in rebalances.items()
     }
 
 
-def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> tuple[int, ...]:
-    """The fields of Churn that are about returns since a time."""
+def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Churn:
+    """The counts of returns since a time."""
     entries = Timeline(group).add_all(events).entries
-    suspects = {id(entry) for run in runs(group, entries, now_ms) if run.is_suspect for entry in run.restarts}
+    return counted(entries, runs(group, entries, now_ms), since_ms)
+
+
+def counted(entries: Iterable[Entry], found: Iterable[Run], since_ms: int = 0) -> Churn:
+    """The counts of a group's entries since a time. found: its runs."""
+    suspects = {id(entry) for run in found if run.is_suspect for entry in run.restarts}
     late = [entry for entry in entries if entry.at_ms >= since_ms]
-    counted = counts(entry for entry in late if id(entry) not in suspects)
+    number = counts(entry for entry in late if id(entry) not in suspects)
     suspect = sum(id(entry) in suspects for entry in late)
-    return counted[RESTART], suspect, counted[REJOIN], counted[TAKEOVER], counted[RETURN]
+    return Churn(number["rebalance"], number[RESTART], suspect, number[REJOIN], number[TAKEOVER], number[RETURN])

@@ -1,6 +1,6 @@
 /* One group: its state, what is wrong and whom it waits for, its seats over time, members, lag, and what happened. */
 
-import {$, Asking, ask, badge, churn, element, grouped, has, iso, named, ranges, several, showFindings, span, stateBadge, sum, utc} from "./page_dom.js";
+import {$, Asking, CHURN, ask, badge, churn, element, grouped, has, iso, named, ranges, several, showFindings, span, stateBadge, sum, utc} from "./page_dom.js";
 import {chosen, format, range, timeText} from "./page_address.js";
 import {behindText, catchUpText, followed, graph, rateText, stableText} from "./page_lag.js";
 import * as lanes from "./page_lanes.js";
@@ -11,7 +11,7 @@ const WAITING_MS = 2_000;  // a member that joins a waiting group makes no event
 const ENTRIES_STEP = 100;
 const AROUND_MS = 1_000;  // a link to an entry shows at least so much on each side of it
 
-const NOTHING = {timeline: [], runs: [], lanes: [], findings: []};
+const NOTHING = {timeline: [], counts: Object.fromEntries(CHURN.map((key) => [key, 0])), runs: [], lanes: [], findings: []};
 let past = NOTHING;
 let members = [];
 let entriesMax = ENTRIES_STEP;
@@ -24,17 +24,7 @@ const opened = new Set();  // topics whose partitions are in view
 let asking = null;
 let lagging = null;
 
-/* The numbers of a group's entries, as text. */
-function counted(entries, runs) {
-  const count = (type) => entries.filter((entry) => entry.type === type).length;
-  const runOf = runFinder(runs);
-  const suspect = entries.filter((entry) => runOf(entry)?.finding).length;
-  const plain = (type) => entries.filter((entry) => entry.type === type && !runOf(entry)?.finding).length;
-  const counts = {rebalances: count("rebalance"), static_restarts: plain("static_restart"), suspect_restarts: suspect,
-    static_rejoins: count("static_rejoin"), takeovers: count("takeover"), static_returns: plain("static_return")};
-  return `${churn(counts)}, ${several(count("fencing"), "fencing")}`;
-}
-
+const said = () => `${churn(past.counts)}, ${several(past.timeline.filter((entry) => entry.type === "fencing").length, "fencing")}`;
 const isFound = (text) => has($("within"), text);
 
 /* Members. */
@@ -145,16 +135,11 @@ async function askLag() {
 
 /* What happened. */
 
-/* A function that finds the run of restarts of an entry. The server says what a run is, and what is wrong with it. */
-function runFinder(runs) {
-  const bySeat = Map.groupBy(runs, (run) => run.group_instance_id);
-  return (entry) => !["static_restart", "static_return"].includes(entry.type) ? undefined :
-    bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
-}
-
-/* A run stands in the list at the place of its last restart. */
+/* A run stands in the list at the place of its last restart. The server says which runs there are, and what is wrong with them. */
 function items() {
-  const runOf = runFinder(past.runs);
+  const bySeat = Map.groupBy(past.runs, (run) => run.group_instance_id);
+  const runOf = (entry) => !["static_restart", "static_return"].includes(entry.type) ? undefined :
+    bySeat.get(entry.group_instance_id)?.find((run) => run.from_ms <= entry.at_ms && entry.at_ms <= run.until_ms);
   const last = new Map(past.timeline.map((entry) => [runOf(entry), entry]));
   return past.timeline.flatMap((entry) => {
     const run = runOf(entry);
@@ -220,7 +205,7 @@ function showFacts() {
 
 /* All that the search is about, but the lag. */
 function showFiltered() {
-  lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => isFound(lane.name)), counts: counted(past.timeline, past.runs)});
+  lanes.show({entries: past.timeline, lanes: past.lanes.filter((lane) => isFound(lane.name)), counts: said()});
   showMembers();
   showEntries();
 }
@@ -229,7 +214,7 @@ function showAll(is) {
   facts = is.members === undefined ? null : is;
   members = is.members ?? [];
   showFacts();
-  showFindings($("found"), past.findings ?? []);
+  showFindings($("found"), past.findings);
   showFiltered();
   const lines = [...(is.expects?.text ?? []), ...(is.waiting?.text ?? is.held_up_text ?? [])];
   $("waiting").replaceChildren(...lines.map((text) => element("p", {text})));
@@ -242,10 +227,10 @@ async function askGroup() {
   const told = await ask(path + "/events").catch((error) => ({...NOTHING, problem: error.message, status: error.status}));
   const is = await ask(path).catch((error) => ({state: error.message, status: error.status}));
   if (group !== chosen()) return;
-  past = told;
+  past = {...NOTHING, ...told};
   const isGone = is.status === 404 && past.timeline.length > 0;
   if (isGone) is.state = past.timeline.at(-1).type === "deleted" ? "deleted" : "unknown";
-  const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${counted(past.timeline, past.runs)}` : "";
+  const since = past.timeline.length ? `; since ${utc(past.timeline[0].at_ms)}: ${said()}` : "";
   const standbys = (is.members ?? []).filter(isStandby).length;
   const summary = is.status !== undefined && !isGone ? is.state : `${is.state}${epochs(is)}; ${several(is.members?.length - standbys || 0, "member")}${standbys ? `, ${several(standbys, "standby")}` : ""}${since}`;
   if ($("summary").textContent !== summary) $("summary").textContent = summary;  // a screen reader reads it when it changes

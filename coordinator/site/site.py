@@ -42,7 +42,7 @@ from coordinator.site.examined import examined
 from coordinator.site.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.site.guard import Guard
 from coordinator.site.kept import Kept
-from coordinator.site.overview import lags, overview
+from coordinator.site.overview import counted, lags, overview
 from coordinator.site.sums import Sums
 from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
@@ -375,6 +375,7 @@ class Site:
         return {
             "group_id": group_id,
             "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
+            "counts": counted(entries, found)._asdict(),
             "findings": list(map(fields_of, worst_first(problems))),
             "runs": [run_json(run) for run in found],
             "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from coordinator.site.openapi import PATHS, SCHEMAS, document
+from coordinator.site.overview import Churn
 from coordinator.site.site import LAGS_MAX, Site
 from coordinator.story.counts import NOUNS
 from coordinator.story.entries import Return, entry_json
@@ -242,7 +243,14 @@ def test_every_kind_of_entry_is_described() -> None:
     assert all(run["finding"] for run in shown)
     drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]
     assert drawn
-    body = {"group_id": "g", "timeline": entries, "findings": [], "runs": shown, "lanes": drawn}
+    body = {
+        "group_id": "g",
+        "timeline": entries,
+        "counts": Churn()._asdict(),
+        "findings": [],
+        "runs": shown,
+        "lanes": drawn,
+    }
     check(json.loads(json.dumps(body)), schema_of("/groups/{group_id}/events", 200))
 
 

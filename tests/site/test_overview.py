@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
-from coordinator.site.overview import HOUR_MS, Churn, churn, gone, lags, overview
+from coordinator.site.overview import HOUR_MS, Churn, churn, counted, gone, lags, overview
 from coordinator.story.entries import Timeline
 from coordinator.story.lag_time import LagTimes
+from coordinator.story.runs import runs
 from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
 from tests.client.scripted import Scripted
@@ -57,10 +58,10 @@ def test_what_is_counted_is_what_timelines_tell() -> None:
         entries = Timeline("one").add_all(events).entries
         for since_ms in (0, 26):
             types = [entry.type for entry in entries if entry.at_ms >= since_ms]
-            counted = churn(events, since_ms, 50).get("one", Churn())
+            found = churn(events, since_ms, 50).get("one", Churn())
             names = "static_restart", "static_rejoin", "takeover", "static_return"
             restarts, *others = (types.count(name) for name in names)
-            assert counted == (types.count("rebalance"), restarts, 0, *others)
+            assert found == (types.count("rebalance"), restarts, 0, *others)
 
 
 def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> None:
@@ -72,6 +73,8 @@ def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> No
     assert churn(events, NOW_MS - HOUR_MS, NOW_MS) == {"g": Churn(0, 1, 20), "two": Churn(0, 1, 0)}
     listed = [ListedGroup("g", "classic", "consumer", "Stable")]
     group, _ = overview(listed, events, NOW_MS)
+    entries = Timeline("g").add_all(events).entries
+    assert counted(entries, runs("g", entries, NOW_MS)) == Churn(0, 1, 40), "all that the timeline has"
     assert (group["group_id"], group["static_restarts"], group["suspect_restarts"]) == ("g", 1, 20)
 
 
