@@ -2,59 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from coordinator.group.client import Client
 from coordinator.group.notes import GroupDeleted
 from protocol.messages import DescribeGroupsResponse, encode
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.group.classic.standbys import take_seat, with_standby
-from tests.group.harness import INITIAL_DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Bench
-
-
-def test_a_stable_group_shows_everything() -> None:
-    """DescribeGroups shows members with instance ids, metadata and assignments."""
-    bench = Bench()
-    peer = bench.static("a")
-    bench.settle(peer)
-    shown = bench.describe().response
-    assert (shown.group_state, shown.protocol_type, shown.protocol_data) == ("Stable", "consumer", "range")
-    (member,) = shown.members
-    assert (member.member_id, member.group_instance_id) == (peer.member_id, "a")
-    assert (member.client_id, member.client_host) == ("a", "/127.0.0.1")
-    assert (member.member_metadata, member.member_assignment) == (RANGE[0][1], b"a")
-
-
-def test_what_is_being_decided_is_blank() -> None:
-    """Outside Stable, protocol name, metadata and assignments are empty; the members are shown."""
-    bench = Bench()
-    bench.static("a").enter()
-    for state in ("PreparingRebalance", "CompletingRebalance"):
-        shown = bench.describe().response
-        assert (shown.group_state, shown.protocol_type, shown.protocol_data) == (state, "consumer", "")
-        assert [(m.group_instance_id, m.member_metadata, m.member_assignment) for m in shown.members] == [
-            ("a", b"", b"")
-        ]
-        bench.advance(INITIAL_DELAY_MS)
-
-
-def test_an_emptied_group_keeps_its_type() -> None:
-    """The type decides how the group's offsets expire."""
-    bench = Bench()
-    peer = bench.static("a")
-    bench.settle(peer)
-    peer.leave()
-    shown = bench.describe().response
-    assert (shown.group_state, shown.protocol_type, shown.members) == ("Empty", "consumer", [])
-
-
-@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_an_absent_group_is_dead(version: int, error: ErrorCode) -> None:
-    """Its state is Dead; from v6 on it also gets an error with a message (KIP-1043)."""
-    shown = Bench().describe(group="nowhere", version=version)
-    assert (shown.response.group_state, shown.error) == ("Dead", error)
-    assert shown.response.error_message == ("Group nowhere not found." if version >= 6 else None)
+from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
 
 
 def test_the_longest_group_id_fits_into_an_answer() -> None:
@@ -64,29 +18,6 @@ def test_the_longest_group_id_fits_into_an_answer() -> None:
         assert shown.error == ErrorCode.GROUP_ID_NOT_FOUND
         assert len((shown.response.error_message or "").encode()) <= STRING_SIZE_MAX
         encode(shown.response, 6)
-
-
-@pytest.mark.parametrize(
-    ("states", "types", "names"),
-    [
-        ([], [], {"work", "simple"}),
-        (["stable"], [], {"work"}),
-        (["STABLE", "Empty"], [], {"work", "simple"}),
-        (["Dead"], [], set()),
-        (["nonsense"], [], set()),
-        ([], ["Classic"], {"work", "simple"}),
-        ([], ["consumer"], set()),
-        (["Stable"], ["classic", "share"], {"work"}),
-    ],
-)
-def test_list_filters(states: list[str], types: list[str], names: set[str]) -> None:
-    """The filters by state and by type ignore letter case; a group must pass both."""
-    bench = Bench()
-    bench.settle(bench.static("a", group="work"))
-    bench.commit(group="simple", offsets={("t", 0): 1})
-    listed = bench.list_groups(states=states, types=types).response
-    assert {group.group_id for group in listed} == names
-    assert {group.group_type for group in listed} <= {"classic"}
 
 
 def test_delete_takes_the_offsets_with_it() -> None:
@@ -103,16 +34,6 @@ def test_delete_takes_the_offsets_with_it() -> None:
     assert (note.offsets, note.expired) == (1, False)
     bench.restart()
     assert bench.coordinator.groups == {}
-
-
-def test_delete_forgets_pending_members() -> None:
-    """A group with only pending members can be deleted, because they are no members yet."""
-    bench = Bench()
-    peer = bench.dynamic("a")
-    peer.join()
-    assert bench.delete().error is ErrorCode.NONE
-    assert bench.timers == {}
-    assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # DescribeGroups with Tenure's own fields: how long members were silent, and which members a group waits for.

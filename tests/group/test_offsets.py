@@ -29,42 +29,6 @@ def at_work(**settings: object) -> tuple[Bench, Peer]:
     return bench, peer
 
 
-@pytest.mark.parametrize(
-    ("member", "generation", "instance", "expected"),
-    [
-        ("real", 1, "a", ErrorCode.NONE),
-        ("real", 1, None, ErrorCode.NONE),
-        ("real", 0, "a", ErrorCode.ILLEGAL_GENERATION),
-        ("real", -1, "a", ErrorCode.ILLEGAL_GENERATION),
-        ("real", -1, None, ErrorCode.ILLEGAL_GENERATION),
-        ("", -1, "a", ErrorCode.FENCED_INSTANCE_ID),
-        ("", -1, "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", -1, None, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("ghost", 1, "a", ErrorCode.FENCED_INSTANCE_ID),
-        ("ghost", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_who_may_commit_to_a_group_at_work(
-    member: str, generation: int, instance: str | None, expected: ErrorCode
-) -> None:
-    """Only a member may commit, in the current generation."""
-    bench, peer = at_work()
-    member_id = peer.member_id if member == "real" else member
-    call = bench.commit(member=member_id, generation=generation, instance=instance, offsets={("t", 0): 5})
-    assert call.errors == [expected]
-    assert bench.committed("t", 0) == (5 if expected is ErrorCode.NONE else -1)
-
-
-@pytest.mark.parametrize(("member", "instance"), [("", None), ("anybody", None), ("", "any"), ("anybody", "any")])
-def test_an_empty_group_takes_commits_without_a_generation(member: str, instance: str | None) -> None:
-    """A simple consumer or an administrator may commit with any member id and instance id (KAFKA-14201)."""
-    bench = Bench()
-    assert bench.commit(member=member, instance=instance, offsets={("t", 0): 5}).errors == [ErrorCode.NONE]
-    assert bench.state() == "Empty"
-    assert bench.committed("t", 0) == 5
-
-
 @pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.ILLEGAL_GENERATION), (10, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_a_commit_of_a_generation_creates_no_group(version: int, error: ErrorCode) -> None:
     """A client with a generation got it from a coordinator that has lost the group, so the commit is refused."""
@@ -179,41 +143,6 @@ def test_the_largest_committed_offset_fits_the_store_of_a_cluster() -> None:
     assert plain_bytes([record]) < STORED_MAX_BYTES // 10
 
 
-def test_null_metadata_reads_back_as_empty() -> None:
-    """OffsetFetch has no null there."""
-    bench = Bench()
-    bench.commit(offsets={("t", 0): 5}, metadata=None)
-    assert bench.fetch(topics=None).response.topics[0].partitions[0].metadata == ""
-
-
-def test_fetch_of_all_some_and_nothing() -> None:
-    """None fetches all topics, an empty list none, and a missing offset is -1."""
-    bench = Bench()
-    bench.commit(offsets={("t", 0): 5, ("t", 3): 6, ("u", 0): 7})
-    every = bench.fetch(topics=None).response.topics
-    assert {(t.name, p.partition_index): p.committed_offset for t in every for p in t.partitions} == {
-        ("t", 0): 5,
-        ("t", 3): 6,
-        ("u", 0): 7,
-    }
-    assert bench.fetch(topics={}).response.topics == []
-    (some,) = bench.fetch(topics={"t": [3, 4]}).response.topics
-    assert [(p.committed_offset, p.committed_leader_epoch, p.metadata) for p in some.partitions] == [
-        (6, -1, ""),
-        (-1, -1, ""),
-    ]
-    assert bench.fetch(group="nowhere", topics=None).response.topics == []
-
-
-def test_commits_survive_a_restart() -> None:
-    """The metadata of a commit survives with its offset."""
-    bench, peer = at_work()
-    peer.commit(5, metadata="why")
-    bench.restart()
-    (topic,) = bench.fetch(topics=None).response.topics
-    assert (topic.partitions[0].committed_offset, topic.partitions[0].metadata) == (5, "why")
-
-
 def test_offsets_of_a_group_at_work_expire_only_where_nobody_reads() -> None:
     """Offsets of topics with a subscribed member stay; others expire after their retention (KIP-211)."""
     bench, peer = at_work()
@@ -271,45 +200,6 @@ def test_a_retention_of_its_own_wins() -> None:
     bench.advance(RETENTION_MS)
     bench.remove_expired()
     assert bench.committed("t", 1) == 1
-
-
-def test_nothing_expires_during_a_rebalance() -> None:
-    """An offset past its retention stays until the rebalance ends (KAFKA-13636)."""
-    bench, peer = at_work()
-    bench.commit(member=peer.member_id, generation=1, version=4, offsets={("other", 0): 2}, retention_ms=1)
-    bench.static("b").enter()
-    bench.advance(1_000)
-    bench.remove_expired()
-    assert bench.committed("other", 0) == 2
-
-
-def test_delete_spares_what_is_subscribed() -> None:
-    """In a group with members, OffsetDelete deletes only offsets of topics without a subscribed member (KIP-496)."""
-    bench, peer = at_work()
-    bench.commit(member=peer.member_id, generation=1, offsets={("t", 0): 1, ("other", 0): 2})
-    call = bench.delete_offsets(topics={"t": [0], "other": [0, 9]})
-    assert call.errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
-    assert (bench.committed("t", 0), bench.committed("other", 0)) == (1, -1)
-    bench.restart()
-    assert (bench.committed("t", 0), bench.committed("other", 0)) == (1, -1)
-
-
-def test_delete_where_the_subscription_cannot_be_read() -> None:
-    """The members could be subscribed to any topic, so no offset is deleted."""
-    bench = Bench()
-    peer = bench.static("a", protocols=[("range", b"\xff")])
-    bench.settle(peer)
-    peer.commit(1)
-    assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
-
-
-def test_delete_of_other_groups() -> None:
-    """A group with members of another type gets NON_EMPTY_GROUP, an absent one GROUP_ID_NOT_FOUND."""
-    bench = Bench()
-    bench.settle(bench.static("a", protocol_type="connect"))
-    assert bench.delete_offsets(topics={"t": [0]}).error is ErrorCode.NON_EMPTY_GROUP
-    assert bench.delete_offsets(group="nowhere", topics={"t": [0]}).error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert bench.delete_offsets(group="", topics={"t": [0]}).error is ErrorCode.INVALID_GROUP_ID
 
 
 def test_an_empty_group_goes_with_its_last_offset() -> None:

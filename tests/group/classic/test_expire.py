@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
-from coordinator.group.effects import TimerKey, TimerKind
-from coordinator.group.events import TimerFired
-from coordinator.group.notes import MemberExpired, PendingExpired
+from coordinator.group.notes import MemberExpired
 from schemas.errors import ErrorCode
-from tests.group.harness import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
+from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
 
 
 def test_whoever_waits_outlives_its_session() -> None:
@@ -26,20 +24,6 @@ def test_whoever_waits_outlives_its_session() -> None:
     assert waits.error is ErrorCode.NONE
 
 
-def test_the_session_starts_anew_with_the_answer() -> None:
-    """The answer to a waiting request renews the session for its full length."""
-    bench = Bench()
-    leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
-    leader.enter()
-    follower.enter()
-    bench.advance(2 * INITIAL_DELAY_MS)
-    follower.sync()
-    bench.advance(5_999)
-    leader.sync()
-    bench.advance(5_999)
-    assert follower.heartbeat().error is ErrorCode.NONE
-
-
 def test_a_new_members_join_does_not_wait_for_ever() -> None:
     """The group drops a new member whose JoinGroup waits too long: its client may have joined anew (KAFKA-7610)."""
     bench = Bench()
@@ -51,32 +35,6 @@ def test_a_new_members_join_does_not_wait_for_ever() -> None:
         first.heartbeat()
     assert (ghost.error, ghost.response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     assert list(bench.group().members) == [first.member_id]
-
-
-def test_a_pending_member_lapses() -> None:
-    """A pending member id lapses after the session timeout that its client asked for."""
-    bench = Bench()
-    peer = bench.dynamic("a")
-    assert peer.join().error is ErrorCode.MEMBER_ID_REQUIRED
-    bench.advance(SESSION_MS - 1)
-    assert list(bench.group().pending) == [peer.member_id]
-    bench.advance(1)
-    assert not bench.group().pending
-    (note,) = bench.said(PendingExpired)
-    assert (note.member_id, note.left) == (peer.member_id, False)
-    assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_timers_of_what_is_gone_change_nothing() -> None:
-    """A timer that fires after its group, member or rebalance is gone changes nothing (KAFKA-8896)."""
-    bench = Bench()
-    peer = bench.static("a")
-    bench.settle(peer)
-    said, written = len(bench.notes), len(bench.records)
-    for kind in TimerKind:
-        for group in (GROUP, "nowhere"):
-            bench.handle(TimerFired(TimerKey(kind, group, "nobody")))
-    assert (len(bench.notes), len(bench.records)) == (said, written)
 
 
 def test_a_timer_that_comes_early_only_looks() -> None:

@@ -42,35 +42,6 @@ def test_a_shortened_session_timeout_is_kept_to() -> None:
     assert not bench.group().members
 
 
-@pytest.mark.parametrize(
-    ("member", "instance", "generation", "expected"),
-    [
-        ("real", "a", 1, ErrorCode.NONE),
-        ("real", None, 1, ErrorCode.NONE),
-        ("real", "a", 2, ErrorCode.ILLEGAL_GENERATION),
-        ("real", "b", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("ghost", "a", 1, ErrorCode.FENCED_INSTANCE_ID),
-        ("ghost", "a", 9, ErrorCode.FENCED_INSTANCE_ID),
-        ("", "a", 1, ErrorCode.FENCED_INSTANCE_ID),
-        ("ghost", None, 9, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_order_of_checks(member: str, instance: str | None, generation: int, expected: ErrorCode) -> None:
-    """The coordinator checks the instance id, then the member id, then the generation."""
-    bench = Bench()
-    peer = bench.static("a")
-    bench.settle(peer)
-    member_id = peer.member_id if member == "real" else member
-    assert bench.heartbeat(member=member_id, instance=instance, generation=generation).error is expected
-
-
-def test_unknown_and_impossible_groups() -> None:
-    """An unknown group gets UNKNOWN_MEMBER_ID; an empty group id gets INVALID_GROUP_ID."""
-    bench = Bench()
-    assert bench.heartbeat(group="nowhere", member="m", generation=1).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.heartbeat(group="", member="m", generation=1).error is ErrorCode.INVALID_GROUP_ID
-
-
 def leaves(bench: Bench, peer: Peer) -> None:
     """The peer leaves."""
     peer.leave()

@@ -8,7 +8,7 @@ from coordinator.group.client import Client
 from coordinator.group.events import JoinGroup
 from coordinator.group.notes import UnexpectedRequest
 from schemas.errors import ErrorCode
-from tests.group.harness import INITIAL_DELAY_MS, Bench, subscription
+from tests.group.harness import Bench, subscription
 
 
 def test_member_ids_start_with_a_name() -> None:
@@ -18,43 +18,6 @@ def test_member_ids_start_with_a_name() -> None:
     assert list(bench.group().members) == ["a-0001"]
     assert bench.join(client=Client("", "/h")).response.member_id == "-0002"
     assert bench.join(client=Client("app", "/h")).response.member_id == "app-0003"
-
-
-@pytest.mark.parametrize("version", range(10))
-def test_errors_look_alike_in_every_version(version: int) -> None:
-    """The answer has generation -1, no leader, no members and the sender's id; a null protocol name only from v7 on."""
-    answer = Bench().join(member="me", version=version).response
-    assert (answer.error_code, answer.generation_id) == (ErrorCode.UNKNOWN_MEMBER_ID, -1)
-    assert (answer.leader, answer.member_id, answer.members) == ("", "me", [])
-    assert answer.protocol_name == (None if version >= 7 else "")
-
-
-def test_order_of_checks() -> None:
-    """The coordinator checks group id, session timeout, known group, protocols, member id, in this order."""
-    bench = Bench()
-    assert bench.join(group="", session_ms=0).error is ErrorCode.INVALID_GROUP_ID
-    assert bench.join(member="m", session_ms=0).error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert bench.join(member="m", protocols=[]).error is ErrorCode.UNKNOWN_MEMBER_ID
-    bench.settle(bench.static("a"))
-    assert bench.join(member="m", protocol_type="x").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert bench.join(member="m", instance="a").error is ErrorCode.FENCED_INSTANCE_ID
-    assert bench.join(member="m").error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_session_timeout_bounds() -> None:
-    """The shortest and the longest allowed session timeout are accepted; 1 ms beyond either is refused."""
-    bench = Bench()
-    assert bench.join(session_ms=5_999).error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert bench.join(session_ms=1_800_001).error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert bench.join(instance="a", session_ms=6_000).waits
-    assert bench.join(instance="b", session_ms=1_800_000).waits
-
-
-def test_version_0_rebalances_within_its_session_timeout() -> None:
-    """Version 0 has no rebalance timeout, so the session timeout counts for both."""
-    bench = Bench()
-    bench.dynamic("a", version=0, session_ms=7_000).join()
-    assert [member.rebalance_timeout_ms for member in bench.group().members.values()] == [7_000]
 
 
 def test_a_join_sent_again_supersedes_the_first() -> None:
@@ -80,22 +43,6 @@ def test_a_pending_id_with_an_instance_id_is_an_error() -> None:
     assert (call.error, call.response.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     assert len(bench.said(UnexpectedRequest)) == 1
     assert peer.join().waits
-
-
-def test_a_rejoin_with_the_same_metadata_gets_the_generation_again() -> None:
-    """While the group completes, only the leader also gets the members. Another order of protocols is a change."""
-    bench = Bench()
-    both = [("range", b"1"), ("roundrobin", b"1")]
-    leader, follower = (bench.static(name, protocols=both) for name in "ab")
-    leader.enter()
-    follower.enter()
-    bench.advance(2 * INITIAL_DELAY_MS)
-    assert [len(peer.join().response.members) for peer in (leader, follower)] == [2, 0]
-    leader.sync()
-    assert follower.join().response.generation_id == 1
-    assert bench.rebalances == 1
-    assert follower.join(protocols=both[::-1]).waits
-    assert bench.rebalances == 2
 
 
 def test_a_shorter_session_timeout_counts_while_the_join_waits() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from schemas.errors import ErrorCode
 from tests.group.harness import Bench
 
@@ -38,23 +36,6 @@ def test_one_bad_entry_does_not_spoil_the_others() -> None:
     assert list(bench.group().static_members) == ["c"]
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_error_stands_on_top_before_v3(version: int) -> None:
-    """Before v3 a request names one member, and its error is the error of the answer."""
-    bench = Bench()
-    peer = bench.dynamic("a")
-    bench.settle(peer)
-    assert bench.leave(member="ghost", version=version).error is UNKNOWN
-    assert bench.leave(member=peer.member_id, version=version).error is NONE
-    assert bench.leave(group="nowhere", member="m", version=version).error is UNKNOWN
-
-
-def test_an_unknown_group_knows_nobody() -> None:
-    """From v3 on the answer itself has no error, and each member gets UNKNOWN_MEMBER_ID."""
-    call = Bench().leave(group="nowhere", members=[("m", None), ("", "i")])
-    assert (call.error, call.errors) == (NONE, [UNKNOWN, UNKNOWN])
-
-
 def test_a_batch_that_empties_the_group_writes_it_once() -> None:
     """The batch causes one rebalance and writes one record, of the empty generation."""
     bench = Bench()
@@ -62,23 +43,6 @@ def test_a_batch_that_empties_the_group_writes_it_once() -> None:
     bench.settle(*peers)
     bench.leave(members=[("", name) for name in "abc"])
     assert (bench.state(), bench.rebalances, len(bench.written())) == ("Empty", 2, 2)
-
-
-def test_whoever_leaves_while_its_join_waits_is_answered() -> None:
-    """The JoinGroup gets UNKNOWN_MEMBER_ID and an empty id, so that a client that still runs joins anew."""
-    bench = Bench()
-    join = bench.static("a").join()
-    bench.leave(members=[("", "a")])
-    assert (join.error, join.response.member_id) == (UNKNOWN, "")
-
-
-def test_leaving_by_member_id_frees_the_instance_id() -> None:
-    """A static member can so become a dynamic one (KIP-345)."""
-    bench = Bench()
-    peer = bench.static("a")
-    bench.settle(peer)
-    assert bench.leave(members=[(peer.member_id, None)]).errors == [NONE]
-    assert bench.group().static_members == {}
 
 
 def test_a_leave_that_empties_is_written_however_small_the_limit() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from coordinator.group.causes import JoinReason
 from coordinator.group.client import Client
 from coordinator.group.effects import TimerKey, TimerKind
@@ -221,13 +219,3 @@ def test_a_restart_that_would_not_fit_leaves_the_seat_as_it_was() -> None:
     assert (member.session_timeout_ms, member.protocols) == (SESSION_MS, [("range", b"small")])
     assert member.client == ("a", "/127.0.0.1"), "whoever was refused has no seat"
     assert len(bench.written()) == 1
-
-
-@pytest.mark.parametrize("version", [5, 8, 9])
-def test_a_followers_restart_names_the_leader(version: int) -> None:
-    """In every version the answer has the true leader, and no members."""
-    bench = Bench()
-    leader, follower = bench.static("a", version=version), bench.static("b", version=version)
-    bench.settle(leader, follower)
-    answer = follower.restart().response
-    assert (answer.leader, answer.members, answer.skip_assignment) == (leader.member_id, [], False)

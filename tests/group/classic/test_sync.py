@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -23,15 +22,6 @@ def joined(**settings: object) -> tuple[Bench, Peer, Peer]:
     bench.advance(2 * INITIAL_DELAY_MS)
     assert leader.leads
     return bench, leader, follower
-
-
-def test_nobody_is_answered_before_the_leader() -> None:
-    """A follower's SyncGroup waits for the leader's. A client would take an empty assignment for "no partitions"."""
-    _, leader, follower = joined()
-    waits = follower.sync()
-    assert waits.waits
-    leader.sync()
-    assert (waits.response.assignment, leader.assignment) == (b"b", b"a")
 
 
 def test_whoever_the_leader_forgets_gets_nothing() -> None:
@@ -58,23 +48,6 @@ def test_whoever_leaves_while_it_syncs_is_answered() -> None:
     waits = follower.sync()
     bench.leave(members=[("", "b")])
     assert waits.error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({}, ErrorCode.NONE),
-        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_name": "other"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_name": "other", "generation": 9}, ErrorCode.ILLEGAL_GENERATION),
-        ({"generation": 9, "member": "ghost"}, ErrorCode.FENCED_INSTANCE_ID),
-        ({"generation": 9, "member": "ghost", "instance": None}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_order_of_checks(changed: dict[str, Any], expected: ErrorCode) -> None:
-    """The coordinator checks instance id, member id, generation, protocol type and name (KIP-559), in this order."""
-    _, leader, _ = joined()
-    assert leader.sync(**changed).error is expected
 
 
 def test_assignments_that_do_not_fit_a_record() -> None:
