@@ -1,6 +1,6 @@
 """KIP-848, the consumer protocol: the clauses that no test beside the code shows. tests/kip/kip-848.md has all.
 
-Most clauses are shown by tests of `tests/group/consumer`, which the table names with their files.
+Most clauses are shown by scripts of `tests/oracle` and tests of `tests/group/consumer`, which the table names.
 
 House rule: as in test_kip_345.py. Kafka is 4.4 here.
 """

@@ -11,56 +11,6 @@ from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, given
 
 
-def test_first_member_gets_everything_at_epoch_2() -> None:
-    """A group begins at epoch 1; its first subscription bumps it, and the answer has the assignment."""
-    play = Play()
-    answer = play.join("a")
-    assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.NONE, "a", 2)
-    assert answer.heartbeat_interval_ms == 5_000
-    assert given(answer) == {"t": [0, 1, 2, 3]}
-    assert play.state() == "Stable"
-
-
-def test_member_without_topics_bumps_nothing() -> None:
-    """A member that subscribes to nothing joins a new group at epoch 1."""
-    play = Play()
-    answer = play.join("a", [])
-    assert (answer.member_epoch, given(answer)) == (1, {})
-    assert play.join("b", ["not there"]).member_epoch == 2
-
-
-def test_partitions_move_in_three_heartbeats() -> None:
-    """The newcomer waits until the first member has said that it gave up what the newcomer gets."""
-    play = Play()
-    play.join("a")
-    newcomer = play.join("b")
-    assert (newcomer.member_epoch, given(newcomer), play.state()) == (3, {}, "Reconciling")
-    told = play.beat("a", 2)
-    assert told.member_epoch == 2
-    kept = given(told)
-    assert kept is not None
-    assert len(kept["t"]) == 2
-    # A heartbeat that does not say what it owns confirms nothing.
-    assert play.beat("a", 2).member_epoch == 2
-    assert given(play.beat("b", 3)) is None
-    confirmed = play.beat("a", 2, kept)
-    assert (confirmed.member_epoch, given(confirmed)) == (3, None)
-    moved = given(play.beat("b", 3))
-    assert moved is not None
-    assert sorted(kept["t"] + moved["t"]) == [0, 1, 2, 3]
-    assert play.state() == "Stable"
-
-
-def test_only_full_heartbeats_are_told_the_assignment_again() -> None:
-    """Timeout, subscription and owned partitions together make a full heartbeat; anything less does not."""
-    play = Play()
-    play.join("a")
-    assert given(play.beat("a", 2)) is None
-    assert given(play.beat("a", 2, {"t": [0]}, topics=["t"])) is None
-    assert given(play.beat("a", 2, {}, timeout_ms=10_000)) is None
-    assert given(play.beat("a", 2, {}, topics=["t"], timeout_ms=10_000)) == {"t": [0, 1, 2, 3]}
-
-
 def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
     """A steady heartbeat, partial or full, leaves the log alone."""
     play = Play()
@@ -71,111 +21,9 @@ def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
     assert len(play.log) == before
 
 
-def test_rejoin_keeps_partitions() -> None:
-    """A dynamic member that joins again with the same subscription bumps nothing and keeps its partitions."""
-    play = Play()
-    play.join("a")
-    again = play.join("a")
-    assert (again.member_epoch, given(again)) == (2, {"t": [0, 1, 2, 3]})
-
-
-def test_rejoin_counts_as_having_given_up() -> None:
-    """A member that joins again in the middle of a revocation moves to the newest target at once."""
-    play = Play()
-    play.join("a")
-    play.join("b")
-    play.beat("a", 2)
-    again = play.join("a")
-    assert again.member_epoch == 3
-    assert play.group.members["a"].revoking == {}
-
-
-@pytest.mark.parametrize(
-    ("epoch", "owned", "error"),
-    [
-        (3, None, ErrorCode.NONE),
-        (4, None, ErrorCode.FENCED_MEMBER_EPOCH),
-        (2, None, ErrorCode.FENCED_MEMBER_EPOCH),
-        (2, {}, ErrorCode.NONE),
-        (2, {"t": [9]}, ErrorCode.FENCED_MEMBER_EPOCH),
-        (1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
-    ],
-)
-def test_former_epoch_is_fine_after_a_lost_answer(epoch: int, owned: dict[str, list[int]] | None, error: int) -> None:
-    """The member's former epoch passes if it says what it owns, and that is part of what it was given.
-
-    A refusal says whether the epoch is greater or smaller than the member's.
-    """
-    play = Play()
-    play.join("a")
-    play.beat("a", 2, topics=["t", "u"])
-    assert play.group.members["a"].epoch == 3
-    answer = play.beat("a", epoch, owned)
-    assert answer.error_code == error
-    if error != ErrorCode.NONE:
-        assert f"{'greater' if epoch > 3 else 'smaller'} member epoch ({epoch})" in answer.error_message
-
-
-def test_error_answers_have_no_member() -> None:
-    """A refused heartbeat gets a null member id, epoch 0 and interval 0."""
-    play = Play()
-    answer = play.beat("a", 5)
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (None, 0, 0)
-    play.join("a")
-    assert play.beat("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    play.leave("a")
-    assert play.beat("a", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"member_id": " "}, ErrorCode.INVALID_REQUEST),
-        ({"group": " "}, ErrorCode.INVALID_REQUEST),
-        ({"instance_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
-        ({"owned": None}, ErrorCode.INVALID_REQUEST),
-        ({"owned": {"t": [0]}}, ErrorCode.INVALID_REQUEST),
-        ({"topics": None}, ErrorCode.INVALID_REQUEST),
-        ({"epoch": -3}, ErrorCode.INVALID_REQUEST),
-        ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
-        ({"assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
-        ({"epoch": -1, "assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
-        ({"regex": "(", "regex_error": "missing )"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
-    ],
-)
-def test_wrong_requests_are_refused_and_make_no_group(fields: dict[str, object], error: ErrorCode) -> None:
-    """Each mistake in a request has its error, and leaves no group behind."""
-    play = Play()
-    request = {"member_id": "a", "epoch": 0, "owned": {}, "topics": ["t"], "timeout_ms": 10_000, **fields}
-    answer = play.beat(**request)  # type: ignore[arg-type]
-    assert answer.error_code == error
-    assert not play.coordinator.groups
-    assert not play.log
-
-
 def test_version_0_may_leave_the_member_id_to_the_coordinator() -> None:
     """A newcomer of version 0 without a member id is told one: 16 bytes of a UUID, in Kafka's form."""
     assert Play().join("", version=0).member_id == "ABEiM0RVZneImaq7zN3u_w"
-
-
-def test_full_group_takes_nobody() -> None:
-    """Any unknown member of a full group hears GROUP_MAX_SIZE_REACHED, whatever its epoch."""
-    play = Play(group_consumer_max_size=1)
-    play.join("a")
-    assert play.join("b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert play.beat("b", 3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert play.join("a").error_code == ErrorCode.NONE
-
-
-def test_a_full_group_has_the_seat_of_a_static_member_that_returns() -> None:
-    """It returns under a new member id: that is nobody more."""
-    play = Play(group_consumer_max_size=1)
-    play.join("a", instance_id="i")
-    play.beat("a", -2, instance_id="i")
-    assert play.join("b", instance_id="j").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert play.join("b", instance_id="i").error_code == ErrorCode.NONE
 
 
 def test_an_empty_group_has_its_target() -> None:
@@ -186,22 +34,6 @@ def test_an_empty_group_has_its_target() -> None:
     group = play.group
     assert (group.generation, group.target_epoch, group.target_ms) == (3, 3, 0)
     assert play.join("b").member_epoch == 4
-
-
-def test_topics_that_come_grow_and_go_bump_the_epoch() -> None:
-    """Each change of a subscribed topic has a new epoch with the next heartbeat; other topics have none."""
-    play = Play({"t": 1})
-    play.join("a", ["t", "u"])
-    play.set_topics(other=5)
-    assert play.beat("a", 2).member_epoch == 2
-    play.set_topics(u=2)
-    assert given(play.beat("a", 2)) == {"t": [0], "u": [0, 1]}
-    play.set_topics(t=2)
-    assert given(play.beat("a", 3)) == {"t": [0, 1], "u": [0, 1]}
-    play.set_topics(u=0)
-    assert given(play.beat("a", 4)) == {"t": [0, 1]}
-    gave_up = play.beat("a", 4, {"t": [0, 1]})
-    assert gave_up.member_epoch == 5
 
 
 def test_assignment_interval_delays_the_target() -> None:
@@ -290,33 +122,6 @@ def test_member_that_changes_its_subscription_gives_up_at_once() -> None:
     assert play.group.members["a"].revoking.keys()
 
 
-def test_expired_member_is_removed_and_its_partitions_go_on() -> None:
-    """A silent member's session ends; the next heartbeat of another makes the new target."""
-    play = Play()
-    play.join("a")
-    play.join("b")
-    play.wait(40_000)
-    told = play.beat("a", 2, {"t": [0, 1, 2, 3]})
-    kept = given(told)
-    play.beat("a", 2, kept)
-    play.wait(10_000)
-    assert list(play.group.members) == ["a"]
-    assert play.state() == "Assigning"
-    assert given(play.beat("a", 3)) == {"t": [0, 1, 2, 3]}
-
-
-def test_refused_heartbeats_keep_no_session_alive() -> None:
-    """Only a heartbeat that is accepted restarts the session."""
-    play = Play()
-    play.join("a")
-    for _ in range(5):
-        play.wait(10_000)
-        if "a" in play.coordinator.groups["g"].members:
-            assert play.beat("a", 9).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert not play.group.members
-    assert play.state() == "Empty"
-
-
 def test_member_that_never_gives_up_is_dropped_in_its_own_time() -> None:
     """The rebalance timeout runs from when the member was told, and heartbeats do not stop it."""
     play = Play()
@@ -355,22 +160,6 @@ def test_restart_notices_topics_that_changed_meanwhile() -> None:
     play.set_topics(t=3)
     play.restart()
     assert given(play.beat("a", 2)) == {"t": [0, 1, 2]}
-
-
-def test_group_is_described() -> None:
-    """A description has epochs, the target, and what must be given up as still held."""
-    play = Play()
-    play.join("a")
-    play.join("b")
-    play.beat("a", 2)
-    group = play.describe()
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 3, 3)
-    assert group.assignor_name == "uniform"
-    members = {member.member_id: member for member in group.members}
-    assert members["a"].assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
-    assert len(members["a"].target_assignment.topic_partitions[0].partitions) == 2
-    assert (members["a"].member_type, members["a"].subscribed_topic_names) == (1, ["t"])
-    assert play.describe("nope").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_empty_group_can_be_deleted() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.effects import SESSION
-from coordinator.group.events import DescribeGroup, ListGroups, Resume
+from coordinator.group.events import Resume
 from coordinator.group.notes import ClientRefused, GroupConverted, MembersDropped, RebalanceCause, RebalanceStarted
 from coordinator.group.state import Kind
 from schemas.errors import ErrorCode
@@ -78,27 +78,6 @@ def test_upgrade_writes_the_tombstone_first() -> None:
     # Then the newcomer: its subscription, the epoch, the targets that change, what it has.
     assert [version for version, _ in written[9:]] == [5, 3, 7, 7, 6, 8]
     assert not any(is_tombstone for _, is_tombstone in written[1:])
-
-
-@pytest.mark.parametrize(
-    ("metadata", "assignment", "error"),
-    [
-        (subscribed("t"), assigned(**ALL)[:-4] + b"\0\0\0\1x", ErrorCode.GROUP_ID_NOT_FOUND),
-        (subscribed("t"), b"\0", ErrorCode.GROUP_ID_NOT_FOUND),
-        (b"no", assigned(**ALL), ErrorCode.GROUP_ID_NOT_FOUND),
-        (subscribed("t"), b"", ErrorCode.NONE),
-    ],
-)
-def test_upgrade_of_what_cannot_be_read_is_refused(metadata: bytes, assignment: bytes, error: ErrorCode) -> None:
-    """User data, or bytes that no consumer wrote: the group stays classic, and nothing is written."""
-    play = Play()
-    c = play.classic_join("", metadata, version=3).member_id
-    play.classic_sync(c, 1, {c: assignment})
-    before = len(play.log)
-    assert play.join("a").error_code == error
-    assert (play.coordinator.groups[GROUP].kind is Kind.CLASSIC) == bool(error)
-    assert (len(play.log) == before) == bool(error)
-    assert play.classic_beat(c, 1) == (NONE if error else REBALANCE)
 
 
 def test_upgrade_needs_consumers_and_one_owner_for_each_partition() -> None:
@@ -351,42 +330,6 @@ def test_without_the_rule_a_taken_seat_bumps_nothing() -> None:
 # Classic members inside.
 
 
-def test_classic_members_give_up_and_get_partitions_by_rejoining() -> None:
-    """Told by a heartbeat, a member rejoins with what it owns, revokes, rejoins, and syncs at each epoch."""
-    play = Play()
-    (c,) = play.classic_group(("c", None, ALL))
-    play.join("a")
-    assert play.classic_beat(c, 1) == REBALANCE
-    assert rejoin(play, c, ALL, 1) == 1
-    kept = read(play.classic_sync(c, 1).assignment)
-    assert len(kept["t"]) == 2
-    assert play.classic_beat(c, 1) == REBALANCE
-    assert given(play.beat("a", 2)) is None
-    assert rejoin(play, c, kept, 1) == 2
-    assert read(play.classic_sync(c, 2).assignment) == kept
-    assert play.classic_beat(c, 2) == NONE
-    moved = given(play.beat("a", 2))
-    assert moved is not None
-    assert sorted(kept["t"] + moved["t"]) == [0, 1, 2, 3]
-    assert play.state() == "Stable"
-
-
-def test_join_is_answered_at_once_without_leader() -> None:
-    """The answer has the member's own first protocol, no leader and no members; assignments in Sync are ignored."""
-    play = Play()
-    play.join("a")
-    offered = [("roundrobin", subscribed("t")), ("range", subscribed("t"))]
-    named = play.classic_join("", protocols=offered)
-    assert (named.error_code, len(named.member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, 22)
-    assert list(play.group.members) == ["a"]
-    answer = play.classic_join(named.member_id, protocols=offered)
-    assert (answer.error_code, answer.generation_id, answer.member_id) == (NONE, 3, named.member_id)
-    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "roundrobin")
-    assert (answer.leader, answer.members) == ("", [])
-    synced = play.classic_sync(named.member_id, 3, {named.member_id: b"x"}, protocol_name="roundrobin")
-    assert (synced.error_code, synced.protocol_name, read(synced.assignment)) == (NONE, "roundrobin", {})
-
-
 def test_assignment_has_the_version_of_the_subscription() -> None:
     """A member that subscribes in version 0 gets its assignment in version 0."""
     play = Play()
@@ -394,51 +337,6 @@ def test_assignment_has_the_version_of_the_subscription() -> None:
     for version in (0, 1, 3):
         answer = play.classic_join("m", subscribed("t", version=version))
         assert play.classic_sync("m", answer.generation_id).assignment[:2] == version.to_bytes(2)
-
-
-def test_subscription_of_version_0_owns_nothing() -> None:
-    """Its member gives up at once what it must: the first rejoin brings it to the new epoch."""
-    play = Play()
-    (c,) = play.classic_group(("c", None, ALL))
-    play.join("a")
-    answer = play.classic_join(c, subscribed("t", owned=ALL, version=0))
-    assert answer.generation_id == 2
-    assert len(given(play.beat("a", 2))["t"]) == 2  # type: ignore[index]
-
-
-def test_made_up_member_ids() -> None:
-    """A dynamic member may bring any id; a static one with an id needs the seat, and the id that has it."""
-    play = Play()
-    play.join("a")
-    assert play.classic_join("made up").error_code == NONE
-    assert play.classic_join("n", instance_id="D").error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    d = play.classic_join("", instance_id="D").member_id
-    assert play.classic_join("n", instance_id="D").error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert play.classic_join(d, instance_id="D").error_code == NONE
-
-
-@pytest.mark.parametrize(
-    ("said", "error"),
-    [
-        ({"protocols": []}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"name": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"metadata": b"no"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"metadata": b"\0\0\x7f\xff\xff\xff"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"metadata": b"\0\0" + bytes(2_000_000)}, ErrorCode.UNKNOWN_SERVER_ERROR),
-    ],
-)
-def test_wrong_joins_are_refused(said: dict[str, object], error: ErrorCode) -> None:
-    """A refused JoinGroup changes nothing. All classic members need a protocol name in common."""
-    play = Play()
-    play.join("a")
-    play.classic_join("m")
-    before = len(play.log)
-    answer = play.classic_join("n", **said)  # type: ignore[arg-type]
-    assert (answer.error_code, answer.member_id, answer.generation_id) == (error, "", -1)
-    assert list(play.group.members) == ["a", "m"]
-    assert len(play.log) == before
 
 
 def test_full_group_takes_no_classic_member() -> None:
@@ -587,19 +485,6 @@ def test_classic_member_leaves() -> None:
     assert given(play.beat("a", 2)) == ALL
 
 
-def test_commits_and_fetches_of_classic_members() -> None:
-    """Their generation is the epoch, in every version; a wrong one is ILLEGAL_GENERATION."""
-    play = Play()
-    (c,) = play.classic_group(("c", None, ALL))
-    play.join("a")
-    for version in (2, 8, 9):
-        assert play.commit(c, 1, version=version) == NONE
-    assert play.commit(c, 9) == ErrorCode.ILLEGAL_GENERATION
-    assert play.commit(c, 0) == ErrorCode.ILLEGAL_GENERATION
-    assert play.fetch(c, 1).error_code == NONE
-    assert play.fetch(c, 2).error_code == ErrorCode.ILLEGAL_GENERATION
-
-
 def test_dynamic_member_goes_on_under_its_id() -> None:
     """A heartbeat under a classic member's own id bumps nothing, and ends its waits; JoinGroup leads back."""
     play = Play()
@@ -616,25 +501,6 @@ def test_dynamic_member_goes_on_under_its_id() -> None:
     assert play.group.classic_size == 1
 
 
-@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
-def test_an_empty_protocol_name_of_a_classic_member_is_null_where_it_can_be(version: int, name: str | None) -> None:
-    """As in a classic group: from v7 on."""
-    play = Play()
-    play.join("a")
-    assert play.classic_join("m", name="", version=version).protocol_name == name
-
-
-def test_lists_and_descriptions_of_a_mixed_group() -> None:
-    """It is a group of the consumer protocol; DescribeGroups shows it Dead."""
-    play = Play()
-    play.classic_group(("c", None, ALL))
-    play.join("a")
-    assert [group.group_type for group in play.handle(ListGroups("r", [], []))] == ["consumer"]
-    described = play.handle(DescribeGroup("r", 6, GROUP))
-    assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-    assert described.error_message == "Group g is not a classic group."
-
-
 def test_mixed_group_survives_a_restart() -> None:
     """Classic members go on where they were."""
     play = Play()
@@ -647,26 +513,6 @@ def test_mixed_group_survives_a_restart() -> None:
 
 
 # Static seats across the protocols.
-
-
-def test_static_seat_goes_to_a_consumer_member_and_back() -> None:
-    """No bump, the same partitions, and no -2 before either; the old ids are unknown."""
-    play = Play()
-    c, d = play.classic_group(("c", "C", LOW), ("d", "D", HIGH))
-    answer = play.join("a", instance_id="C")
-    assert (answer.error_code, answer.member_epoch, given(answer)) == (NONE, 2, LOW)
-    assert play.group.generation == 2
-    assert play.classic_beat(d, 2, "D") == NONE
-    assert play.classic_beat(c, 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert play.classic_beat(c, 2, "C") == ErrorCode.FENCED_INSTANCE_ID
-    b = play.join("b", instance_id="D")
-    assert (b.member_epoch, given(b)) == (2, HIGH)
-    e = play.classic_join("", instance_id="C", request="e")
-    assert (e.error_code, e.generation_id) == (NONE, 2)
-    assert read(play.classic_sync(e.member_id, 2, group_instance_id="C").assignment) == LOW
-    assert play.beat("a", 2, instance_id="C").error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert play.beat("b", 2, instance_id="D").error_code == NONE
-    assert play.group.generation == 2
 
 
 def test_seat_of_a_member_that_is_away_goes_to_a_classic_one() -> None:
@@ -682,19 +528,6 @@ def test_seat_of_a_member_that_is_away_goes_to_a_classic_one() -> None:
     assert (answer.generation_id, play.group.kind) == (3, Kind.CONSUMER)
     assert read(play.classic_sync(answer.member_id, 3).assignment) == kept
     assert play.held()["b"] == moved
-
-
-def test_taking_over_a_regular_expression_bumps() -> None:
-    """A classic member has none: its tombstone is written, and the epoch grows even if the names are the same."""
-    play = Play()
-    play.join("a", instance_id="A", regex="t.*")
-    play.resolve(**{"t.*": ["t"]})
-    play.join("b")
-    epoch = play.group.generation
-    answer = play.classic_join("", instance_id="A")
-    assert answer.error_code == NONE
-    assert play.group.generation == epoch + 1
-    assert not play.group.regexes
 
 
 # Downgrade.
@@ -755,35 +588,6 @@ def test_downgraded_group_is_read_back() -> None:
     assert read(play.classic_sync("m", 3).assignment) == {"t": target}
 
 
-def test_downgrade_when_the_last_consumer_member_expires() -> None:
-    """The same when its session ends."""
-    play = Play()
-    mixed(play)
-    play.wait(44_000)
-    play.classic_beat("m", 3)
-    play.wait(1_000)
-    assert classic_state(play) == REBALANCING
-
-
-def test_downgrade_when_the_last_consumer_member_does_not_revoke() -> None:
-    """The same when it does not give up its partitions in time."""
-    play = Play()
-    mixed(play)
-    play.beat("a", 2)
-    play.wait(10_000)
-    assert classic_state(play) == REBALANCING
-
-
-def test_downgrade_by_an_administrator() -> None:
-    """The same when the last consumer member is removed. A member that is away still counts: -2 is no downgrade."""
-    play = Play()
-    mixed(play, instance_id="A")
-    play.beat("a", -2, instance_id="A")
-    assert play.group.kind is Kind.CONSUMER
-    assert play.remove(member_id="", group_instance_id="A") == NONE
-    assert classic_state(play) == REBALANCING
-
-
 def test_no_downgrade_of_a_group_that_is_empty_or_too_large() -> None:
     """Nobody left is an empty consumer group; group.max.size counts for the classic group."""
     play = Play()
@@ -832,27 +636,6 @@ def test_static_classic_member_takes_the_last_consumer_seat() -> None:
     assert set(play.coordinator.groups[GROUP].members) == {c, d}
 
 
-def test_last_seat_with_another_subscription_rebalances() -> None:
-    """Its epoch has no target: the classic group prepares, and the newcomer has to join again.
-
-    The others were never told that epoch. They go on with theirs: a commit is accepted, and a heartbeat says that they
-    have to rejoin (KAFKA-19546).
-    """
-    play = Play({"t": 4, "u": 2})
-    mixed(play, instance_id="A")
-    play.beat("a", 2, LOW, instance_id="A")
-    assert rejoin(play, "m", {}, 3) == 3
-    play.classic_sync("m", 3)
-    answer = play.classic_join("", subscribed("t", "u"), instance_id="A")
-    assert (answer.error_code, answer.generation_id) == (NONE, 0)
-    assert classic_state(play) == REBALANCING
-    assert play.commit("m", 3) == NONE
-    assert play.classic_beat("m", 3) == REBALANCE
-    assert play.classic_sync(answer.member_id, 0).error_code == ErrorCode.ILLEGAL_GENERATION
-    play.classic_join("m", request="m")
-    assert play.classic_join(answer.member_id, subscribed("t", "u"), instance_id="A").generation_id == 4
-
-
 def test_last_seat_with_another_subscription_is_read_back() -> None:
     """The log has the generation that the members know: whoever takes the group over lets them go on with it."""
     play = Play({"t": 4, "u": 2})
@@ -866,63 +649,3 @@ def test_last_seat_with_another_subscription_is_read_back() -> None:
     assert play.classic_beat("m", 3) == NONE
     assert play.commit("m", 3) == NONE
     assert read(play.classic_sync("m", 3).assignment) == held
-
-
-def test_group_goes_to_the_consumer_protocol_and_back() -> None:
-    """Member by member there and back; the generation never falls, and offsets stay."""
-    play = Play()
-    c, d = play.classic_group(("c", None, LOW), ("d", None, HIGH))
-    play.commit(c, 2)
-    play.remove(member_id=c)
-    play.join("a")
-    epoch = play.group.generation
-    play.remove(member_id=d)
-    play.join("b")
-    play.classic_join("m")
-    play.leave("a")
-    play.leave("b")
-    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
-    assert play.coordinator.groups[GROUP].generation > epoch
-    assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
-
-
-# Policies.
-
-
-def test_policy_upgrade() -> None:
-    """No downgrade: classic members left alone hear NONE until one of them rejoins and makes the new target."""
-    play = Play(group_consumer_migration_policy="upgrade")
-    (c,) = play.classic_group(("c", None, ALL))
-    play.join("a")
-    play.leave("a")
-    assert (play.group.kind, play.group.generation) == (Kind.CONSUMER, 3)
-    assert play.classic_beat(c, 1) == REBALANCE  # the target of epoch 2
-    assert rejoin(play, c, ALL, 1) == 3
-    assert play.classic_beat(c, 3) == NONE
-    assert play.classic_join("m").error_code == NONE
-
-
-def test_policy_downgrade() -> None:
-    """No classic group is upgraded; classic members join a consumer group, and it is downgraded."""
-    play = Play(group_consumer_migration_policy="downgrade")
-    play.classic_group(("c", None, ALL))
-    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    play = Play(group_consumer_migration_policy="downgrade")
-    mixed(play)
-    play.leave("a")
-    assert classic_state(play) == REBALANCING
-
-
-def test_policy_disabled() -> None:
-    """Neither way, and no classic member joins a consumer group; empty groups change their kind all the same."""
-    play = Play(group_consumer_migration_policy="disabled")
-    play.classic_group(("c", None, ALL))
-    assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    play = Play(group_consumer_migration_policy="disabled")
-    play.join("a")
-    for member_id in ("", "m"):
-        answer = play.classic_join(member_id)
-        assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-    play.leave("a")
-    assert play.classic_join("", version=3).error_code == NONE
-    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC

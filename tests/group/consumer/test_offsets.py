@@ -4,68 +4,7 @@ from __future__ import annotations
 
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.events import EraseOffsets
-from schemas.errors import ErrorCode
-from tests.group.consumer.play import GROUP, Play, given
-
-
-def test_current_epoch_commits_anything() -> None:
-    """A member commits at its epoch, also partitions that it does not hold."""
-    play = Play()
-    play.join("a")
-    assert play.commit("a", 2) == ErrorCode.NONE
-    assert play.fetch("a", 2).topics[0].partitions[0].committed_offset == 7
-
-
-def test_older_epoch_commits_what_was_held_then() -> None:
-    """An older epoch commits a partition that the member had at that epoch, else it is stale."""
-    play = Play({"t": 1})
-    play.join("a", ["t", "u"])
-    play.set_topics(u=1)
-    assert given(play.beat("a", 2)) == {"t": [0], "u": [0]}
-    assert play.commit("a", 2) == ErrorCode.NONE
-    assert play.commit("a", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
-    assert play.commit("a", 2, topic="absent") == ErrorCode.STALE_MEMBER_EPOCH
-    assert play.commit("a", 3, topic="absent") == ErrorCode.NONE
-    assert play.commit("a", 1) == ErrorCode.STALE_MEMBER_EPOCH
-    assert play.commit("a", 9) == ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_commits_of_strangers_are_refused() -> None:
-    """Who is no member is unknown; below version 9 a member must not commit; no group is as in Kafka 3.9.
-
-    A group without members takes commits from outside, which have a negative epoch.
-    """
-    play = Play()
-    assert play.commit("a", 2) == ErrorCode.ILLEGAL_GENERATION
-    play.join("a")
-    assert play.commit("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert play.commit("a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
-    assert play.commit("", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    play.leave("a")
-    assert play.commit("", -1) == ErrorCode.NONE
-    assert play.commit("", 0) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_returned_static_member_commits_with_any_older_epoch() -> None:
-    """While away a member commits with -2; what it had then counts as held since epoch 0."""
-    play = Play()
-    play.join("m", instance_id="i")
-    play.beat("m", -2, instance_id="i")
-    assert play.commit("m", -2) == ErrorCode.NONE
-    play.join("n", instance_id="i")
-    assert play.commit("n", 1) == ErrorCode.NONE
-
-
-def test_fetch_wants_the_very_epoch() -> None:
-    """Anybody from outside may fetch; a member only at its epoch."""
-    play = Play()
-    play.join("a")
-    assert play.fetch(None, -1).error_code == ErrorCode.NONE
-    assert play.fetch(None, 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert play.fetch("a", 2).error_code == ErrorCode.NONE
-    assert play.fetch("a", 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
-    assert play.fetch("", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert play.fetch("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+from tests.group.consumer.play import GROUP, Play
 
 
 def test_a_deleted_topic_takes_no_group_with_it() -> None:
