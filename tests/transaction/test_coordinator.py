@@ -10,13 +10,10 @@ from coordinator.group.client import ANONYMOUS, NOBODY, Now
 from coordinator.transaction import coordinator
 from coordinator.transaction.coordinator import Settings
 from coordinator.transaction.events import (
-    DescribeTransaction,
     Expire,
     Granted,
     InitProducerId,
-    ListTransactions,
     MarkersWritten,
-    Outcome,
 )
 from coordinator.transaction.state import EPOCH_MAX, V2, Status, TopicPartition
 from schemas.errors import ErrorCode
@@ -31,14 +28,6 @@ CONCURRENT, INVALID = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_S
 def bench() -> Bench:
     """A coordinator that knows no id."""
     return Bench()
-
-
-def test_each_init_has_the_next_epoch(bench: Bench) -> None:
-    """Fact 1: epochs 0, 1, 2 of one producer id; each one fences the one before."""
-    first, second, third = bench.init(), bench.init(), bench.init()
-    assert [first.epoch, second.epoch, third.epoch] == [0, 1, 2]
-    assert first.producer_id == second.producer_id == third.producer_id
-    assert bench.add(first) == {FENCED}
 
 
 def test_ids_of_a_principal_have_a_limit(bench: Bench) -> None:
@@ -70,68 +59,6 @@ def test_requests_that_wait_have_a_limit(bench: Bench, monkeypatch: pytest.Monke
     bench.end(producer)
     assert bench.add(producer, waits=True) is None
     assert bench.add(producer, waits=True) == {CONCURRENT}
-
-
-@pytest.mark.parametrize("timeout_ms", [0, -1, Settings().timeout_max_ms + 1])
-def test_a_bad_timeout_changes_nothing(bench: Bench, timeout_ms: int) -> None:
-    """Fact 4: nothing is created; a good one replaces the former."""
-    assert bench.init(timeout_ms=timeout_ms) == error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    assert bench.core.groups == {}
-    bench.init(timeout_ms=5)
-    bench.init(timeout_ms=7)
-    assert bench.known.timeout_ms == 7
-
-
-def test_init_during_a_transaction_aborts_it(bench: Bench) -> None:
-    """Fact 5: CONCURRENT_TRANSACTIONS until the abort is written, then the epoch is 2; the fence is at once."""
-    producer = bench.init()
-    bench.add(producer)
-    assert bench.init() == error(CONCURRENT)
-    assert (bench.known.status, bench.known.epoch) == (Status.PREPARE_ABORT, 1)
-    assert bench.init() == error(CONCURRENT)
-    asked = bench.write_markers()
-    assert (asked.epoch, asked.outcome, asked.partitions) == (1, Outcome.FENCED, {ORDERS})
-    assert bench.init().epoch == 2
-
-
-def test_a_claim_goes_on_and_may_be_repeated(bench: Bench) -> None:
-    """Fact 6: the claim of epoch 0 gets 1, however often; anything else is fenced."""
-    producer = bench.init()
-    who = producer.producer_id
-    assert [bench.init(who, 0).epoch for _ in range(3)] == [1, 1, 1]
-    now = Granted(NONE, who, 1)
-    bench.add(now)
-    bench.end(now)
-    bench.write_markers()
-    assert bench.init(who, 0) == now
-    assert bench.init(who, 7) == error(FENCED)
-    assert bench.init(who + 5, 1) == error(FENCED)
-    bench.init()
-    assert bench.init(who, 0) == error(FENCED)
-
-
-def test_a_claim_for_an_unknown_id_is_believed(bench: Bench) -> None:
-    """Fact 7: epoch 0 and a new producer id."""
-    assert bench.init(7, 3) == Granted(NONE, 101, 0)
-
-
-def test_a_claim_during_the_own_transaction(bench: Bench) -> None:
-    """Fact 8: it aborts; repeated it gets the fence's epoch. A wrong producer id is refused before."""
-    producer = bench.init()
-    bench.add(producer)
-    assert bench.init(producer.producer_id + 1, 0) == error(FENCED)
-    assert bench.known.status is Status.ONGOING
-    assert bench.init(producer.producer_id, 0) == error(CONCURRENT)
-    bench.write_markers()
-    assert bench.init(producer.producer_id, 0) == Granted(NONE, producer.producer_id, 1)
-
-
-def test_the_last_epoch_is_not_in_the_log(bench: Bench) -> None:
-    """Fact 9: after a restart the repetition is fenced."""
-    producer = bench.init()
-    bench.init(producer.producer_id, 0)
-    bench.restart()
-    assert bench.init(producer.producer_id, 0) == error(FENCED)
 
 
 def test_epochs_run_out(bench: Bench) -> None:
@@ -174,14 +101,6 @@ def test_markers_of_a_former_transaction_end_no_other(bench: Bench) -> None:
     assert bench.known.status.label == "CompleteCommit"
 
 
-def test_add_partitions_checks_the_producer(bench: Bench) -> None:
-    """Fact 11: unknown id or producer id 49; epoch too low or too high 90."""
-    assert bench.add(Granted(NONE, 1, 0)) == {MAPPING}
-    producer = bench.init()
-    assert bench.add(Granted(NONE, producer.producer_id + 9, 0)) == {MAPPING}
-    assert bench.add(Granted(NONE, producer.producer_id, 1)) == {FENCED}
-
-
 def test_adding_what_is_there_writes_nothing(bench: Bench) -> None:
     """Facts 12 and 15: no record, and the start stays; a transaction without partitions begins too."""
     producer = bench.init()
@@ -220,50 +139,6 @@ def test_until_it_is_complete_others_are_concurrent(bench: Bench) -> None:
     assert bench.known.status is Status.ONGOING
 
 
-def test_end_v5_raises_the_epoch(bench: Bench) -> None:
-    """Fact 20: epoch + 1, also when repeated; abort where nothing was begun is fine, commit isn't."""
-    producer = bench.init()
-    assert bench.end_v2(producer) == error(INVALID)
-    bench.add(producer, version=V2)
-    granted = bench.end_v2(producer)
-    assert granted == Granted(NONE, producer.producer_id, 1)
-    assert bench.end_v2(producer) == error(CONCURRENT)
-    assert bench.write_markers().epoch == 1
-    assert bench.end_v2(producer) == granted
-    assert bench.end_v2(producer, commit=False) == error(INVALID)
-    empty = bench.end_v2(granted, commit=False)
-    assert empty == Granted(NONE, producer.producer_id, 2)
-    assert bench.write_markers().partitions == frozenset()
-    assert bench.known.status is Status.COMPLETE_ABORT
-    assert bench.end_v2(granted, commit=False) == empty
-    bench.add(empty, version=V2)
-    assert bench.end_v2(granted) == error(FENCED)
-
-
-def test_end_v4_after_v5(bench: Bench) -> None:
-    """Fact 21: the present epoch and outcome NONE without a new epoch; the old epoch is fenced."""
-    producer = bench.init()
-    bench.add(producer, version=V2)
-    granted = bench.end_v2(producer)
-    bench.write_markers()
-    assert bench.end(granted) == granted
-    assert bench.end(producer) == error(FENCED)
-
-
-def test_timeout(bench: Bench) -> None:
-    """Fact 22: the abort raises the epoch; v1 is fenced, v2 takes it for its own abort, a claim goes on."""
-    producer = bench.init(timeout_ms=500)
-    bench.add(producer)
-    bench.time_out()
-    assert bench.now.ms == 500
-    assert bench.write_markers().epoch == 1
-    assert bench.add(producer) == {FENCED}
-    assert bench.end(producer) == error(FENCED)
-    assert bench.end_v2(producer) == error(INVALID)
-    assert bench.end_v2(producer, commit=False) == Granted(NONE, producer.producer_id, 1)
-    assert bench.init(producer.producer_id, 0) == Granted(NONE, producer.producer_id, 1)
-
-
 def test_expiry(bench: Bench) -> None:
     """Fact 23: an unused id goes after its time, with a tombstone; one in a transaction stays."""
     producer = bench.init()
@@ -279,29 +154,6 @@ def test_expiry(bench: Bench) -> None:
     assert bench.core.groups == {}
     assert bench.records[-1].value is None
     assert bench.end(producer) == error(MAPPING)
-
-
-def test_describe_and_list(bench: Bench) -> None:
-    """Facts 24 and 25: an unknown id is 105; the start is -1 before the first transaction; all ids are listed."""
-    assert bench.handle(DescribeTransaction("d", NOBODY, "t")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    producer = bench.init()
-    state = bench.handle(DescribeTransaction("d", NOBODY, "t"))
-    assert (state.transaction_state, state.transaction_start_time_ms, state.topics) == ("Empty", -1, [])
-    bench.add(producer)
-    bench.end(producer)
-    state = bench.handle(DescribeTransaction("d", NOBODY, "t"))
-    assert [(each.topic, each.partitions) for each in state.topics] == [("orders", [0])]
-    ((name, _, label, start_ms),) = bench.handle(ListTransactions("l"))
-    assert (name, label, start_ms) == ("t", "PrepareCommit", 1_000_000)
-
-
-def test_a_verification_adds_nothing(bench: Bench) -> None:
-    """Facts 30 and 49: a partition that isn't in the transaction is TRANSACTION_ABORTABLE, and nothing begins."""
-    producer = bench.init()
-    assert bench.add(producer, only_verify=True) == {ErrorCode.TRANSACTION_ABORTABLE}
-    assert bench.known.status is Status.EMPTY
-    bench.add(producer)
-    assert bench.add(producer, only_verify=True) == {NONE}
 
 
 def test_a_start_finishes_what_was_decided(bench: Bench) -> None:
