@@ -13,7 +13,6 @@ from coordinator.server.nodes.group_settings import GROUP_CONFIGS
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS
 from coordinator.server.nodes.topics import Altered, Change, ChangeDone
 from protocol.messages import (
-    AlterConfigsRequest,
     ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -261,22 +260,6 @@ async def test_a_change_leaves_other_settings_to_other_nodes() -> None:
         assert await given(server) == {"retention.ms": "6", "segment.bytes": "99"}
 
 
-@pytest.mark.parametrize("version", range(3))
-async def test_settings_of_a_topic_are_replaced(version: int) -> None:
-    """AlterConfigs puts each setting that it doesn't name back to its default."""
-    async with serving() as server:
-        assert await change(server, ("retention.ms", SET, "5")) == 0
-        resource = AlterConfigsRequest.AlterConfigsResource(
-            resource_type=TOPIC,
-            resource_name="orders",
-            configs=[AlterConfigsRequest.AlterableConfig(name="segment.bytes", value="99")],
-        )
-        peer = await server.peer()
-        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), version)
-        assert answer.responses[0].error_code == ErrorCode.NONE
-        assert await given(server) == {"segment.bytes": "99"}
-
-
 @pytest.mark.parametrize(
     ("setting", "operation", "value", "error"),
     [
@@ -310,18 +293,6 @@ async def test_a_setting_that_can_not_be(setting: str, operation: int, value: st
             peer = await server.peer()
             answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
             assert answer.topics[0].error_code == error
-
-
-async def test_what_can_not_be_changed() -> None:
-    """Topics that don't exist, read-only settings of brokers, and resources without settings."""
-    async with serving() as server:
-        setting = ("retention.ms", SET, "1")
-        assert await change(server, setting, name="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await change(server, setting, setting) == ErrorCode.INVALID_REQUEST
-        assert await change(server, setting, name="") == ErrorCode.INVALID_REQUEST
-        assert await change(server, setting, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
-        for kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS, 99):
-            assert await change(server, setting, name="1", kind=kind) == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_setting_has_its_effect_at_once() -> None:
@@ -374,47 +345,6 @@ async def test_settings_of_a_broker_change_one_by_one(version: int) -> None:
         assert (await changed(server))[policy] == ("delete,compact", 2)
         assert await change(server, (policy, SUBTRACT, "delete"), kind=BROKER, name="1", version=version) == 0
         assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("compact", 2)
-
-
-async def test_settings_of_a_broker_are_replaced() -> None:
-    """AlterConfigs removes each change that it doesn't name, of the same resource."""
-    async with serving() as server:
-        for name in ("", "1"):
-            assert await change(server, ("log.roll.ms", SET, "5"), kind=BROKER, name=name) == 0
-        resource = AlterConfigsRequest.AlterConfigsResource(
-            resource_type=BROKER,
-            resource_name="1",
-            configs=[AlterConfigsRequest.AlterableConfig(name="max.connections", value="99")],
-        )
-        peer = await server.peer()
-        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), 2)
-        assert answer.responses[0].error_code == ErrorCode.NONE
-        assert await changed(server) == {"log.roll.ms": ("5", 3), "max.connections": ("99", 2)}
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "operation", "value", "error"),
-    [
-        ("1", "node.id", SET, "2", ErrorCode.INVALID_REQUEST),
-        ("", "listeners", SET, "PLAINTEXT://:9092", ErrorCode.INVALID_REQUEST),
-        ("1", "no.such.setting", SET, "2", ErrorCode.INVALID_REQUEST),
-        ("1", "message.max.bytes", SET, "much", ErrorCode.INVALID_REQUEST),
-        ("1", "message.max.bytes", SET, None, ErrorCode.INVALID_REQUEST),
-        ("1", "message.max.bytes", 4, "5", ErrorCode.INVALID_REQUEST),
-        ("1", "message.max.bytes", APPEND, "5", ErrorCode.INVALID_CONFIG),
-        ("2", "message.max.bytes", SET, "5", ErrorCode.INVALID_REQUEST),
-        ("x", "message.max.bytes", SET, "5", ErrorCode.INVALID_REQUEST),
-        ("1", "node.id", DELETE, None, ErrorCode.NONE),
-        ("1", "sasl.kerberos.min.time.before.relogin", SET, "58000", ErrorCode.NONE),
-    ],
-)
-async def test_a_setting_that_a_broker_can_not_have(
-    name: str, setting: str, operation: int, value: str | None, error: ErrorCode
-) -> None:
-    """It is refused with Kafka's code, and nothing changes."""
-    async with serving() as server:
-        assert await change(server, (setting, operation, value), kind=BROKER, name=name) == error
-        assert bool(await changed(server)) == (not error and operation == SET)
 
 
 async def test_a_change_of_a_broker_has_its_effect_at_once() -> None:
@@ -470,55 +400,6 @@ async def test_a_group_shows_its_settings() -> None:
         assert (entry.value, entry.config_source, entry.config_type) == ("55000", 8, 3)
         broker = "group.consumer.session.timeout.ms"
         assert synonyms_of(entry) == [(SESSION, "55000", 8), (broker, "50000", 4), (broker, "45000", 5)]
-
-
-@pytest.mark.parametrize("version", range(2))
-async def test_settings_of_a_group_change_one_by_one(version: int) -> None:
-    """Of this group alone. A name that nobody knows can be removed, but not set."""
-    async with serving() as server:
-        on: dict[str, Any] = {"name": "a/b", "kind": GROUP, "version": version}
-        assert await change(server, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000"), **on) == 0
-        assert await change(server, (HEARTBEAT, DELETE, None), ("no.such", DELETE, None), **on) == 0
-        assert await change(server, (SESSION, SET, "51000"), **on, validate_only=True) == 0
-        assert await own(server, "a/b") == {SESSION: "50000"}
-        assert await own(server, "a") == {}
-
-
-@pytest.mark.parametrize("version", range(3))
-async def test_settings_of_a_group_are_replaced(version: int) -> None:
-    """AlterConfigs removes each setting that it doesn't name."""
-    async with serving() as server:
-        assert await change(server, (SESSION, SET, "50000"), name="g", kind=GROUP) == 0
-        config = AlterConfigsRequest.AlterableConfig(name=HEARTBEAT, value="6000")
-        resource = AlterConfigsRequest.AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[config])
-        peer = await server.peer()
-        answer = await peer.ask(AlterConfigsRequest(resources=[resource]), version)
-        assert answer.responses[0].error_code == ErrorCode.NONE
-        assert await own(server, "g") == {HEARTBEAT: "6000"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ([("no.such", SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([("", SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([(SESSION, SET, "long")], ErrorCode.INVALID_CONFIG),
-        ([(SESSION, SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([(SESSION, SET, None)], ErrorCode.INVALID_REQUEST),
-        ([(SESSION, APPEND, "50000")], ErrorCode.INVALID_CONFIG),
-        ([(SESSION, 4, "50000")], ErrorCode.INVALID_REQUEST),
-        ([(SESSION, SET, "50000"), (SESSION, SET, "50000")], ErrorCode.INVALID_REQUEST),
-        ([("group.consumer.session.timeout.ms", SET, "50000")], ErrorCode.INVALID_CONFIG),
-    ],
-)
-async def test_a_setting_that_a_group_can_not_have(
-    changes: list[tuple[str, int, str | None]], error: ErrorCode
-) -> None:
-    """It is refused, and the other settings of that request with it; no group has an empty name."""
-    async with serving() as server:
-        assert await change(server, (HEARTBEAT, SET, "6000"), *changes, name="g", kind=GROUP) == error
-        assert await own(server, "g") == {}
-        assert await change(server, (HEARTBEAT, SET, "6000"), name="", kind=GROUP) == ErrorCode.INVALID_REQUEST
 
 
 async def test_resources_are_listed() -> None:

@@ -39,23 +39,6 @@ def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
     }
 
 
-async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
-    """Unknown topic partitions get UNKNOWN_TOPIC_OR_PARTITION, the others are committed; each has one answer."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
-        answer = await peer.ask(request, 8)
-        assert errors_of(answer) == {
-            ("orders", 0): ErrorCode.NONE,
-            ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
-        assert [topic.name for topic in answer.topics] == ["orders", "absent"]
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
-        assert offsets_of(fetched.topics) == {("orders", 0): 5}
-
-
 async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
     """It doesn't create a group either."""
     async with serving() as server:
@@ -63,55 +46,6 @@ async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> Non
         answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
         assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert (await peer.ask(ListGroupsRequest(), 2)).groups == []
-
-
-async def test_version_0_of_offsets_needs_zookeeper() -> None:
-    """Version 0 of commit and fetch is UNSUPPORTED_VERSION for each topic partition, as in Kafka without ZooKeeper."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(commit_request("g", {("orders", 0): 1, ("absent", 0): 1}), 0)
-        assert errors_of(answer) == dict.fromkeys([("orders", 0), ("absent", 0)], ErrorCode.UNSUPPORTED_VERSION)
-        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 0)
-        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 0)
-        assert errors_of(fetched) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.UNSUPPORTED_VERSION)
-
-
-@pytest.mark.parametrize("version", range(1, 8))
-async def test_offsets_are_fetched_of_one_group(version: int) -> None:
-    """v1 to v7: the topic partitions asked for, with -1 where nothing is committed; from v2 on, null asks for all."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(commit_request("g", {("orders", 0): 5, ("orders", 1): 6}), 8)
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[1, 2])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), version)
-        assert offsets_of(fetched.topics) == {("orders", 1): 6, ("orders", 2): -1}
-        if version >= 2:
-            fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), version)
-            assert offsets_of(fetched.topics) == {("orders", 0): 5, ("orders", 1): 6}
-
-
-@pytest.mark.parametrize("version", [8, 9])
-async def test_offsets_are_fetched_of_several_groups(version: int) -> None:
-    """From v8 on: each group by itself, in the order asked, all topics or some, one group even twice."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(commit_request("a", {("orders", 0): 5}), 8)
-        await peer.ask(commit_request("b", {("orders", 0): 6, ("orders", 1): 7}), 8)
-        some = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[1])]
-        groups = [
-            OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
-            for group, topics in (("b", some), ("a", None), ("absent", None), ("b", None))
-        ]
-        answer = await peer.ask(OffsetFetchRequest(groups=groups), version)
-        assert [(group.group_id, offsets_of(group.topics)) for group in answer.groups] == [
-            ("b", {("orders", 1): 7}),
-            ("a", {("orders", 0): 5}),
-            ("absent", {}),
-            ("b", {("orders", 0): 6, ("orders", 1): 7}),
-        ]
-        assert (await peer.ask(OffsetFetchRequest(groups=[]), version)).groups == []
 
 
 async def id_of(peer: Peer, topic: str) -> UUID:

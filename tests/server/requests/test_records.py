@@ -21,7 +21,6 @@ from protocol.messages import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
-    InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -52,23 +51,6 @@ def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRe
             for name, partition, timestamp in asked
         ],
     )
-
-
-@pytest.mark.parametrize("version", range(9))
-async def test_a_topic_partition_starts_and_ends_at_0(version: int) -> None:
-    """Earliest and latest are 0, no time has an offset, and an unknown topic partition is an error."""
-    async with serving() as server:
-        peer = await server.peer()
-        asked = [("orders", 0, -1), ("orders", 1, -2), ("orders", 2, 1_700_000_000_000), ("orders", 3, -1)]
-        answer = await peer.ask(list_request(*asked, ("absent", 0, -1)), version)
-        found = [topic.partitions[0] for topic in answer.topics]
-        assert [each.error_code for each in found] == [ErrorCode.NONE] * 3 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-        if version == 0:
-            assert [each.old_style_offsets for each in found] == [[0], [0], [], [], []]
-        else:
-            assert [(each.timestamp, each.offset) for each in found] == [(-1, 0), (-1, 0), (-1, -1), (-1, -1), (-1, -1)]
-        if version >= 4:
-            assert [each.leader_epoch for each in found] == [0, 0, -1, -1, -1]
 
 
 async def test_questions_that_can_not_be_answered_are_refused() -> None:
@@ -117,49 +99,6 @@ async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) 
     return True
 
 
-@pytest.mark.parametrize("version", range(4, 18))
-async def test_a_fetch_waits_and_then_finds_nothing(version: int) -> None:
-    """After the client's wait the answer has zero bytes, not null, and offsets 0, in every version."""
-    async with serving() as server:
-        peer = await server.peer()
-        everything = await peer.ask(MetadataRequest(topics=None), 12)
-        topic_id = everything.topics[1].topic_id if version >= 13 else None
-        request = fetch_request(("orders", 0, 0), topic_id=topic_id)
-        assert await is_held(server, peer, request, version)
-        answer = await peer.receive()
-        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
-        (topic,) = answer.responses
-        assert (topic.topic_id == topic_id) if version >= 13 else (topic.topic == "orders")
-        (partition,) = topic.partitions
-        assert partition.error_code == ErrorCode.NONE
-        assert partition.records == b""
-        assert (partition.high_watermark, partition.last_stable_offset) == (0, 0)
-        assert partition.aborted_transactions is None
-
-
-@pytest.mark.parametrize(
-    "request_, error",
-    [
-        (fetch_request(("orders", 0, 7)), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (fetch_request(("orders", 0, -1)), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (fetch_request(("orders", 3, 0)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (fetch_request(("absent", 0, 0)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (fetch_request(("orders", 0, 0), epoch=1), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (fetch_request(("orders", 0, 0), max_wait_ms=0), ErrorCode.NONE),
-        (fetch_request(("orders", 0, 0), min_bytes=0), ErrorCode.NONE),
-    ],
-)
-async def test_a_fetch_with_nothing_to_wait_for_is_answered_at_once(request_: FetchRequest, error: ErrorCode) -> None:
-    """With an error, or with nothing if the client doesn't want to wait."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert not await is_held(server, peer, request_, 11)
-        (partition,) = (await peer.receive()).responses[0].partitions
-        assert partition.error_code == error
-        assert partition.records == b""
-        assert partition.high_watermark == (-1 if error else 0)
-
-
 async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> None:
     """Only an error of a known one does, as in Kafka. A Fetch with unknown topics alone is answered at once."""
     async with serving() as server:
@@ -175,44 +114,12 @@ async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> No
         assert (await peer.receive()).responses == []
 
 
-async def test_an_unknown_topic_id_is_told() -> None:
-    """UNKNOWN_TOPIC_ID from v13 on, where topics have ids in place of names."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert not await is_held(server, peer, fetch_request(("", 0, 0), topic_id=UUID(int=99)), 13)
-        assert (await peer.receive()).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-async def test_there_are_no_fetch_sessions() -> None:
-    """A full fetch gets session id 0, even if it asks for a session; a later request is FETCH_SESSION_ID_NOT_FOUND."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
-        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
-        answer = await peer.ask(fetch_request(session_id=5, session_epoch=1), 11)
-        assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-        assert answer.responses == []
-
-
 async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None:
     """The list is empty, not null."""
     async with serving() as server:
         peer = await server.peer()
         answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, isolation_level=1), 11)
         assert answer.responses[0].partitions[0].aborted_transactions == []
-
-
-async def test_requests_behind_a_fetch_wait_with_it() -> None:
-    """As in Kafka, a Fetch delays the later requests of its connection."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.send(fetch_request(("orders", 0, 0)), 11)
-        await peer.send(MetadataRequest(topics=None), 1)
-        await server.barrier()
-        assert peer.is_silent()
-        await server.advance(500)
-        assert (await peer.receive()).responses
-        assert (await peer.receive()).topics
 
 
 # Records.
@@ -251,39 +158,6 @@ def read(answer: Any) -> list[list[bytes | None]]:
 
 
 ONE, TWO = batch([(b"k", b"one", 1_000)]), batch([(b"k", b"two", 2_000), (b"k", b"three", 3_000)])
-
-
-@pytest.mark.parametrize("version", range(3, 12))
-async def test_what_is_produced_can_be_fetched(version: int) -> None:
-    """From the offset in the answer, in every version of Produce."""
-    async with serving() as server:
-        peer = await server.peer()
-        answers = await produce(peer, ("orders", 0, ONE), ("orders", 2, TWO), version=version)
-        assert [(each.index, each.error_code, each.base_offset) for each in answers] == [(0, 0, 0), (2, 0, 0)]
-        (answer,) = await produce(peer, ("orders", 2, ONE), version=version)
-        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
-        if version >= 5:
-            assert answer.log_start_offset == 0
-        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0)), 11)
-        assert read(fetched) == [[b"one"], [], [b"two", b"three", b"one"]]
-        assert [each.partitions[0].high_watermark for each in fetched.responses] == [1, 0, 3]
-
-
-@pytest.mark.parametrize("version", range(4, 18))
-async def test_a_fetch_of_records(version: int) -> None:
-    """From an offset on, in every version of Fetch; the batch with that offset comes whole."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, TWO))
-        await produce(peer, ("orders", 0, ONE))
-        everything = await peer.ask(MetadataRequest(topics=None), 12)
-        topic_id = everything.topics[1].topic_id if version >= 13 else None
-        answer = await peer.ask(fetch_request(("orders", 0, 1), topic_id=topic_id, max_wait_ms=0), version)
-        assert read(answer) == [[b"two", b"three", b"one"]]
-        (partition,) = answer.responses[0].partitions
-        assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
-        answer = await peer.ask(fetch_request(("orders", 0, 2), topic_id=topic_id, max_wait_ms=0), version)
-        assert read(answer) == [[b"one"]]
 
 
 async def test_a_fetch_waits_for_records() -> None:
@@ -419,36 +293,6 @@ async def test_who_waits_and_leaves_is_forgotten() -> None:
         assert server.events("connection_failed") == []
 
 
-async def test_how_much_a_fetch_brings() -> None:
-    """At most its limits for a partition and for all; but the first batch comes whole (KIP-74)."""
-    large = batch([(None, b"x" * 3_000, 1)])
-    async with serving() as server:
-        peer = await server.peer()
-        for partition in range(3):
-            await produce(peer, ("orders", partition, large))
-            await produce(peer, ("orders", partition, large))
-        asked = [("orders", partition, 0) for partition in range(3)]
-        answer = await peer.ask(fetch_request(*asked, max_bytes=100), 11)
-        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
-        answer = await peer.ask(fetch_request(("orders", 0, 2), ("orders", 1, 0), max_bytes=100), 11)
-        assert [len(each.partitions[0].records) for each in answer.responses] == [0, len(large)]
-        answer = await peer.ask(fetch_request(*asked, max_bytes=len(large) + 1_500), 11)
-        assert [len(each.partitions[0].records) for each in answer.responses] == [len(large), 0, 0]
-        await produce(peer, ("orders", 1, ONE))
-        answer = await peer.ask(fetch_request(("orders", 1, 2), ("orders", 0, 0), max_bytes=len(ONE)), 11)
-        assert [len(each.partitions[0].records) for each in answer.responses] == [len(ONE), 0]
-
-
-async def test_records_of_an_offset_that_there_is_not() -> None:
-    """OFFSET_OUT_OF_RANGE at once; the other topic partitions are read."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, ONE))
-        answer = await peer.ask(fetch_request(("orders", 0, 5), ("orders", 0, 0)), 11)
-        assert [each.partitions[0].error_code for each in answer.responses] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
-        assert read(answer) == [[], [b"one"]]
-
-
 @pytest.mark.parametrize(
     ("part", "version", "error"),
     [
@@ -487,38 +331,6 @@ async def compacted(peer: Peer, name: str) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=1, configs=[policy])
     answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
     assert answer.topics[0].error_code == 0
-
-
-@pytest.mark.parametrize("version", range(3, 12))
-async def test_records_without_keys_are_named(version: int) -> None:
-    """From v8 on the answer names them; the whole batch is refused, and the batches beside it are not (KIP-467)."""
-    async with serving() as server:
-        peer = await server.peer()
-        await compacted(peer, "keyed")
-        mixed = batch([(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, b"4", 4)])
-        refused, taken = await produce(peer, ("keyed", 0, mixed), ("keyed", 1, ONE), version=version)
-        assert (taken.error_code, taken.base_offset, taken.record_errors) == (0, 0, [])
-        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-        if version < 8:
-            assert (refused.record_errors, refused.error_message) == ([], None)
-            return
-        assert refused.log_start_offset == 0
-        assert [each.batch_index for each in refused.record_errors] == [1, 3]
-        (text,) = {each.batch_index_error_message for each in refused.record_errors}
-        assert text.endswith("without key in topic partition keyed-0")
-        assert refused.error_message == f"One or more of the batch's records are refused: {text}."
-
-
-async def test_records_are_named_in_their_order() -> None:
-    """Also if there are two reasons."""
-    async with serving() as server:
-        peer = await server.peer()
-        await compacted(peer, "keyed")
-        mixed = batch([(b"k", b"1", -1), (None, b"2", -1), (b"k", b"3", -1)], attributes=0x08)
-        (refused,) = await produce(peer, ("keyed", 0, mixed))
-        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
-        named = [(each.batch_index, "without key" in each.batch_index_error_message) for each in refused.record_errors]
-        assert named == [(0, False), (1, True), (2, False)]
 
 
 async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -563,94 +375,6 @@ async def test_requests_that_no_batch_can_pass() -> None:
         assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
         (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@pytest.mark.parametrize("version", range(6))
-async def test_producer_ids(version: int) -> None:
-    """Each producer gets another one; an empty transactional id is refused."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
-        first, second = await peer.ask(request, version), await peer.ask(request, version)
-        assert (first.error_code, first.producer_epoch) == (0, 0)
-        assert first.producer_id != second.producer_id
-        request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1)
-        refused = await peer.ask(request, version)
-        assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
-        if version >= 3:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1, producer_id=5)
-            assert (await peer.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_an_idempotent_producer_that_repeats_itself() -> None:
-    """It gets the offset of the first time, and the log has the batch once; a gap in its numbers is refused."""
-
-    def sent(sequence: int) -> bytes:
-        return batch([(b"k", b"%d" % sequence, 5)], producer_id=3, producer_epoch=0, sequence=sequence)
-
-    async with serving() as server:
-        peer = await server.peer()
-        for sequence in (0, 1, 0):
-            (answer,) = await produce(peer, ("orders", 0, sent(sequence)))
-            assert (answer.error_code, answer.base_offset) == (0, sequence)
-        (answer,) = await produce(peer, ("orders", 0, sent(3)))
-        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"0", b"1"]]
-
-
-async def test_offsets_by_time() -> None:
-    """The first record from a time on, and the record with the latest time."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, ONE))
-        await produce(peer, ("orders", 0, TWO))
-        found = []
-        for timestamp in (-1, -2, -3, -4, 0, 1_000, 1_001, 3_000, 3_001):
-            answer = await peer.ask(list_request(("orders", 0, timestamp)), 8)
-            (partition,) = answer.topics[0].partitions
-            assert partition.error_code == ErrorCode.NONE
-            found.append((partition.offset, partition.timestamp, partition.leader_epoch))
-        assert found == [
-            (3, -1, 0),
-            (0, -1, 0),
-            (2, 3_000, 0),
-            (0, -1, 0),
-            (0, 1_000, 0),
-            (0, 1_000, 0),
-            (1, 2_000, 0),
-            (2, 3_000, 0),
-            (-1, -1, -1),
-        ]
-
-
-@pytest.mark.parametrize("version", range(5))
-async def test_where_an_epoch_ends(version: int) -> None:
-    """The one epoch ends where the log ends; other epochs are unknown."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, TWO))
-        asked = [(0, 0, -1), (0, 1, -1), (0, 0, 1), (7, 0, -1)]
-        request = OffsetForLeaderEpochRequest(
-            topics=[
-                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
-                    topic="orders",
-                    partitions=[
-                        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-                            partition=partition, leader_epoch=epoch, current_leader_epoch=current
-                        )
-                        for partition, epoch, current in (asked if version >= 2 else asked[:2])
-                    ],
-                )
-            ]
-        )
-        found = (await peer.ask(request, version)).topics[0].partitions
-        assert (found[0].error_code, found[0].end_offset) == (0, 2)
-        assert (found[1].error_code, found[1].end_offset) == (0, -1)
-        if version >= 1:
-            assert [each.leader_epoch for each in found[:2]] == [0, -1]
-        if version >= 2:
-            errors = [each.error_code for each in found[2:]]
-            assert errors == [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:

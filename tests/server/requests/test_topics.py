@@ -12,7 +12,6 @@ from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribeClusterRequest,
     FindCoordinatorRequest,
     MetadataRequest,
     OffsetFetchRequest,
@@ -64,18 +63,6 @@ async def test_metadata_is_answered_in_every_version(version: int) -> None:
         ]
 
 
-async def test_what_one_may_do_is_shown_on_request() -> None:
-    """Without an authorizer, all operations that exist."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = metadata_request(
-            "orders", include_cluster_authorized_operations=True, include_topic_authorized_operations=True
-        )
-        answer = await peer.ask(request, 8)
-        assert answer.topics[0].topic_authorized_operations == 0b1101_1111_1000
-        assert answer.cluster_authorized_operations == 0b1_1111_1010_0000
-
-
 async def test_topics_are_found_by_id() -> None:
     """From v12 on. An unknown id gets UNKNOWN_TOPIC_ID."""
     async with serving() as server:
@@ -105,16 +92,6 @@ async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
         ]
         answer = await peer.ask(metadata_request("fresh"), 9)
         assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 5)
-
-
-@pytest.mark.parametrize("setting, create", [("true", False), ("false", True)])
-async def test_a_missing_topic_is_not_created_against_one_sides_will(setting: str, create: bool) -> None:
-    """Neither if the client forbids it nor if the setting does."""
-    async with serving(f"auto.create.topics.enable={setting}") as server:
-        peer = await server.peer()
-        for _ in range(2):
-            answer = await peer.ask(metadata_request("fresh", create=create), 9)
-            assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_change_that_comes_after_its_timeout_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,48 +145,6 @@ async def test_a_server_that_listens_everywhere_tells_each_client_the_address_it
         assert (broker.host, broker.port) == server.server.address
 
 
-@pytest.mark.parametrize("version", range(4))
-async def test_the_coordinator_of_every_group_is_here(version: int) -> None:
-    """Up to v3 a request has one key; an empty group id has a coordinator too."""
-    async with serving("node.id=7") as server:
-        peer = await server.peer()
-        for key in ("g", ""):
-            found = await peer.ask(FindCoordinatorRequest(key=key), version)
-            assert (found.error_code, found.node_id) == (ErrorCode.NONE, 7)
-            assert (found.host, found.port) == server.server.address
-
-
-@pytest.mark.parametrize("version", [4, 5, 6])
-async def test_coordinators_are_found_in_batches(version: int) -> None:
-    """Every key is answered, in order."""
-    async with serving() as server:
-        peer = await server.peer()
-        found = await peer.ask(FindCoordinatorRequest(coordinator_keys=["a", "b", "a"]), version)
-        assert [(each.key, each.error_code, each.node_id) for each in found.coordinators] == [
-            ("a", ErrorCode.NONE, 1),
-            ("b", ErrorCode.NONE, 1),
-            ("a", ErrorCode.NONE, 1),
-        ]
-        assert (await peer.ask(FindCoordinatorRequest(coordinator_keys=[]), version)).coordinators == []
-
-
-@pytest.mark.parametrize(
-    "key_type, error",
-    [
-        (2, ErrorCode.INVALID_REQUEST),
-        (9, ErrorCode.INVALID_REQUEST),
-    ],
-)
-async def test_there_are_no_other_coordinators(key_type: int, error: ErrorCode) -> None:
-    """Not for share groups or unknown types."""
-    async with serving() as server:
-        peer = await server.peer()
-        found = await peer.ask(FindCoordinatorRequest(key="k", key_type=key_type), 3)
-        assert (found.error_code, found.node_id, found.host, found.port) == (error, -1, "", -1)
-        found = await peer.ask(FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type), 6)
-        assert [(each.error_code, each.node_id) for each in found.coordinators] == [(error, -1)]
-
-
 # CreateTopics.
 
 
@@ -236,24 +171,6 @@ def config(name: str, value: str) -> list[CreateTopicsRequest.CreatableTopicConf
 async def partitions_of(peer: Peer, name: str) -> int:
     """How many partitions a topic has; 0 if there is no such topic."""
     return len((await peer.ask(metadata_request(name), 9)).topics[0].partitions)
-
-
-@pytest.mark.parametrize("version", range(8))
-async def test_a_topic_is_created(version: int) -> None:
-    """It exists when the answer comes; creating it a second time fails."""
-    async with serving() as server:
-        peer = await server.peer()
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
-        assert (result.name, result.error_code) == ("fresh", ErrorCode.NONE)
-        assert not result.error_message
-        if version >= 5:
-            assert (result.num_partitions, result.replication_factor) == (4, 1)
-            assert {entry.name for entry in result.configs} >= {"cleanup.policy", "retention.ms"}
-        if version >= 7:
-            assert result.topic_id != NO_ID
-        assert await partitions_of(peer, "fresh") == 4
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh")]), version)).topics
-        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
@@ -321,15 +238,6 @@ async def test_defaults_and_assignments_count_the_partitions() -> None:
         results = (await peer.ask(CreateTopicsRequest(topics=topics), 5)).topics
         assert [result.num_partitions for result in results] == [6, 3]
         assert await partitions_of(peer, "manual") == 3
-
-
-async def test_validate_only_creates_nothing() -> None:
-    """The answer is the same as if it did."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = CreateTopicsRequest(topics=[topic("fresh")], validate_only=True)
-        assert (await peer.ask(request, 5)).topics[0].error_code == ErrorCode.NONE
-        assert await partitions_of(peer, "fresh") == 0
 
 
 async def test_names_that_collide_in_one_auto_creation() -> None:
@@ -469,26 +377,3 @@ async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
             answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
             found = {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
             assert found == {"bills": 7}
-
-
-# DescribeCluster.
-
-
-@pytest.mark.parametrize("version", range(2))
-async def test_the_cluster_is_described(version: int) -> None:
-    """With the same nodes as in Metadata; only brokers can be asked for, not controllers."""
-    async with serving("node.id=7") as server:
-        peer = await server.peer()
-        answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
-        host, port = server.server.address
-        assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(7, host, port)]
-        assert (answer.controller_id, answer.error_code) == (7, 0)
-        assert answer.cluster_id == (await peer.ask(MetadataRequest(topics=[]), 4)).cluster_id
-        assert answer.cluster_authorized_operations > 0
-        if version >= 1:
-            for endpoint_type, error in (
-                (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-                (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
-            ):
-                answer = await peer.ask(DescribeClusterRequest(endpoint_type=endpoint_type), version)
-                assert answer.error_code == error

@@ -26,7 +26,6 @@ from protocol.messages import (
     FindCoordinatorRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
-    ListTransactionsRequest,
     MetadataRequest,
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
@@ -195,42 +194,6 @@ BOTH = pytest.mark.parametrize("version", [V1, V2])
 
 
 @BOTH
-async def test_a_transaction_is_seen_when_it_has_ended(version: int) -> None:
-    """Facts 53, 55 and 40: readers of committed records, and stable readers of offsets, wait for the marker."""
-    async with producing(version) as (_, producer):
-        peer = producer.peer
-        await producer.send(b"one")
-        assert await producer.commit_offset(7) == 0
-        values, answer = await fetch(peer, 0, 1)
-        assert (values, answer.error_code) == ([], 0)
-        assert (answer.high_watermark, answer.last_stable_offset) == (1, 0)
-        assert (await fetch(peer, 0, 0))[0] == [b"one"]
-        assert [await latest(peer, level) for level in (0, 1)] == [1, 0]
-        assert [await latest(peer, level, 1_000) for level in (0, 1)] == [0, -1]
-        assert await offset_of(peer, stable=True) == "UNSTABLE_OFFSET_COMMIT"
-        assert await offset_of(peer, stable=False) == -1
-        assert await producer.end() == 0
-        values, answer = await fetch(peer, 0, 1)
-        assert (values, answer.last_stable_offset, answer.aborted_transactions) == ([b"one"], 2, [])
-        assert await offset_of(peer, stable=True) == 7
-
-
-@BOTH
-async def test_aborted_transactions_are_listed(version: int) -> None:
-    """Fact 54: to readers of committed records, by producer id and first offset, up to their marker."""
-    async with producing(version) as (_, producer):
-        await producer.send(b"one")
-        await producer.commit_offset(7)
-        await producer.end(commit=False)
-        _, answer = await fetch(producer.peer, 1, 1)
-        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
-        assert aborted == [(producer.producer_id, 0)]
-        assert (await fetch(producer.peer, 2, 1))[1].aborted_transactions == []
-        assert (await fetch(producer.peer, 0, 0))[1].aborted_transactions is None
-        assert await offset_of(producer.peer, stable=True) == -1
-
-
-@BOTH
 async def test_the_marker_is_kafkas(version: int) -> None:
     """Fact 56: attributes 0x30, base sequence -1, one offset; the epoch is that of the data, in v2 one more."""
     async with producing(version) as (_, producer):
@@ -245,123 +208,6 @@ async def test_the_marker_is_kafkas(version: int) -> None:
         assert record.key == b"\0\0\0\1"
         assert record.value is not None
         assert (len(record.value), record.value[:2]) == (6, b"\0\0")
-
-
-async def test_a_waiting_reader_wakes_at_the_end() -> None:
-    """Fact 53: open records don't wake it."""
-    async with producing(V2) as (server, producer):
-        reader = await server.peer()
-        partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=10_000)
-        topics = [FetchRequest.FetchTopic(topic="orders", partitions=[partition])]
-        fetching = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, isolation_level=1, topics=topics)
-        await reader.send(fetching, 11)
-        await producer.send(b"one")
-        await server.barrier()
-        assert reader.is_silent()
-        await producer.end()
-        assert (await reader.receive()).responses[0].partitions[0].records
-
-
-async def test_add_partitions_looks_at_topics_first() -> None:
-    """Facts 11 and 13: an unknown partition spoils all others, `__consumer_offsets` is 29, and nothing begins."""
-    async with producing(V1) as (_, producer):
-        assert await producer.add("orders", 0, 9) == [
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-        assert await producer.add("__consumer_offsets", 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert (await producer.describe()).transaction_state == "Empty"
-        producer.epoch += 1
-        assert await producer.add(version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert await producer.add(version=2) == [ErrorCode.PRODUCER_FENCED]
-
-
-async def test_a_verified_batch() -> None:
-    """AddPartitionsToTxn v4 and v5: several transactions, each may only ask."""
-    async with producing(V1) as (_, producer):
-        kinds = AddPartitionsToTxnRequest
-        topics = [kinds.AddPartitionsToTxnTopic(name="orders", partitions=[0])]
-        asked = kinds.AddPartitionsToTxnTransaction(
-            transactional_id="t",
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            verify_only=True,
-            topics=topics,
-        )
-        answer = await producer.peer.ask(kinds(transactions=[asked]), 5)
-        (result,) = answer.results_by_transaction
-        (error,) = [each.partition_error_code for each in result.topic_results[0].results_by_partition]
-        assert error == ErrorCode.TRANSACTION_ABORTABLE
-
-
-async def test_offsets_need_their_partition_in_the_transaction() -> None:
-    """Fact 30: without AddOffsetsToTxn 48 up to v3, 120 in v4; v5 adds it."""
-    async with producing(V1) as (_, producer):
-        assert await producer.commit_offset(1, adds=False, version=3) == ErrorCode.INVALID_TXN_STATE
-        assert await producer.commit_offset(1, adds=False, version=4) == ErrorCode.TRANSACTION_ABORTABLE
-        assert (await producer.describe()).transaction_state == "Empty"
-        assert await producer.commit_offset(1, adds=False, version=5) == 0
-        producer.epoch += 1
-        assert await producer.commit_offset(1, adds=False, version=3) == ErrorCode.INVALID_PRODUCER_EPOCH
-        producer.producer_id += 1
-        assert await producer.commit_offset(1, adds=False) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
-async def test_produce_needs_its_partition_in_the_transaction() -> None:
-    """Facts 49 and 50: 48 up to v10, 120 in v11, and nothing is written; wrong producers; no transactional id."""
-    async with producing(V1) as (_, producer):
-        assert (await producer.send(b"x", adds=False, version=10)).error_code == ErrorCode.INVALID_TXN_STATE
-        assert (await producer.send(b"x", adds=False, version=11)).error_code == ErrorCode.TRANSACTION_ABORTABLE
-        assert (await producer.send(b"x", epoch=5)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        nobody = await producer.send(b"x", transactional_id=None)
-        assert nobody.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert await latest(producer.peer, 0) == 0
-        await producer.send(b"x")
-        plain = batch([(b"k", b"v", 1)], producer_id=producer.producer_id, producer_epoch=producer.epoch, sequence=1)
-        (answer,) = await produce(producer.peer, ("orders", 0, plain), version=11)
-        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
-
-
-async def test_v2_fences_late_writes() -> None:
-    """Fact 52: after EndTxn v5 a Produce with the former epoch is 47."""
-    async with producing(V2) as (_, producer):
-        await producer.send(b"one")
-        await producer.end()
-        assert (await producer.send(b"late", epoch=producer.epoch - 1)).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert not (await producer.send(b"two")).error_code
-
-
-async def test_a_producer_that_stays_away_is_aborted() -> None:
-    """Fact 22: after its timeout; then version 1 is fenced."""
-    async with producing(V1) as (server, producer):
-        await producer.send(b"one")
-        await server.advance(60_000)
-        while (await producer.describe()).transaction_state != "CompleteAbort":
-            pass
-        assert await producer.end() == ErrorCode.PRODUCER_FENCED
-
-
-async def test_transactions_are_listed() -> None:
-    """Facts 24 and 25: filters must all match; unknown states are named; a bad pattern is an error."""
-    async with producing(V1) as (_, producer):
-
-        async def listed(version: int = 2, **filters: Any) -> list[str]:
-            answer = await producer.peer.ask(ListTransactionsRequest(**filters), version)
-            return [each.transactional_id for each in answer.transaction_states]
-
-        assert await listed() == await listed(transactional_id_pattern="t|u") == ["t"]
-        assert await listed(state_filters=["Ongoing"]) == await listed(producer_id_filters=[1]) == []
-        bad = await producer.peer.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
-        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        unknown = await producer.peer.ask(ListTransactionsRequest(state_filters=["ongoing"]), 0)
-        assert (unknown.unknown_state_filters, unknown.transaction_states) == (["ongoing"], [])
-        states = (
-            await producer.peer.ask(DescribeTransactionsRequest(transactional_ids=["u", ""]), 0)
-        ).transaction_states
-        assert [each.error_code for each in states] == [
-            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-            ErrorCode.INVALID_REQUEST,
-        ]
 
 
 async def test_clients_find_the_coordinator_and_the_version() -> None:
