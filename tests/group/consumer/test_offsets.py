@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from coordinator.group.any_group import CommittedOffset
 from coordinator.group.events import EraseOffsets
+from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play
+
+
+def test_commits_of_strangers_are_refused() -> None:
+    """Who is no member is unknown; below version 9 a member must not commit; no group is as in Kafka 3.9.
+
+    A group without members takes commits from outside, which have a negative epoch.
+    """
+    play = Play()
+    assert play.commit("a", 2) == ErrorCode.ILLEGAL_GENERATION
+    play.join("a")
+    assert play.commit("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.commit("a", 2, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert play.commit("", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    play.leave("a")
+    assert play.commit("", -1) == ErrorCode.NONE
+    assert play.commit("", 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_fetch_wants_the_very_epoch() -> None:
+    """Anybody from outside may fetch; a member only at its epoch."""
+    play = Play()
+    play.join("a")
+    assert play.fetch(None, -1).error_code == ErrorCode.NONE
+    assert play.fetch(None, 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.fetch("a", 2).error_code == ErrorCode.NONE
+    assert play.fetch("a", 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
+    assert play.fetch("", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert play.fetch("x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_deleted_topic_takes_no_group_with_it() -> None:
