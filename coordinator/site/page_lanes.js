@@ -59,6 +59,7 @@ function goAll() {
 
 /* Shows the range that the address names. */
 export function follow() {
+  unmark();
   setView();
   draw();
   changed();
@@ -186,9 +187,13 @@ function showRange() {
   const text = isAll() ? "all that is in memory" : span(view[1] - view[0]) + where;
   if ($("range-said").textContent !== text) $("range-said").textContent = text;
   for (const [id, ms] of [["from", view[0]], ["to", view[1]]]) {
-    if (document.activeElement !== $(id)) $(id).value = utc(ms);
-    $(id).removeAttribute("aria-invalid");
+    // What a person types stays, and a text that is no time until there is another range: a look may come at any moment.
+    if (document.activeElement !== $(id) && !$(id).hasAttribute("aria-invalid")) $(id).value = utc(ms);
   }
+}
+
+function unmark() {
+  for (const id of ["from", "to"]) $(id).removeAttribute("aria-invalid");
 }
 
 function typed() {
@@ -225,6 +230,7 @@ export function show(now) {
 }
 
 export function forget() {
+  unmark();
   lanesMax = LANES_STEP;
 }
 
