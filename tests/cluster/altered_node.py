@@ -128,7 +128,7 @@ def be_busy() -> None:
         changed(self, index, owner, epoch)
 
     def leased(self: Core) -> None:
-        self._port.later(REGISTERS_AFTER_MS, self._claims.announce)
+        self._port.later(REGISTERS_AFTER_MS, self.claims.announce)
 
     Runtime._ownership_changed = late  # type: ignore[method-assign]
     Core._leased = leased  # type: ignore[method-assign]

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.log.cluster import NodeShare
 from coordinator.log.cluster.claims import SETTLE_MS, Claims, Members
 from coordinator.log.cluster.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
 from coordinator.log.cluster.port import (
@@ -73,7 +72,7 @@ class Core:
     """See the module.
 
     keys: of the cluster. ttl_ms: of the lease. log: takes facts for the operator. settle_ms: see claims.
-    members: who is there, for any thread. valid: whether this node's lease holds, for any thread.
+    members: who is there, session: whether this node's lease holds, both for any thread. claims: what it should own.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Core:
         self._log = log
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, _Claiming] = {}
-        self._claims = Claims(
+        self.claims = Claims(
             port, keys, node_id, self.members, self.session, self._held, self._acquiring, self._gone, settle_ms, log
         )
         # The number of the transaction of appends that is under way, and when it was first sent.
@@ -111,17 +110,7 @@ class Core:
     @property
     def known(self) -> bool:
         """Whether nodes and owners are known, and the lease is there."""
-        return self._claims.known and bool(self.session.lease)
-
-    @property
-    def may_claim(self) -> bool:
-        """Whether this node may claim partitions."""
-        return self._claims.may_claim
-
-    @property
-    def share(self) -> NodeShare:
-        """The partitions that this node should have; for any thread."""
-        return self._claims.share
+        return self.claims.known and bool(self.session.lease)
 
     def owns(self, partition: int) -> bool:
         """Whether this node owns a partition."""
@@ -132,19 +121,11 @@ class Core:
     def begin(self) -> None:
         """Get a lease, and follow the cluster."""
         self.session.start()
-        self._claims.follow()
-
-    def register(self, info: bytes) -> None:
-        """Let the other nodes know this one, by `info`; from then on it claims partitions."""
-        self._claims.register(info)
-
-    def leave(self) -> None:
-        """Wish to hand every partition over, and claim none any more."""
-        self._claims.leave()
+        self.claims.follow()
 
     def end(self, done: Callable[[], None]) -> None:
         """Release everything, once appends are written, and give the lease back."""
-        self._claims.end()
+        self.claims.end()
         left = list(self._held.values())
 
         def released(own: Owned, _outcome: EngineError | None) -> None:
@@ -158,14 +139,14 @@ class Core:
             self.session.end(done)
 
     def _leased(self) -> None:
-        self._claims.announce()
+        self.claims.announce()
 
     def _lease_lost(self) -> None:
         """Another node may own everything that this one held."""
         self._log("lease_lost", {"partitions": len(self._held)})
         for own in list(self._held.values()):
             self._over(own, "the lease of this node is gone")
-        self._claims.announce()
+        self.claims.announce()
 
     def _gone(self, own: Owned) -> None:
         self._over(own, "somebody has deleted or changed its key")
@@ -176,14 +157,14 @@ class Core:
             self.writer.fence(own, reason)
         if self._held.get(own.partition) is own:
             del self._held[own.partition]
-            self._claims.is_over(own)
+            self.claims.is_over(own)
         self._look_at_waiting()
 
     # Engine.
 
     def start(self, on_ownership: OnOwnership) -> None:
         """See Engine."""
-        self._claims.start(on_ownership)
+        self.claims.start(on_ownership)
 
     def acquire(self, partition: int, done: Acquired) -> None:
         """See Engine. Fenced: another node was first."""
@@ -267,12 +248,12 @@ class Core:
             else:
                 outcome = Fenced("the lease of this node is gone")
         if isinstance(outcome, Fenced):
-            self._claims.not_acquired(partition)
+            self.claims.not_acquired(partition)
         for done in dones:
             done(outcome)
         # Last: a wish to hand the partition over must find its owner.
         if isinstance(outcome, Owned) and self._held.get(partition) is outcome:
-            self._claims.acquired(outcome)
+            self.claims.acquired(outcome)
 
     def load(self, own: Ownership, page: OnPage, done: Done) -> None:
         """See Engine."""
@@ -450,14 +431,14 @@ class Core:
             return
         self.writer.fence(own, "it was released")
         del self._held[own.partition]
-        self._claims.releases(own)
+        self.claims.releases(own)
         key, lease = self._keys.own(own.partition), self.session.lease
 
         def told(outcome: TxnResult | Rejected) -> None:
             if isinstance(outcome, Rejected):
-                self._claims.not_released(own)
+                self.claims.not_released(own)
             elif outcome.succeeded:
-                self._claims.released(own)
+                self.claims.released(own)
             done(None)
 
         # If the lease ends first, the store deletes the key by itself.

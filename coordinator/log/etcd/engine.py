@@ -221,7 +221,7 @@ class EtcdEngine:
 
     def share(self) -> NodeShare:
         """See Cluster."""
-        return self.core.share
+        return self.core.claims.share
 
     def valid(self) -> bool:
         """See Cluster."""
@@ -250,11 +250,11 @@ class EtcdEngine:
 
     def register(self, node: NodeAddresses) -> None:
         """See Cluster."""
-        self._loop.call(self.core.register, node_info(node))
+        self._loop.call(self.core.claims.register, node_info(node))
 
     def leave(self) -> None:
         """See Cluster."""
-        self._loop.call(self.core.leave)
+        self._loop.call(self.core.claims.leave)
 
     # The entries that all nodes share.
 

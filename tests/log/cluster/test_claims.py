@@ -159,7 +159,7 @@ def test_a_registration_that_somebody_deleted_comes_back() -> None:
 def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
     """They are better for each partition from then on."""
     world = World(1, 2)
-    world.cores[1].leave()
+    world.cores[1].claims.leave()
     world.time.run(1_000)
     assert wanted(world, 1) == set()
     assert wanted(world, 2) == set(range(PARTITIONS))
@@ -171,7 +171,7 @@ def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() ->
     world = World(1, 2)
     for member in range(3):
         world.etcd.kill(member)
-    world.cores[1].leave()
+    world.cores[1].claims.leave()
     world.time.run(TTL_MS // 2)
     for member in range(3):
         world.etcd.heal(member)
@@ -182,25 +182,25 @@ def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() ->
 def test_a_share_says_since_when_it_counts() -> None:
     """Partitions of a dead node are missing under the same registration; after a lost lease another one begins."""
     world = World(1, 2, 3)
-    shares = {node_id: world.cores[node_id].share for node_id in (1, 2, 3)}
+    shares = {node_id: world.cores[node_id].claims.share for node_id in (1, 2, 3)}
     assert len({share.registration for share in shares.values()} - {0}) == 3
     assert set().union(*(share.missing for share in shares.values())) == set(range(PARTITIONS))
     for node_id, share in shares.items():
         for partition in share.missing:
             world.own(node_id, partition)
-        assert world.cores[node_id].share == NodeShare(share.registration, frozenset())
+        assert world.cores[node_id].claims.share == NodeShare(share.registration, frozenset())
     dead = max(shares, key=lambda node_id: len(shares[node_id].missing))
     world.processes[dead].kill()
     world.time.run(2 * TTL_MS)
     living = [node_id for node_id in shares if node_id != dead]
-    assert set().union(*(world.cores[node_id].share.missing for node_id in living)) == shares[dead].missing
-    assert all(world.cores[node_id].share.registration == shares[node_id].registration for node_id in living)
+    assert set().union(*(world.cores[node_id].claims.share.missing for node_id in living)) == shares[dead].missing
+    assert all(world.cores[node_id].claims.share.registration == shares[node_id].registration for node_id in living)
     port = world.etcd.port(world.processes[living[0]])
     port.revoke(world.cores[living[0]].session.lease, lambda _outcome: None)
     world.time.run(TTL_MS)
-    assert world.cores[living[0]].share.registration > shares[living[0]].registration
-    world.cores[living[0]].leave()
-    assert world.cores[living[0]].share == NodeShare(0, frozenset())
+    assert world.cores[living[0]].claims.share.registration > shares[living[0]].registration
+    world.cores[living[0]].claims.leave()
+    assert world.cores[living[0]].claims.share == NodeShare(0, frozenset())
 
 
 @pytest.mark.parametrize("named", [77, 1, 2])

@@ -59,7 +59,7 @@ def test_a_wish_to_hand_over_comes_after_the_ownership_that_it_is_about() -> Non
     world = World(1, 2)
     partition = next(each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 2)
     order: list[str] = []
-    world.cores[1]._claims._on_ownership = lambda *change: order.append(f"told {change}")
+    world.cores[1].claims._on_ownership = lambda *change: order.append(f"told {change}")
     world.cores[1].acquire(partition, lambda _own: order.append("acquired"))
     world.time.run(1_000)
     assert "acquired" in order

@@ -44,7 +44,7 @@ class World:
         told = self.told[node_id] = []
         core.begin()
         core.start(lambda *change, told=told: told.append(change))
-        core.register(b"{}")
+        core.claims.register(b"{}")
         return core
 
     def ask(self, call: Any, *arguments: Any, within_ms: int = LONG_MS) -> Any:

@@ -51,7 +51,7 @@ def test_an_etcd_that_stands_still_in_pulses_is_slow(monkeypatch: pytest.MonkeyP
     with Etcd() as etcd:
         engine = open_engine(Access(etcd.endpoints), "c", 1, 1, 60_000, lambda: uuid4().hex, settle_ms=0)
         engine.register(NodeAddresses(1, {}))
-        wait_until(lambda: engine.core.may_claim, "the node may claim partitions", WITHIN_S)
+        wait_until(lambda: engine.core.claims.may_claim, "the node may claim partitions", WITHIN_S)
         own, _ = opened(engine)
         pulses = 0
         while not found(engine) and pulses < PULSES_MAX:

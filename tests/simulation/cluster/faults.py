@@ -115,7 +115,7 @@ class Schedule:
     def _leave(self, node: Node) -> None:
         assert node.runtime is not None
         node.runtime.when_left(partial(self._end, node))
-        node.engine.call(node.engine.core.leave)
+        node.engine.call(node.engine.core.claims.leave)
 
     def _end(self, node: Node) -> None:
         if not node.process.is_dead:

@@ -214,7 +214,7 @@ class Node:
         self._services, self._heartbeats = services, heartbeats_of(services)
         self.runtime.topics_changed(self._topics, None)
         self.runtime.start()
-        self.engine.call(self.engine.core.register, b"{}")
+        self.engine.call(self.engine.core.claims.register, b"{}")
 
     def be_busy(self, ms: int) -> None:
         """Let the loop make no further turn for so long."""
