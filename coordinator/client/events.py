@@ -89,12 +89,12 @@ class NoEvents(ClientError):
 class Poller(ABC):
     """A reader that waits for further events.
 
-    topic: the one that it reads.
+    topic: the one that it reads. topic_id: its id; offsets are valid only for the topic with this id.
     """
 
     topic: str
+    topic_id: UUID
     _client: Client
-    _topic_id: UUID
 
     @abstractmethod
     def _leader(self, partition: int) -> Node | None:
@@ -115,7 +115,7 @@ class Poller(ABC):
         self, partitions: list[FetchRequest.FetchPartition], wait_ms: int, max_bytes: int
     ) -> FetchRequest:
         """Asks for records of the topic, without a session. wait_ms: how long the answer may wait for the first one."""
-        topic = FetchRequest.FetchTopic(topic=self.topic, topic_id=self._topic_id, partitions=partitions)
+        topic = FetchRequest.FetchTopic(topic=self.topic, topic_id=self.topic_id, partitions=partitions)
         return FetchRequest(
             replica_id=CONSUMER_REPLICA,
             max_wait_ms=wait_ms,
@@ -171,7 +171,7 @@ class EventReader(Poller):
         self.passed_over = 0
         self.absent: tuple[int, ...] = ()
         self.absent_nodes: tuple[int, ...] = ()
-        self._topic_id = UUID(int=0)
+        self.topic_id = UUID(int=0)
         self._leaders: dict[int, Node] = {}
         self._next: dict[int, int] = {}
         self._left: dict[int, int] = {}
@@ -191,7 +191,7 @@ class EventReader(Poller):
         if topic.error_code:
             # Describe alone is of no use here, and Read brings it.
             raise self._client.refused(topic.error_code, f"topic {EVENTS_TOPIC!r}", FetchRequest, EVENTS_TOPIC)
-        self._topic_id = topic.topic_id
+        self.topic_id = topic.topic_id
         leaders = {each.partition_index: nodes.get(each.leader_id) for each in topic.partitions}
         self._leaders = {partition: node for partition, node in leaders.items() if node is not None}
         if not self._leaders:
@@ -211,10 +211,10 @@ class EventReader(Poller):
 
         A new partition is read from its start. Raises the errors of a new reader.
         """
-        topic_id, known = self._topic_id, self._left | self._next
+        topic_id, known = self.topic_id, self._left | self._next
         self._find()
         self._left = {}
-        if self._topic_id == topic_id:
+        if self.topic_id == topic_id:
             self._next |= {partition: offset for partition, offset in known.items() if partition in self._next}
             self._left = {partition: offset for partition, offset in known.items() if partition not in self._next}
 
@@ -256,11 +256,6 @@ class EventReader(Poller):
 
     def _leader(self, partition: int) -> Node:
         return self._leaders[partition]
-
-    @property
-    def topic_id(self) -> UUID:
-        """The id of the topic; offsets are valid only for the topic with this id."""
-        return self._topic_id
 
     @property
     def reached(self) -> dict[int, int]:

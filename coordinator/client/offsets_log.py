@@ -324,7 +324,7 @@ class OffsetsReader(Poller):
         self._names = TopicNames(client)
         self._session_timeouts = {keys: SessionTimeouts(client, name) for keys, name in SESSION_TIMEOUTS.items()}
         self._partitions: dict[int, _Partition] = {}
-        self._topic_id = UUID(int=0)
+        self.topic_id = UUID(int=0)
         self._found_s = 0.0
         self._since_ms = 0
         self._held: list[Placed] = []
@@ -345,11 +345,6 @@ class OffsetsReader(Poller):
     def passed_over(self) -> int:
         """The number of records that could not be read."""
         return self._unreadable + sum(each.observed.unreadable for each in list(self._partitions.values()))
-
-    @property
-    def topic_id(self) -> UUID:
-        """The id of the topic; offsets are valid only for the topic with this id."""
-        return self._topic_id
 
     @property
     def reached(self) -> dict[int, int]:
@@ -384,10 +379,10 @@ class OffsetsReader(Poller):
             self.absent = tuple(sorted(self._partitions))
             return
         self._count = len(topic.partitions)
-        if topic.topic_id != self._topic_id:
+        if topic.topic_id != self.topic_id:
             self._unreadable = self.passed_over
             self._partitions.clear()
-        self._topic_id = topic.topic_id
+        self.topic_id = topic.topic_id
         wanted = None if self._group_id is None or not self._count else partition_for(self._group_id, self._count)
         for each in topic.partitions:
             if wanted is None or each.partition_index == wanted:
