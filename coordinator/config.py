@@ -60,11 +60,9 @@ FIXES = {
 FIXED = frozenset({"kafka-21584"})
 """Tickets whose better rule is on by default; see docs/start/differences.md."""
 
-
 HTTP = "(http)"
 CONTROL = "(control)"
 """The names of the addresses of HTTP and of the control. No listener for Kafka's clients can have them."""
-
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The ways in which a listener may speak: TLS or not, authentication by SASL or not."""
@@ -72,11 +70,9 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_PROTOCOLS = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 """The protocols of listeners whose clients authenticate by SASL."""
 
-
 DOORS = {HTTP: "tenure.http.", CONTROL: "tenure.control."}
 """Addresses that are no listeners, and how the names of their TLS settings begin: `tenure.http.ssl.keystore.location`.
 With any of them, HTTP or the control speaks TLS."""
-
 
 ALLOWED, HELD, REFUSED = "allowed", "held", "refused"
 """A group lets a member with another instance id than it expects, or without any, come in, wait, or go away."""
@@ -1092,7 +1088,6 @@ class Config:
 
 LIMITS = {"max.connections": "max_connections", "max.connection.creation.rate": "max_connection_creation_rate"}
 """Settings of the server that a listener can have too, beside the server's. Each with its attribute."""
-
 
 _PARTS = {"": Config, "group": GroupConfig, "security": ListenerConfig}
 

@@ -47,7 +47,6 @@ def response_class(api_key: int) -> type[Message]: ...
 TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "UUID"}
 """Python's types for those on the wire; all others are int."""
 
-
 KEYS = """\
 \"""The key of each API, by its name. Written by `make stubs` from the files in schemas/api.\"""
 

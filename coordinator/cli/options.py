@@ -99,7 +99,6 @@ OutputForm = Annotated[
     Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Columns, or JSON.")
 ]
 
-
 EXIT_CODES = (
     "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group, member or "
     "transaction, 4 the server refuses, 5 no server answers in time, 6 a share or streams group."

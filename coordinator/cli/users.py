@@ -43,7 +43,6 @@ PASSWORD_BYTES_MAX = 1_024
 
 app = commands("Users that log in by SCRAM: of a running server, or in the data folder of one that doesn't run.")
 
-
 Server = Annotated[
     str | None,
     typer.Option(
@@ -52,7 +51,6 @@ Server = Annotated[
         help="A running server, Tenure or Apache Kafka, in place of a data folder.",
     ),
 ]
-
 
 DataDir = Annotated[
     str | None,

@@ -63,7 +63,6 @@ FIND_S = 5.0
 BACK_FIRST, BACK_GROWTH = 1_000, 4
 """Records of each partition in the first step back from the end, and the factor by which each step grows."""
 
-
 Answer = TypeVar("Answer")
 
 

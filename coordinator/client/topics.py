@@ -44,7 +44,6 @@ LEADERS_S = 20.0
 CONSUMER_REPLICA = -1
 """ListOffsets' replica id for a consumer, which is no replica."""
 
-
 TOPIC, BROKER, GROUP = 2, 4, 32
 """Types of the resources that have settings (KIP-1043 for the last one)."""
 

@@ -272,7 +272,6 @@ KafkaAdminClient), our own commands, and franz-go (kgo, consumer_group.go).
 ECHOES: set[Meaning | None] = {Meaning.ALREADY_REBALANCING, Meaning.MEMBER_ID_GIVEN, Meaning.REBALANCE_FAILED}
 """Reasons of a member that joins because the coordinator asked it to. They are the cause of nothing."""
 
-
 SAY_NOTHING = frozenset({"", "member was removed by an admin", "removed by an admin"})
 """Reasons of a removal that give no reason: those of Kafka's KafkaAdminClient, and ours (KIP-800)."""
 

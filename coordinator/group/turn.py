@@ -36,7 +36,6 @@ _assigned = alike(SyncGroupResponse, "assignment")
 # Answers share fields with this one; nobody changes them.
 _NO_ERROR = SyncGroupResponse(error_code=NONE)
 
-
 NO_CONFIGS: Mapping[str, GroupSettings] = {}
 """Where no group has settings of its own."""
 

@@ -32,7 +32,6 @@ CATCH_UP_MS = 100
 CATCH_UP_MAX_MS = 5_000
 """The longest time that timers wait if the loop stays behind."""
 
-
 RING_MAX_MS = 5
 """Timers ring for so long in one turn of the loop. The sessions of a whole group may end in the same moment."""
 

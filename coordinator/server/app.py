@@ -113,7 +113,6 @@ CONNECTIONS_MIN = 16
 FILES_KEPT = 64
 """Files for everything else: listeners, the loop, log lines, modules that are imported late."""
 
-
 Bound = list[tuple[Listener, socket.socket]]
 """Bound sockets, each with its listener."""
 

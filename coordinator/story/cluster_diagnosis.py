@@ -20,7 +20,6 @@ from coordinator.text import NAMED_MAX, names_text
 MOVES_MIN, MOVES_MS = 5, 10 * 60_000
 """Five moves of a group within ten minutes. A rolling restart makes two: the node stops, and comes back."""
 
-
 SLOW_SHARE = 0.05
 """So many calls of a minute may take longer than 100 ms: a member of etcd that starts or is compacted is slow for a
 moment.

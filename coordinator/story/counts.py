@@ -32,7 +32,6 @@ NOUNS = {RESTART: "static restart", REJOIN: "rejoin after an outage", TAKEOVER: 
 
 PLURALS = {RESTART: "static restarts", REJOIN: "rejoins after an outage", TAKEOVER: "takeovers", RETURN: "returns"}
 
-
 STORM_MIN, STORM_MS = 5, 60_000
 
 ABSENT_MS = 10_000

@@ -25,7 +25,6 @@ from coordinator.story.words import entry_lines
 SETTLED = frozenset({"completed", "emptied"})
 """Outcomes of a rebalance after which the seats are known."""
 
-
 MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin", RETURN: "return"}
 """The kinds of marks of returns that are no restarts."""
 

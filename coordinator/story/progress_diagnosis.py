@@ -40,10 +40,8 @@ TRANSIENT_MS = 10_000
 REBALANCES_MS = 30_000
 """A rebalance that takes longer keeps members from working."""
 
-
 OFFENSES_MIN = 3
 """A member that caused so many of them makes a loop; each member of a scale-up or a roll causes two at most."""
-
 
 FIND_HOLDER = (
     "`tenure transactions list --state Ongoing` has the ids, and `tenure transactions describe ID` their topic "

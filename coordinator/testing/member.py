@@ -45,7 +45,6 @@ RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 1.0
 """The pause before a member connects again; it doubles from try to try."""
 
-
 Assignment = Mapping[str, Sequence[int]]
 """Topic -> partitions."""
 Key = tuple[str, str]

@@ -99,7 +99,6 @@ TIMEOUT_S = 30.0
 LOG_LINES = 1_000
 """Log lines that are kept, the newest."""
 
-
 NO_NODE = "no node runs: start_node() one"
 
 

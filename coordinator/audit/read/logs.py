@@ -69,7 +69,6 @@ _LENGTH_AT = 8
 _LENGTH_MIN = HEADER_SIZE - FRAME_SIZE
 _LENGTH_MAX = BATCH_READ_MAX - FRAME_SIZE
 
-
 OnControlBatch = Callable[["FilePart", int], None]
 """Called with a window of a file and the position of a control batch in it."""
 

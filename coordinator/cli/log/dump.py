@@ -45,7 +45,6 @@ COLUMNS = (
 )
 """Headings and the least width of each column: a line is printed before the next one is known."""
 
-
 _encode_tight = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

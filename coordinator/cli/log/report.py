@@ -17,7 +17,6 @@ FINDINGS_MAX = 1_000
 """The most findings in a list. A person reads only the first ones; a wrong number of partitions makes one per record.
 """
 
-
 PROGRESS_S = 5.0
 """Seconds between two progress lines of a long check."""
 

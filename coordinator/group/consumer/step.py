@@ -32,13 +32,11 @@ from schemas.errors import ErrorCode
 ABANDON = "The member must abandon all its partitions and rejoin."
 """How Kafka ends its words to a fenced member."""
 
-
 NAMES_MAX = 20_000
 """Topics that the members of a group subscribe to by name, together: the server goes through all of them when a member
 comes, goes or changes its subscription. A member has at most half as many (`heartbeat.TOPICS_MAX`). Kafka has no
 limit.
 """
-
 
 TOO_LARGE = "The change of the group is larger than the store of this cluster takes at once; the group stays as it was."
 

@@ -59,7 +59,6 @@ MEMBERS_AT_ONCE = 1_000
 EMPTY_TARGET_EPOCH = 1
 """The epoch of the empty target that a group has while its first one is made in steps. A member can't be at epoch 0."""
 
-
 RETRY_MS = 10_000
 """The least time between a target that was too large and the next try: to make one of 1,000,000 topic partitions takes
 about 1 s, and each member that joins makes another epoch."""

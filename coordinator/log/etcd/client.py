@@ -81,7 +81,6 @@ _REFUSALS = {
 }
 """Codes of errors that are no reason to ask another member. After any other one the outcome is unknown."""
 
-
 TOKEN_IS_OLD = ("user name is empty", "revision of auth store is old")
 """etcd's words for a call whose token it doesn't take any more; the latter if users or roles have changed since."""
 USERS_ARE_OFF = "authentication is not enabled"

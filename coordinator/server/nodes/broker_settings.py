@@ -98,7 +98,6 @@ CHANGEABLE = (
 )
 """Settings that can be changed while the server runs: those that Kafka lets one change, and Tenure shows."""
 
-
 SECRETS = frozenset(
     {
         "sasl.jaas.config",

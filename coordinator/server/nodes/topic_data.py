@@ -50,12 +50,10 @@ if TYPE_CHECKING:
 Key = tuple["UUID", int]
 """Topic id and partition."""
 
-
 ANSWERS_SIZE_MAX = 256 * 1024 * 1024
 """The most bytes of records in answers that clients haven't taken yet, of all connections: four of the largest answers
 to a Fetch (fetch.max.bytes, 55 MiB). Above it an answer has only its first batch, which a consumer needs to go on.
 """
-
 
 RETAINED_AT_ONCE = 25
 """Topic partitions whose retention is under way at a time, about 0.5 ms: clients may create hundreds of thousands."""

@@ -48,7 +48,6 @@ WORDS = {
 }
 """How a text of RE2 begins, and the text of Kafka's RE2/J for the same mistake."""
 
-
 LOADED = Event()
 """Set when RE2 is loaded. A module that is being imported is in sys.modules already."""
 

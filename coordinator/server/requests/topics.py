@@ -52,12 +52,10 @@ NO_ID = UUID(int=0)
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types of FindCoordinator."""
 
-
 RESERVED_TOPIC = "__cluster_metadata"
 
 CREATE_PARTITIONS_MAX = TOPIC_PARTITIONS_MAX
 """The most partitions that one CreateTopics creates, as in Kafka; more is POLICY_VIOLATION."""
-
 
 KEPT_PARTS_MAX = 100
 """A program asks for few topics and one group when it starts."""

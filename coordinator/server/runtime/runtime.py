@@ -58,7 +58,6 @@ their answer within 5 s.
 HELD_MAX_MS = 2
 """How long appends wait for others to share their window, beside the turn of the loop that made them."""
 
-
 Search = Callable[[Resolution, Callable[[RegexResolved], None]], None]
 """Finds the topics that regular expressions match, and calls back on the loop's thread."""
 

@@ -69,7 +69,6 @@ again and again.
 IN_CLUSTER = {"in_cluster": True}
 """A field of `group_loaded`: in a cluster a node loads groups also when no node starts."""
 
-
 WriteDone = Callable[[int, "Exception | None"], None]
 """Gets the number of events that could not be written, and the reason for the last of them."""
 

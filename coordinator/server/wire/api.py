@@ -71,7 +71,6 @@ OFFSET_COMMIT = API_KEYS["OffsetCommit"]
 SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 """The form of names and versions of client software (KIP-511)."""
 
-
 TRANSACTION_VERSION = "transaction.version"
 """The feature by which producers choose transactions with an epoch each (KIP-890)."""
 

@@ -38,7 +38,6 @@ END_WITHIN_S = 3.0
 Signature = tuple[tuple[int, ...] | None, ...]
 """Facts that tell whether files have changed; None for a file that isn't there."""
 
-
 OnLoaded = Callable[[], object]
 
 
