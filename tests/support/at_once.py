@@ -87,24 +87,28 @@ class Shares:
 
 
 class Sender:
-    """The hooks by which a fork sends to the first process what becomes of its tests."""
+    """The hooks by which a fork sends to the first process what becomes of its tests.
+
+    The reports of a test are sent together: most of the work of the first process is to wake up for one more message.
+    """
 
     def __init__(self, config: pytest.Config, connection: Connection[Any, Any]) -> None:
         self._config = config
         self._connection = connection
+        self._reports: list[Any] = []
 
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         """Send that a test begins."""
         self._connection.send(("start", (nodeid, location)))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send a report."""
-        written = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._connection.send(("report", written))
+        """Keep a report."""
+        self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
-        """Send that a test has ended."""
-        self._connection.send(("finish", (nodeid, location)))
+        """Send that a test has ended, and its reports."""
+        self._connection.send(("finish", (nodeid, location, self._reports)))
+        self._reports = []
 
 
 def run_at_once(session: pytest.Session, processes: int) -> None:
@@ -192,11 +196,12 @@ def _report(session: pytest.Session, shares: Shares, running: dict[Connection[An
             if what == "start":
                 running[connection] = sent
                 hook.pytest_runtest_logstart(nodeid=sent[0], location=sent[1])
-            elif what == "report":
-                read = hook.pytest_report_from_serializable(config=session.config, data=sent)
-                hook.pytest_runtest_logreport(report=read)
             elif what == "finish":
-                hook.pytest_runtest_logfinish(nodeid=sent[0], location=sent[1])
+                nodeid, location, reports = sent
+                for written in reports:
+                    read = hook.pytest_report_from_serializable(config=session.config, data=written)
+                    hook.pytest_runtest_logreport(report=read)
+                hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
             else:
                 del running[connection]
         if session.shouldfail or session.shouldstop:
