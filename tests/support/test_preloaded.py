@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -78,9 +79,9 @@ threading.Timer(0.05, print, ["by a thread"]).start()"""
 def test_it_says_at_its_end_that_nobody_reads(tmp_path: Path) -> None:
     """With Python's exit code for an output that could not be written."""
     (tmp_path / "in").write_text("text")
-    with popen([sys.executable, "-m", "base64", "-e", "in"], cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as ends:
-        assert ends.stdout is not None
-        assert ends.stderr is not None
-        ends.stdout.close()
-        assert "BrokenPipeError" in ends.stderr.read()
-    assert ends.returncode == 120
+    reads, writes = os.pipe()
+    os.close(reads)
+    with popen([sys.executable, "-m", "base64", "-e", "in"], cwd=tmp_path, stdout=writes, stderr=PIPE) as process:
+        os.close(writes)
+        assert b"BrokenPipeError" in process.communicate(timeout=WITHIN_S)[1]
+    assert process.returncode == 120
