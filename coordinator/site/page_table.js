@@ -71,7 +71,7 @@ export class Table {
     this.drawHead();
     const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const [above, under] = [this.above, this.columns.filter((column) => column.under)];
-    this.body.replaceChildren(...this.shown.flatMap((row) => [element("tr", {role: "row"}, ...above.map((column) => this.cell(column, row))),
+    this.body.replaceChildren(...this.shown.flatMap((row) => [element("tr", {role: "row", class: under.length > 0 && "above"}, ...above.map((column) => this.cell(column, row))),
       ...under.map((column) => element("tr", {role: "row", class: "under"}, element("td", {role: "cell", colspan: above.length}, column.cell(row))))]));
     if (focused) [...this.body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
     const first = this.page * this.size;

@@ -148,6 +148,12 @@ def test_page_needs_nothing_else(tmp_path: Path) -> None:
     assert [rule.partition("-src 'sha256-")[0] for rule in policy[3:]] == ["style", "script"]
 
 
+def test_the_style_asks_no_row_for_its_neighbours() -> None:
+    """With `:has` a browser looks at the rows before for each row that comes: thousands of rows take minutes."""
+    assert "<style>" in page(AuditResult("log"))
+    assert ":has(" not in page(AuditResult("log"))
+
+
 def test_what_the_log_says_is_text(tmp_path: Path) -> None:
     """Markup in the names of groups and topics is shown as text, and invisible characters are escaped."""
     group_id = group_on(0, HOSTILE)
