@@ -3,10 +3,10 @@
 
 import {element, grouped, several} from "./page_dom.js";
 
-/* columns: {key, name, value(row), cell(row), number, long, sorts}. value: to sort by, and for the file; cell: what to show,
-   by default the value. long: a card gives it a line of its own. under: it
-   has a line of its own below the row. less: there is no room for it in a window of middle size. options: {name, size, sort, nothing, changed(sort)}. name: of the rows, ending
-   in s. nothing: what to say if there are none. */
+/* columns: {key, name, value(row), cell(row), file(row), number, long, under, less, sorts}. value: to sort by. cell, file:
+   what to show, and what the file has, by default the value. long: a card gives it a line of its own. under: it has a line
+   of its own below the row. less: there is no room for it in a window of middle size. options: {name, size, sort, nothing,
+   changed(sort)}. name: of the rows, ending in s. nothing: what to say if there are none. */
 export class Table {
   constructor(root, columns, options) {
     Object.assign(this, {root, columns, size: 50, sort: "", page: 0, rows: [], ...options});
@@ -127,7 +127,7 @@ export class Table {
       const safe = /^[=+@\t\r]|^-(?!\d+$)/.test(text) ? `'${text}` : text;
       return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
-    const lines = [this.columns.map((column) => column.name), ...this.ordered.map((row) => this.columns.map((column) => column.value(row)))];
+    const lines = [this.columns.map((column) => column.name), ...this.ordered.map((row) => this.columns.map((column) => (column.file ?? column.value)(row)))];
     const text = lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
     const url = URL.createObjectURL(new Blob([text], {type: "text/csv"}));
     element("a", {href: url, download: `${this.name.replaceAll(/\W+/g, "-")}.csv`}).click();

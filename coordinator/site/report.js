@@ -13,7 +13,8 @@ const number = ({dataset, textContent}) => Number(dataset.value ?? textContent.m
 const table = new Table(plain.parentElement, heads.map((name, at) => {
   const isNumber = at > 0 && at < heads.length - 1;
   const value = (row) => isNumber ? Number.isNaN(number(row.cells[at])) ? null : number(row.cells[at]) : row.cells[at].textContent;
-  return {key: name, name, number: isNumber, less: LESS.includes(name), value, cell: (row) => [...row.cells[at].cloneNode(true).childNodes]};
+  const file = (row) => row.cells[at].dataset.value ?? (/[a-z]/.test(row.cells[at].textContent) ? row.cells[at].textContent : value(row));  // "at least 4"
+  return {key: name, name, number: isNumber, less: LESS.includes(name), value, file, cell: (row) => [...row.cells[at].cloneNode(true).childNodes]};
 }), {name: "groups", size: 100, nothing: "no group has such an id"});
 const field = element("input", {id: "search", type: "search", autocomplete: "off", spellcheck: "false"});
 field.addEventListener("input", () => { table.page = 0; table.show(rows.filter((row) => has(field, row.cells[0].textContent))); });

@@ -479,3 +479,11 @@ def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
         assert browser.evaluate(said) == ("101 to 200" if name == "Next" else "1 to 100") + " of 301 groups"
     sizes = browser.evaluate("[...document.querySelectorAll('td[data-label=bytes]')].map(cell => cell.innerText)")
     assert sizes[:3] == ["12.0 kB", "799 B", "798 B"]
+    browser.evaluate(
+        "URL.createObjectURL = (blob) => { window.saved = blob; return '#saved'; };"
+        "addEventListener('click', (event) => event.target.download && event.preventDefault(), true);"
+        f"{buttons}.find(each => each.innerText === 'CSV').click()"
+    )
+    file = browser.evaluate("saved.text()").split("\r\n")
+    assert len(file) == 1 + 301 + 1
+    assert file[1].endswith(",3,0,1,2,at least 1,1,at least 1,1,12000,2023-11-14 22:13:20 to 22:13:23")
