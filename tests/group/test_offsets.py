@@ -29,6 +29,33 @@ def at_work(**settings: object) -> tuple[Bench, Peer]:
     return bench, peer
 
 
+@pytest.mark.parametrize(
+    ("member", "generation", "instance", "expected"),
+    [
+        ("real", 1, "a", ErrorCode.NONE),
+        ("real", 1, None, ErrorCode.NONE),
+        ("real", 0, "a", ErrorCode.ILLEGAL_GENERATION),
+        ("real", -1, "a", ErrorCode.ILLEGAL_GENERATION),
+        ("real", -1, None, ErrorCode.ILLEGAL_GENERATION),
+        ("", -1, "a", ErrorCode.FENCED_INSTANCE_ID),
+        ("", -1, "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("ghost", 1, "a", ErrorCode.FENCED_INSTANCE_ID),
+        ("ghost", 1, None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_who_may_commit_to_a_group_at_work(
+    member: str, generation: int, instance: str | None, expected: ErrorCode
+) -> None:
+    """Only a member may commit, in the current generation."""
+    bench, peer = at_work()
+    member_id = peer.member_id if member == "real" else member
+    call = bench.commit(member=member_id, generation=generation, instance=instance, offsets={("t", 0): 5})
+    assert call.errors == [expected]
+    assert bench.committed("t", 0) == (5 if expected is ErrorCode.NONE else -1)
+
+
 @pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.ILLEGAL_GENERATION), (10, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_a_commit_of_a_generation_creates_no_group(version: int, error: ErrorCode) -> None:
     """A client with a generation got it from a coordinator that has lost the group, so the commit is refused."""
