@@ -23,12 +23,12 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.support.patience import WITHIN_S
@@ -129,7 +129,7 @@ class Preloaded:
     """A process that is forked. users: how many processes ask it."""
 
     def __init__(self, users: int = 1) -> None:
-        self._asking = threading.Lock()
+        self._asking = Lock()
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(users)]
         self._sockets = [own for own, _ in pairs]
         self._socket = self._sockets[0]
@@ -245,28 +245,6 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     sys.argv = ["", *asked["arguments"]]
 
 
-def _leave(code: int) -> None:
-    """End this process as Python does, but for its modules: they go with it, one by one they take 25 ms of CPU."""
-    threading._shutdown()  # type: ignore[attr-defined]  # it waits for threads
-    atexit._run_exitfuncs()
-    gc.collect()  # what warns of its end, as a task that nobody awaited
-    with suppress(OSError):  # nobody reads: Python itself says so
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _run(module: str) -> None:
-    code = 0
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        if not isinstance(end.code, int | None):
-            raise
-        code = end.code or 0
-    _leave(code)
-    sys.exit(code)
-
-
 if __name__ == "__main__":
-    _run(answer([socket.socket(fileno=int(number)) for number in sys.argv[1:]]))
+    asked_by = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    runpy.run_module(answer(asked_by), run_name="__main__", alter_sys=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,31 +56,3 @@ def test_two_threads_may_wait_for_it() -> None:
         waits = [threads.submit(process.wait, WITHIN_S) for _ in range(8)]
         process.kill()
         assert [each.result() for each in waits] == [-9] * 8
-
-
-def test_it_ends_with_its_threads_and_with_what_it_leaves_for_its_end() -> None:
-    """A thread still prints, a function registered for the end runs, and what only has itself is deleted."""
-    done = run([sys.executable, "-m", "timeit", "-n", "1", "-r", "1", *_LEAVES_WORK.splitlines()])
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "by " in line] == ["by a thread", "by the end", "by no one"]
-
-
-_LEAVES_WORK = """\
-import atexit, threading
-class Unfinished:
-    def __del__(self): print("by no one")
-own = Unfinished()
-own.own = own
-atexit.register(print, "by the end")
-threading.Timer(0.05, print, ["by a thread"]).start()"""
-
-
-def test_it_says_at_its_end_that_nobody_reads(tmp_path: Path) -> None:
-    """With Python's exit code for an output that could not be written."""
-    (tmp_path / "in").write_text("text")
-    reads, writes = os.pipe()
-    os.close(reads)
-    with popen([sys.executable, "-m", "base64", "-e", "in"], cwd=tmp_path, stdout=writes, stderr=PIPE) as process:
-        os.close(writes)
-        assert b"BrokenPipeError" in process.communicate(timeout=WITHIN_S)[1]
-    assert process.returncode == 120
