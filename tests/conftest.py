@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import prometheus
-from tests.support.at_once import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
+from tests.support.at_once import before_collection, pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
 from tests.support.browser import MISSING as NO_BROWSER
 from tests.support.browser import Browser, find_browser
 from tests.support.etcd import MISSING, Etcd, program
@@ -58,12 +58,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Keep Python's garbage collector from modules and tests: they stay to the end, and are millions of objects.
 
     A look at all of them takes a fifth of a second. Tests of reference cycles, and pytest itself, ask for many. Without
     a request Python looks after 700 new objects; after 10,000 it takes a twentieth less of the CPU of random tests.
     """
+    before_collection(session)
     gc.disable()
     try:
         return (yield)

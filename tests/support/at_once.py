@@ -33,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--at-once", type=int, default=1, metavar="N", help="run the tests in N processes")
 
 
+def before_collection(session: pytest.Session) -> None:
+    """Start the processes that programs are forked from: they make their imports while this one collects the tests."""
+    processes: int = session.config.getoption("--at-once")
+    if processes > 1 and not session.config.getoption("collectonly") and preloaded.IS_POSSIBLE:
+        preloaded.share(processes)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests, unless there is one process or pytest itself has more to say."""
@@ -114,9 +121,8 @@ class Sender:
 def run_at_once(session: pytest.Session, processes: int) -> None:
     """Run the tests of a session in `processes` forks."""
     session.config.pluginmanager.getplugin("terminalreporter").showfspath = False  # forks report of many files in turn
+    session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # one folder, which all forks share
     shares = Shares(edges_of(session.items), processes)
-    if preloaded.IS_POSSIBLE:
-        preloaded.share(processes)
     forks = {}
     for number in range(processes):
         received, sent = Pipe(duplex=False)

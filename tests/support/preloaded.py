@@ -126,9 +126,9 @@ class Forked(subprocess.Popen[Any]):
 
 
 class Preloaded:
-    """A process that is forked. users: how many processes ask it."""
+    """A process that is forked. users: how many processes ask it. modules: it imports these before it is asked."""
 
-    def __init__(self, users: int = 1) -> None:
+    def __init__(self, users: int = 1, *modules: str) -> None:
         self._asking = Lock()
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(users)]
         self._sockets = [own for own, _ in pairs]
@@ -136,7 +136,7 @@ class Preloaded:
         numbers = [other.fileno() for _, other in pairs]
         # It outlives an interrupt of the tests, which end their servers themselves; it ends with its users.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.preloaded", *map(str, numbers)],
+            [sys.executable, "-m", "tests.support.preloaded", ",".join(map(str, numbers)), *modules],
             pass_fds=numbers,
             start_new_session=True,
         )
@@ -176,8 +176,8 @@ def preloaded(package: str) -> Preloaded:
 
 def share(users: int) -> None:
     """Start those that all processes of the tests will use."""
-    for package in ("coordinator", "tests"):
-        PROCESSES[package] = Preloaded(users)
+    PROCESSES["coordinator"] = Preloaded(users, COMMAND)
+    PROCESSES["tests"] = Preloaded(users)
 
 
 def _own_umask() -> int:
@@ -246,5 +246,7 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    asked_by = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
+    for each in sys.argv[2:]:
+        _load(each)
+    asked_by = [socket.socket(fileno=int(number)) for number in sys.argv[1].split(",")]
     runpy.run_module(answer(asked_by), run_name="__main__", alter_sys=True)
