@@ -254,20 +254,26 @@ CASES: dict[str, tuple[Callable[[], Message], int]] = {
 @contextmanager
 def pausing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Every turn ends with its second step. Yields the number of steps before the first answer, and so on."""
-    pauses = [0]
-    has_time, answer = Pace.has_time, Call.answer
+    pauses, in_turn = [0], [0]
+    has_time, next_turn, answer = Pace.has_time, Pace._next_turn, Call.answer
     with monkeypatch.context() as patch:
 
         def seldom(pace: Pace) -> bool:
             has_time(pace)
             pauses[-1] += 1
-            return pauses[-1] % 2 == 1
+            in_turn[0] += 1
+            return in_turn[0] < 2
+
+        def begin(pace: Pace) -> None:
+            in_turn[0] = 0
+            next_turn(pace)
 
         def answered(call: Call, body: Message, **version: Any) -> None:
             pauses.append(pauses[-1])
             answer(call, body, **version)
 
         patch.setattr(Pace, "has_time", seldom)
+        patch.setattr(Pace, "_next_turn", begin)
         patch.setattr(Call, "answer", answered)
         yield pauses
 
