@@ -901,6 +901,17 @@ def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> 
 
 
 @pytest.mark.browser
+def test_the_printed_page_has_states_and_headings(browser: Browser, url: str) -> None:
+    """On paper a reader sees how many groups there are in each state, and what each column is; both are buttons."""
+    shown(browser, url, "")
+    browser.show_on("print")
+    states, heads = said(browser, "#states"), said(browser, "#groups thead")
+    browser.show_on("screen")
+    assert "all groups" in states
+    assert "Rebalances" in heads
+
+
+@pytest.mark.browser
 def test_a_time_that_no_calendar_has_is_a_number(browser: Browser, url: str) -> None:
     """The time of one record, however wrong, stops no list and no timeline."""
     shown(browser, url, "")

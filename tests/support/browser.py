@@ -120,6 +120,10 @@ class Browser(Closes):
         """Set the color scheme that the person prefers: dark or light."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def show_on(self, medium: str) -> None:
+        """Show the page as on a screen, or as a printer prints it: screen or print."""
+        self._call("Emulation.setEmulatedMedia", media=medium)
+
     def live_in(self, zone: str) -> None:
         """Set the person's time zone, such as Asia/Kolkata."""
         self._call("Emulation.setTimezoneOverride", timezoneId=zone)

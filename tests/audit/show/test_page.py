@@ -460,6 +460,18 @@ def test_the_report_has_no_violation(browser: Browser, report: Path) -> None:
 
 
 @pytest.mark.browser
+def test_the_printed_report_has_all_that_is_to_read(browser: Browser, report: Path) -> None:
+    """On paper the table of groups has its headings, which are buttons; links and fields are of no use there."""
+    assert report.exists()
+    browser.show_on("print")
+    shown = "[...document.querySelectorAll('button, nav, .search')].filter(each => each.checkVisibility())"
+    heads = browser.evaluate(f"{shown}.map(each => each.closest('thead') ? each.innerText : each.outerHTML)")
+    browser.show_on("screen")
+    assert heads[:3] == ["group", "findings", "partition"]
+    assert not [each for each in heads if "<" in each]
+
+
+@pytest.mark.browser
 def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     """The page lists a hundred groups at first and then all that match a search, and says how many there are."""
     assert report.exists()
