@@ -178,7 +178,7 @@ export function showNodes(told) {
   nodesTable ??= new Table($("nodes"), [
     {key: "node", name: "Node", value: (node) => node.name, cell: (node) => node.address === null ? element("span", {class: "suspect", text: node.name}) : node.name},
     {key: "address", name: "Address", long: true, value: (node) => node.address},
-    {key: "groups", name: "Groups", number: true, value: (node) => node.groups},
+    {key: "groups", name: "Groups", number: true, value: (node) => node.groups, cell: (node) => node.groups === null ? null : grouped(node.groups)},
     {key: "count", name: "Partitions", number: true, value: (node) => node.partitions.length},
     {key: "partitions", name: "Partitions of __consumer_offsets", sorts: false, long: true, value: (node) => ranges(node.partitions) || "none"},
   ], {name: "nodes"});

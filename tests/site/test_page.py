@@ -901,6 +901,19 @@ def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> 
 
 
 @pytest.mark.browser
+def test_thousands_of_groups_of_a_node_are_written_as_elsewhere(browser: Browser, url: str) -> None:
+    """The number of groups that a node coordinates has a comma, as all large numbers of the page do."""
+    shown(browser, url, "rolled")
+    answered_ten_thousand(browser, "g")
+    node = "({node_id: id, host: '127.0.0.1', port: 9000 + id, partitions: [id]})"
+    answered(browser, "/nodes", f"{{nodes: [1, 2].map((id) => {node}), partitions_without_node: [0]}}")
+    browser.evaluate("location.hash = ''")
+    counts = "[...document.querySelectorAll('#nodes tbody tr')].map((each) => each.cells[2].innerText)"
+    wait_until(lambda: browser.evaluate(counts) == ["10,000", "0", "-"], "the number of groups", WITHIN_S)
+    assert browser.evaluate(counts) == ["10,000", "0", "-"]
+
+
+@pytest.mark.browser
 def test_the_printed_page_has_states_and_headings(browser: Browser, url: str) -> None:
     """On paper a reader sees how many groups there are in each state, and what each column is; both are buttons."""
     shown(browser, url, "")
