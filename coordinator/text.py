@@ -64,7 +64,7 @@ def names_text(names: Sequence[str], count: int | None = None, most: int = NAMED
     """The first of some names, and how many more of `count` there are. count: if not all have a name here."""
     shown = names[:most]
     more = (len(names) if count is None else count) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def several(number: int, noun: str) -> str:

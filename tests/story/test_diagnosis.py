@@ -235,6 +235,7 @@ def test_names_beyond_a_number_are_counted() -> None:
     names = [f"n{number}" for number in range(NAMED_MAX + 1)]
     assert names_text(names[:-1]) == ", ".join(names[:-1])
     assert names_text(names) == f"{names_text(names[:-1])} and 1 more"
+    assert names_text(names, 12_345, most=1) == f"{names[0]} and 12,344 more"
 
 
 def test_members_that_have_not_synced() -> None:

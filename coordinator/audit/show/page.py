@@ -462,14 +462,17 @@ def _partitions(result: AuditResult) -> Iterator[str]:
         yield "<div class='card'><p>No partition has a group.</p></div>"
         return
     order = sorted(groups, key=lambda partition: (-len(groups[partition]), partition))
-    names = {each: names_text([_safe(story.group) for story in groups[each]], most=NAMES_MAX) for each in order}
-    facts = ((each, size_text(result.sizes.get(each, 0)), f"{len(groups[each]):,}", names[each]) for each in order)
-    rows = _within(PARTITIONS_SIZE_MAX, (_row(_LOST, *each) for each in facts))
+    rows = _within(PARTITIONS_SIZE_MAX, (_partition_row(each, result, groups[each]) for each in order))
     yield "<div class='card'>"
     yield from _table(_LOST, rows, "Groups by partition")
     if len(rows) < len(order):
         yield _dim(f"{len(order) - len(rows):,} more partitions have no room here.")
     yield "</div>"
+
+
+def _partition_row(partition: int, result: AuditResult, stories: Sequence[Story]) -> str:
+    names = names_text([_safe(story.group) for story in stories[:NAMES_MAX]], len(stories), NAMES_MAX)
+    return _row(_LOST, partition, size_text(result.sizes.get(partition, 0)), f"{len(stories):,}", names)
 
 
 def _all(stories: Sequence[Story], found: Counter[tuple[str, int]], anchors: Anchors) -> Iterator[str]:
