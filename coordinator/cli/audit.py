@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from coordinator.audit.audit import AuditResult, Options
 
-
 POLL_S = 1.0
 """How often `--follow` asks Spark whether the stream still runs."""
 

@@ -49,7 +49,6 @@ from coordinator.story.inference.knowledge import Told
 if TYPE_CHECKING:
     import socket
 
-
 BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
 """The events in memory, as old as those that a server keeps (tenure.events.retention.ms).
 

@@ -55,7 +55,6 @@ from protocol.errors import ProtocolError
 if TYPE_CHECKING:
     import socket
 
-
 LEASE_S, RENEW_S = 15, 5
 """A lease lasts so long without a renewal, and is renewed so often. A holder that is lost delays others by LEASE_S."""
 END_WITHIN_S = 5.0

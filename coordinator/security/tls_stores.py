@@ -32,7 +32,6 @@ from coordinator.config import ConfigError, ListenerConfig
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
-
 STORE_BYTES_MAX = 4 * 1024 * 1024
 """The largest file that is read: the CAs of all browsers together are 0.3 MB. A wrong path may name anything."""
 

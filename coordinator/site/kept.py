@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.loop.clock import Times
-
-if TYPE_CHECKING:
-    from typing import Any
-
 
 KEPT_MAX = 32
 """The most answers in memory, beside those that are being made."""

@@ -56,7 +56,7 @@ HIDDEN = (
 
 REJOINS = frozenset({"member_rejoined", "leader_rejoined"})
 
-Placed = tuple[tuple[str, int], "Track"]
+Placed = tuple[TopicPartition, Track]
 """A topic partition and its track."""
 
 

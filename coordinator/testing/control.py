@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from coordinator.config import Config
 from coordinator.group.consumer.describe import Description, described
@@ -30,8 +30,6 @@ from coordinator.testing.requests import Requests
 from coordinator.testing.values import Look
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from protocol.messages import ConsumerGroupDescribeResponse, DescribeGroupsResponse
 
     Described = DescribeGroupsResponse.DescribedGroup | ConsumerGroupDescribeResponse.DescribedGroup

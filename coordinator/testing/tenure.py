@@ -37,7 +37,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 from uuid import UUID
 
 from coordinator.client.client import Client
@@ -67,8 +67,6 @@ from coordinator.testing.transactions import Record, are_ending, assert_exactly_
 from coordinator.testing.values import Look, NodeState
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from coordinator.testing.nodes import Nodes
 
 Result = TypeVar("Result")

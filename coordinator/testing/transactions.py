@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coordinator.client.client import Client, metadata_request, nodes_of
 from coordinator.client.errors import Refused
@@ -25,8 +25,6 @@ from protocol.records.varint import unzigzag, varint_at
 from protocol.records.walk import DECOMPRESSED_SIZE_MAX, unpacked, walk
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from protocol.messages import FetchResponse, ListOffsetsResponse, MetadataResponse
 
     Ask = Callable[..., Any]

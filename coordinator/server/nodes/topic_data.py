@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from coordinator.log.topics.logs import TopicLogs
     from coordinator.log.topics.thread import Result
 
-Key = tuple["UUID", int]
+Key = tuple[UUID, int]
 """Topic id and partition."""
 
 ANSWERS_SIZE_MAX = 256 * 1024 * 1024

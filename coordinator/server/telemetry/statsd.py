@@ -31,7 +31,6 @@ from coordinator.loop.lines import Lines
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-
 DATAGRAM_BYTES = 1432
 """The size that fits into an Ethernet frame with the headers of IPv6 and UDP. A longer line goes alone."""
 

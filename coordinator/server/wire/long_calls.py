@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from coordinator.config import Config
 from coordinator.loop.pace import Pace
 
-if TYPE_CHECKING:
-    Work = Callable[[], None]
+Work = Callable[[], None]
 
 AT_ONCE = 4
 """Each may have built 100 MB; and a client that asks for everything doesn't hold up the next one."""
