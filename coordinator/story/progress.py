@@ -1,6 +1,6 @@
 """How far groups come, look by look: the memory behind the findings about progress.
 
-A look is a group's description with its offsets (`described.GroupOffsets`). One look shows how far a group is; only a
+A look is a group's description with its offsets (`offsets.GroupOffsets`). One look shows how far a group is; only a
 later one shows that it stands still: `tracks` says when. Where a stall would be named, somebody looks ahead once
 (`Progress.recall`). If an open transaction is ahead, somebody asks once for its producer.
 

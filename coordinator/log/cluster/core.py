@@ -72,7 +72,8 @@ class Core:
     """See the module.
 
     keys: of the cluster. ttl_ms: of the lease. log: takes facts for the operator. settle_ms: see claims.
-    members: who is there, session: whether this node's lease holds, both for any thread. claims: what it should own.
+    members: who is there. session: whether this node's lease holds. claims: the partitions that it should have. Any
+    thread may ask for `members.now`, `session.valid()` and `claims.share`.
     """
 
     def __init__(
