@@ -21,6 +21,32 @@ def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
     assert len(play.log) == before
 
 
+@pytest.mark.parametrize(
+    ("epoch", "owned", "error"),
+    [
+        (3, None, ErrorCode.NONE),
+        (4, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, {}, ErrorCode.NONE),
+        (2, {"t": [9]}, ErrorCode.FENCED_MEMBER_EPOCH),
+        (1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+    ],
+)
+def test_former_epoch_is_fine_after_a_lost_answer(epoch: int, owned: dict[str, list[int]] | None, error: int) -> None:
+    """The member's former epoch passes if it says what it owns, and that is part of what it was given.
+
+    A refusal says whether the epoch is greater or smaller than the member's.
+    """
+    play = Play()
+    play.join("a")
+    play.beat("a", 2, topics=["t", "u"])
+    assert play.group.members["a"].epoch == 3
+    answer = play.beat("a", epoch, owned)
+    assert answer.error_code == error
+    if error != ErrorCode.NONE:
+        assert f"{'greater' if epoch > 3 else 'smaller'} member epoch ({epoch})" in answer.error_message
+
+
 def test_version_0_may_leave_the_member_id_to_the_coordinator() -> None:
     """A newcomer of version 0 without a member id is told one: 16 bytes of a UUID, in Kafka's form."""
     assert Play().join("", version=0).member_id == "ABEiM0RVZneImaq7zN3u_w"
