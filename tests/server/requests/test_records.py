@@ -114,6 +114,17 @@ async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> No
         assert (await peer.receive()).responses == []
 
 
+async def test_there_are_no_fetch_sessions() -> None:
+    """A full fetch gets session id 0, even if it asks for a session; a later request is FETCH_SESSION_ID_NOT_FOUND."""
+    async with serving() as server:
+        peer = await server.peer()
+        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+        answer = await peer.ask(fetch_request(session_id=5, session_epoch=1), 11)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+        assert answer.responses == []
+
+
 async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None:
     """The list is empty, not null."""
     async with serving() as server:
@@ -331,6 +342,38 @@ async def compacted(peer: Peer, name: str) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=1, configs=[policy])
     answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
     assert answer.topics[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_records_without_keys_are_named(version: int) -> None:
+    """From v8 on the answer names them; the whole batch is refused, and the batches beside it are not (KIP-467)."""
+    async with serving() as server:
+        peer = await server.peer()
+        await compacted(peer, "keyed")
+        mixed = batch([(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, b"4", 4)])
+        refused, taken = await produce(peer, ("keyed", 0, mixed), ("keyed", 1, ONE), version=version)
+        assert (taken.error_code, taken.base_offset, taken.record_errors) == (0, 0, [])
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        if version < 8:
+            assert (refused.record_errors, refused.error_message) == ([], None)
+            return
+        assert refused.log_start_offset == 0
+        assert [each.batch_index for each in refused.record_errors] == [1, 3]
+        (text,) = {each.batch_index_error_message for each in refused.record_errors}
+        assert text.endswith("without key in topic partition keyed-0")
+        assert refused.error_message == f"One or more of the batch's records are refused: {text}."
+
+
+async def test_records_are_named_in_their_order() -> None:
+    """Also if there are two reasons."""
+    async with serving() as server:
+        peer = await server.peer()
+        await compacted(peer, "keyed")
+        mixed = batch([(b"k", b"1", -1), (None, b"2", -1), (b"k", b"3", -1)], attributes=0x08)
+        (refused,) = await produce(peer, ("keyed", 0, mixed))
+        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+        named = [(each.batch_index, "without key" in each.batch_index_error_message) for each in refused.record_errors]
+        assert named == [(0, False), (1, True), (2, False)]
 
 
 async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,24 @@ async def partitions_of(peer: Peer, name: str) -> int:
     return len((await peer.ask(metadata_request(name), 9)).topics[0].partitions)
 
 
+@pytest.mark.parametrize("version", range(8))
+async def test_a_topic_is_created(version: int) -> None:
+    """It exists when the answer comes; creating it a second time fails."""
+    async with serving() as server:
+        peer = await server.peer()
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
+        assert (result.name, result.error_code) == ("fresh", ErrorCode.NONE)
+        assert not result.error_message
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (4, 1)
+            assert {entry.name for entry in result.configs} >= {"cleanup.policy", "retention.ms"}
+        if version >= 7:
+            assert result.topic_id != NO_ID
+        assert await partitions_of(peer, "fresh") == 4
+        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh")]), version)).topics
+        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 @pytest.mark.parametrize(
     "asked, error",
     [
