@@ -402,6 +402,18 @@ async def test_a_group_shows_its_settings() -> None:
         assert synonyms_of(entry) == [(SESSION, "55000", 8), (broker, "50000", 4), (broker, "45000", 5)]
 
 
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_a_group_change_one_by_one(version: int) -> None:
+    """Of this group alone. A name that nobody knows can be removed, but not set."""
+    async with serving() as server:
+        on: dict[str, Any] = {"name": "a/b", "kind": GROUP, "version": version}
+        assert await change(server, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000"), **on) == 0
+        assert await change(server, (HEARTBEAT, DELETE, None), ("no.such", DELETE, None), **on) == 0
+        assert await change(server, (SESSION, SET, "51000"), **on, validate_only=True) == 0
+        assert await own(server, "a/b") == {SESSION: "50000"}
+        assert await own(server, "a") == {}
+
+
 async def test_resources_are_listed() -> None:
     """Groups that have settings, once each, and all topics and brokers; version 0 asks for client metrics alone."""
     async with serving() as server:

@@ -39,6 +39,23 @@ def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
     }
 
 
+async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
+    """Unknown topic partitions get UNKNOWN_TOPIC_OR_PARTITION, the others are committed; each has one answer."""
+    async with serving() as server:
+        peer = await server.peer()
+        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
+        answer = await peer.ask(request, 8)
+        assert errors_of(answer) == {
+            ("orders", 0): ErrorCode.NONE,
+            ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert [topic.name for topic in answer.topics] == ["orders", "absent"]
+        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+        assert offsets_of(fetched.topics) == {("orders", 0): 5}
+
+
 async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
     """It doesn't create a group either."""
     async with serving() as server:

@@ -12,6 +12,7 @@ from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeClusterRequest,
     FindCoordinatorRequest,
     MetadataRequest,
     OffsetFetchRequest,
@@ -395,3 +396,23 @@ async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
             answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=None), 7)
             found = {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
             assert found == {"bills": 7}
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_the_cluster_is_described(version: int) -> None:
+    """With the same nodes as in Metadata; only brokers can be asked for, not controllers."""
+    async with serving("node.id=7") as server:
+        peer = await server.peer()
+        answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+        host, port = server.server.address
+        assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(7, host, port)]
+        assert (answer.controller_id, answer.error_code) == (7, 0)
+        assert answer.cluster_id == (await peer.ask(MetadataRequest(topics=[]), 4)).cluster_id
+        assert answer.cluster_authorized_operations > 0
+        if version >= 1:
+            for endpoint_type, error in (
+                (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+                (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+            ):
+                answer = await peer.ask(DescribeClusterRequest(endpoint_type=endpoint_type), version)
+                assert answer.error_code == error
