@@ -484,8 +484,8 @@ def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     assert len(browser.evaluate(shown)) == 10
     assert browser.evaluate(said) == "10 groups"
     browser.evaluate("search.value = ''; search.dispatchEvent(new Event('input'))")
+    buttons = "[...document.querySelectorAll('#all-groups ~ .card button')]"
     for name in ("Next", "bytes"):
-        buttons = "[...document.querySelectorAll('#all-groups ~ .card button')]"
         browser.evaluate(f"{buttons}.find(each => each.innerText === '{name}').focus()")
         browser.press("Enter")
         assert browser.evaluate(said) == ("101 to 200" if name == "Next" else "1 to 100") + " of 301 groups"
