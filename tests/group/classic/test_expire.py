@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
-from coordinator.group.notes import MemberExpired
+from coordinator.group.notes import MemberExpired, PendingExpired
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
 
@@ -35,6 +35,20 @@ def test_a_new_members_join_does_not_wait_for_ever() -> None:
         first.heartbeat()
     assert (ghost.error, ghost.response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     assert list(bench.group().members) == [first.member_id]
+
+
+def test_a_pending_member_lapses() -> None:
+    """A pending member id lapses after the session timeout that its client asked for."""
+    bench = Bench()
+    peer = bench.dynamic("a")
+    assert peer.join().error is ErrorCode.MEMBER_ID_REQUIRED
+    bench.advance(SESSION_MS - 1)
+    assert list(bench.group().pending) == [peer.member_id]
+    bench.advance(1)
+    assert not bench.group().pending
+    (note,) = bench.said(PendingExpired)
+    assert (note.member_id, note.left) == (peer.member_id, False)
+    assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_timer_that_comes_early_only_looks() -> None:
