@@ -51,6 +51,14 @@ def test_ids_of_a_principal_have_a_limit(bench: Bench) -> None:
     assert bench.handle(one_more) == Granted(NONE, 7, 0)
 
 
+def test_a_new_id_names_its_producer_as_the_former_one_too(bench: Bench) -> None:
+    """The first record has it, as Kafka writes it."""
+    granted = bench.init()
+    assert bench.known.previous_producer_id == granted.producer_id
+    bench.restart()
+    assert bench.known.previous_producer_id == granted.producer_id
+
+
 def test_requests_that_wait_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is to try again."""
     monkeypatch.setattr(coordinator, "WAITING_MAX", 1)
@@ -70,6 +78,7 @@ def test_epochs_run_out(bench: Bench) -> None:
     assert granted[0] == granted[1]
     assert (granted[0].epoch, granted[0].producer_id == old) == (0, False)
     assert bench.add(Granted(NONE, old, EPOCH_MAX - 1)) == {MAPPING}
+    assert bench.init(old, 0) == error(FENCED), "the epoch of the new producer id is no claim by the old one"
 
 
 def test_epochs_run_out_at_an_end(bench: Bench) -> None:
