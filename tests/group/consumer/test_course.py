@@ -158,6 +158,7 @@ def test_a_static_member_away_and_back_is_no_rebalance() -> None:
     play = seats()
     play.notes.clear()
     play.beat("m0", -2, instance_id="i0")
+    assert len(play.notes) == 1
     play.beat("m0", -2, instance_id="i0")
     play.wait(1_500)
     play.join("n0", instance_id="i0")
