@@ -525,7 +525,7 @@ def test_missing_partitions_are_counted(data_dir: Path, tmp_path: Path, partitio
     """A folder of a high partition costs neither time nor memory, and the message names the first that are missing."""
     (data_dir / f"__consumer_offsets-{partition}").mkdir()
     named = ", ".join(map(str, range(4, 14)))
-    with pytest.raises(CannotMove, match=rf": {named} and {partition - 14} more missing; name all"):
+    with pytest.raises(CannotMove, match=rf": {named} and {partition - 14:,} more missing; name all"):
         import_log([data_dir], tmp_path / "new", PARTITION_COUNT)
 
 
