@@ -97,8 +97,8 @@ def test_tied_votes_for_assignors_fall_as_in_kafka_4() -> None:
         assert play.describe().assignor_name == "uniform"
 
 
-@pytest.mark.parametrize("is_static", [False, True], ids=["a change", "a taken seat"])
-def test_a_changed_subscription_bumps_once(is_static: bool) -> None:
+@pytest.mark.parametrize("what", ["a change", "a taken seat", "a leave"])
+def test_a_changed_subscription_bumps_once(what: str) -> None:
     """Topics that only its member subscribed to leave the hash with it, so that a restart finds the same topics."""
     play = Play({"t": 1, "u": 1, "v": 1, "w": 1})
     play.join("a", ["t", "u"], regex="v", instance_id="i")
@@ -107,11 +107,13 @@ def test_a_changed_subscription_bumps_once(is_static: bool) -> None:
     play.wait(10_001)
     play.join("c", ["u"], regex="w")
     play.resolve(v=["v"], w=["w"])
-    if is_static:
+    if what == "a change":
+        play.beat("a", play.group.members["a"].epoch, {}, topics=["u"], regex="")
+    elif what == "a taken seat":
         play.beat("a", -2, instance_id="i")
         play.join("x", ["u"], regex="", instance_id="i")
     else:
-        play.beat("a", play.group.members["a"].epoch, {}, topics=["u"], regex="")
+        play.leave("a", instance_id="i")
     for regex in (None, ""):  # the other subscriber of w keeps its topics
         play.beat("b", play.group.members["b"].epoch, regex=regex)
         epoch = play.group.generation
