@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.group.notes import PendingExpired
 from schemas.errors import ErrorCode
 from tests.group.harness import Bench
 
@@ -34,6 +35,8 @@ def test_one_bad_entry_does_not_spoil_the_others() -> None:
     assert [(row.member_id, row.group_instance_id) for row in call.response.members] == asked
     assert call.error is NONE
     assert list(bench.group().static_members) == ["c"]
+    (given_back,) = bench.said(PendingExpired)
+    assert (given_back.member_id, given_back.left) == (pending.member_id, True)
 
 
 def test_a_batch_that_empties_the_group_writes_it_once() -> None:
