@@ -33,7 +33,7 @@ from tests.story.test_diagnosis import group_of
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
-from tests.support.scripted import BESIDE, STAYS_MS, Member, hang_up, settle
+from tests.support.scripted import BESIDE, REBALANCE_MS, STAYS_MS, Member, hang_up, settle
 from tests.support.seats import set_of_group, set_seats
 from tests.support.tenure import Tenure, wait_until
 
@@ -239,7 +239,7 @@ def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Served) -> 
         }
     ]
     assert 0 <= waiting["members"][0]["silent_ms"] < STAYS_MS
-    assert waiting["until_ms"] - waiting["since_ms"] == STAYS_MS
+    assert waiting["until_ms"] - waiting["since_ms"] == REBALANCE_MS
     assert waiting["since_ms"] >= formed_at["at_ms"] + formed_at["preparing_ms"]
     assert (waiting["is_held_open"], waiting["leader"], waiting["pending"]) == (False, None, [])
     text = run(server, "explain", group).out

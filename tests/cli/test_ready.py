@@ -17,7 +17,7 @@ from tests.support.seats import set_seats
 from tests.support.tenure import Tenure, wait_until
 
 READY_WITH_STANDBY = (
-    "ready: group g is Stable, 2 members and 1 standby, each may be away for 1 min 0 s, no restart is known\n"
+    "ready: group g is Stable, 2 members and 1 standby, each may be away for 30 min 0 s, no restart is known\n"
 )
 EXPIRED = "not ready: b expired, at 2"
 SHORT_MS = 2_000

@@ -193,7 +193,12 @@ async def test_half_a_handshake_counts_as_a_connection(tmp_path: Path, certifica
         for sock in held:
             assert await ended(sock)
             sock.close()
-        assert b" 200 " in await get_securely(web, client_context(certificates.ca))
+        answer = b""
+        async with asyncio.timeout(WITHIN_S):
+            while not answer:  # a busy machine may need more than the idle time for a handshake
+                with contextlib.suppress(ssl.SSLError, ConnectionError):
+                    answer = await get_securely(web, client_context(certificates.ca))
+        assert b" 200 " in answer
 
 
 KAFKA = b"\0\0\0\x18\0\x12\0\3" + b"\0" * 20

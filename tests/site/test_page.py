@@ -29,9 +29,6 @@ from tests.support.tenure import Tenure, wait_until
 
 SWAPS = 12
 
-LONG_MS = 1_800_000
-"""The session timeout of members that stay for all tests of this module and send no heartbeat."""
-
 TEXT_SIZES = (
     "[...document.querySelectorAll('svg text')]"
     ".map((e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
@@ -125,9 +122,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         admin.alter_consumer_group_offsets([committed])["elsewhere"].result()
         transaction = open_transaction(server.bootstrap, admin)
         set_seats(server.port, "stands", 1)
-        seated, standby = (
-            Member(server.port, "stands", name, 5, instance=name, session_ms=LONG_MS) for name in ("seated", "standby")
-        )
+        seated, standby = (Member(server.port, "stands", name, 5, instance=name) for name in ("seated", "standby"))
         settle(seated)
         standby.send_join()
         assert not standby.receive_join().error_code

@@ -27,7 +27,10 @@ from tests.support.tenure import wait_until
 BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
 """JoinGroup's version, and the versions of SyncGroup, Heartbeat and LeaveGroup of the same client."""
 
-STAYS_MS = 60_000
+STAYS_MS = 1_800_000
+"""The longest session timeout that servers allow by default: a member without heartbeats outlives the slowest test."""
+
+REBALANCE_MS = 60_000
 
 OPENED: list[Connection] = []
 
@@ -50,7 +53,7 @@ class Member:
         self.version = version
         self.instance = says.pop("instance", None)
         self.session_ms = says.pop("session_ms", STAYS_MS)
-        self.rebalance_ms = says.pop("rebalance_ms", STAYS_MS)
+        self.rebalance_ms = says.pop("rebalance_ms", REBALANCE_MS)
         self.protocols = says.pop("protocols", ["range"])
         assert not says
         self.topics = ["t"]

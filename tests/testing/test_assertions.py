@@ -13,7 +13,7 @@ from coordinator.testing import (
     assert_same_seats,
 )
 from coordinator.testing.assertions import assert_at_rest
-from tests.support.scripted import settle
+from tests.support.scripted import STAYS_MS, settle
 from tests.testing.conftest import Join, join_in
 
 
@@ -64,7 +64,7 @@ def test_a_rebalance_without_a_request_is_told_as_the_coordinators_own(server: T
     settle(one, other)
     group = server.group("workers")
     since = group.mark()
-    server.advance(60, unheard=[("workers", other.member_id)])
+    server.advance(STAYS_MS / 1_000, unheard=[("workers", other.member_id)])
     with pytest.raises(AssertionError) as caught:
         assert_no_rebalance(group, since)
     told = "\n    by the coordinator itself: a time was over, a setting changed, or it loaded the group\n"
