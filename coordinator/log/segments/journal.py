@@ -512,7 +512,8 @@ def fitting(disk: Disk, path: Path, descriptor: int, size: int, extents: Sequenc
 def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
     """Whether a whole batch begins where `data` belongs that isn't in it: no interrupted write leaves one.
 
-    It may end behind `data`. The bytes that its CRC doesn't cover may lie in another page, which was lost.
+    It may end behind `data`. The bytes that its CRC doesn't cover may lie in another page, which was lost. If the read
+    meets the end of the file, the batch there isn't whole: a server at work may write the rest of it a moment later.
     """
     there = disk.read(descriptor, len(data), position)
     at = 0
@@ -520,7 +521,9 @@ def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
         try:
             header = peek_header(there, at)
             if header.size > len(there) - at:
-                return Search(disk, descriptor, disk.size(descriptor)).is_right(position + at, header)
+                return len(there) == len(data) and Search(disk, descriptor, disk.size(descriptor)).is_right(
+                    position + at, header
+                )
             check_crc(there, at, header)
         except CorruptBatch:
             return False

@@ -19,6 +19,7 @@ from coordinator.log.segments.journal import (
     Journals,
     encode_window,
     file_head,
+    fitting,
     journal_path,
     leave,
     left_partitions,
@@ -547,3 +548,22 @@ def test_windows_that_overlap_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match="its windows overlap"):
         read_files(disk, [path])
     assert disk.bytes_read < 4 * pages * PAGE_SIZE
+
+
+def test_a_batch_that_a_server_is_writing_is_no_other_one(tmp_path: Path) -> None:
+    """A reader beside a server sees its beginning, and the rest a moment later: the journal has the same batch."""
+    data = encode_batch([record(1, 5_000)], 0, 0)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(data[:3_000])
+
+    class Growing(Disk):
+        def read(self, descriptor: int, size: int, position: int) -> bytes:
+            """Read what is there; after that the server writes the rest."""
+            there = super().read(descriptor, size, position)
+            path.write_bytes(data)
+            return there
+
+    disk = Growing()
+    descriptor = disk.open(path)
+    assert fitting(disk, path, descriptor, 0, [Extent(0, 0, 0, [data])]) == [(0, data)]
+    disk.close(descriptor)
