@@ -94,8 +94,8 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class Caller(Protocol):
-    """The sender of a request."""
+class NamedClient(Protocol):
+    """A client by its id and host."""
 
     @property
     def client_id(self) -> str:
@@ -106,7 +106,7 @@ class Caller(Protocol):
         """As Kafka writes it."""
 
 
-def client_text(client: Caller) -> str:
+def client_text(client: NamedClient) -> str:
     """The sender of a request, its host, and its principal if it authenticated."""
     principal = getattr(client, "principal", None)
     who = f" as {principal}" if principal else ""

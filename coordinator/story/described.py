@@ -477,7 +477,7 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, c
                 by_id[each.member_id],
                 each.phase,
                 each.partitions,
-                None if each.since_ms < 0 else each.since_ms,
+                _told(each.since_ms),
                 each.until_ms,
             )
             for each in told.members

@@ -25,7 +25,7 @@ from coordinator import pages
 from coordinator.story.described import FailingLog, Group, Member
 from coordinator.story.entries import Entry, Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import Cause, EventsDropped, MemberFenced, MemberReplaced, UnixMs
-from coordinator.text import NAMED_MAX, Caller, client_text, names_text
+from coordinator.text import NAMED_MAX, NamedClient, client_text, names_text
 
 
 class TooOld(NamedTuple):
@@ -240,7 +240,7 @@ def worst_first(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: order.index(finding.severity))
 
 
-def _client(client: Caller | None) -> str:
+def _client(client: NamedClient | None) -> str:
     return "an unknown client" if client is None else client_text(client)
 
 
