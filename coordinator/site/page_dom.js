@@ -103,8 +103,8 @@ export const returnsText = (counts, always) => Object.entries(RETURNS).filter(([
   .map(([key, noun]) => several(counts[key], noun) + (key === "static_rejoins" ? " after an outage" : "")).join(", ");
 export const churn = (counts) => `${several(counts.rebalances, "rebalance")} begun, ${returnsText(counts, "static_restarts")}`;
 
-/* Whether a text has all words that are typed into a field. */
-export const has = (field, text) => field.value.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
+/* Whether a text has all words that are typed into a search. */
+export const has = (typed, text) => typed.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 
 /* What is found, and what to do. linked: an element that names the group, or nothing. */
 function findingItem(finding, ...linked) {

@@ -25,7 +25,7 @@ let asking = null;
 let lagging = null;
 
 const said = () => `${churn(past.counts)}, ${several(past.timeline.filter((entry) => entry.type === "fencing").length, "fencing")}`;
-const isFound = (text) => has($("within"), text);
+const isFound = (text) => has($("within").value, text);
 
 /* Members. */
 

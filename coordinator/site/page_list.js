@@ -115,7 +115,7 @@ function columns() {
 /* The list as the address says. */
 function chosenGroups() {
   const {search = "", state = ""} = here();
-  return groups.filter((group) => (!state || group.state === state) && has({value: search}, group.group_id));
+  return groups.filter((group) => (!state || group.state === state) && has(search, group.group_id));
 }
 
 function rename(parts) {

@@ -17,6 +17,6 @@ const table = new Table(plain.parentElement, heads.map((name, at) => {
   return {key: name, name, number: isNumber, less: LESS.includes(name), value, file, cell: (row) => [...row.cells[at].cloneNode(true).childNodes]};
 }), {name: "groups", size: 100, nothing: "no group has such an id"});
 const field = element("input", {id: "search", type: "search", autocomplete: "off", spellcheck: "false"});
-field.addEventListener("input", () => { table.page = 0; table.show(rows.filter((row) => has(field, row.cells[0].textContent))); });
+field.addEventListener("input", () => { table.page = 0; table.show(rows.filter((row) => has(field.value, row.cells[0].textContent))); });
 table.root.before(element("p", {class: "search"}, element("label", {for: "search", text: "Groups whose id has "}), field));
 table.show(rows);

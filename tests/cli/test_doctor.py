@@ -31,12 +31,17 @@ from tests.support.tenure import Tenure, wait_until
 from tests.support.topics import make_topics
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Tenure]:
-    """A server; each test has a group of its own on it."""
+def served() -> Iterator[Tenure]:
+    """Yield a server whose empty groups wait a moment for further members."""
     with Tenure({"group.initial.rebalance.delay.ms": "300"}) as tenure:
         yield tenure
         hang_up()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Tenure]:
+    """A server; each test has a group of its own on it."""
+    yield from served()
 
 
 def doctor(server: Tenure, *arguments: str) -> Ran:
@@ -198,9 +203,7 @@ def test_notices_are_no_failure(server: Tenure) -> None:
 @pytest.fixture
 def own_server() -> Iterator[Tenure]:
     """A server without the groups of other tests: a member of theirs may stand still for long enough to be an error."""
-    with Tenure({"group.initial.rebalance.delay.ms": "300"}) as tenure:
-        yield tenure
-        hang_up()
+    yield from served()
 
 
 def test_the_worst_comes_first(own_server: Tenure) -> None:

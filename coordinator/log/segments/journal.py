@@ -516,14 +516,13 @@ def _differs(disk: Disk, descriptor: int, position: int, data: bytes) -> bool:
     meets the end of the file, the batch there isn't whole: a server at work may write the rest of it a moment later.
     """
     there = disk.read(descriptor, len(data), position)
+    is_cut = len(there) < len(data)
     at = 0
     while len(there) - at >= HEADER_SIZE:
         try:
             header = peek_header(there, at)
             if header.size > len(there) - at:
-                return len(there) == len(data) and Search(disk, descriptor, disk.size(descriptor)).is_right(
-                    position + at, header
-                )
+                return not is_cut and Search(disk, descriptor, disk.size(descriptor)).is_right(position + at, header)
             check_crc(there, at, header)
         except CorruptBatch:
             return False
