@@ -45,7 +45,7 @@ from coordinator.loop.clock import Clock
 from coordinator.server.nodes.discovery import Discovery
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.relay import Peers, unanswered
-from coordinator.server.runtime.kinds import LogKind, TransactionalIds
+from coordinator.server.runtime.kinds import LogKind, transactional_ids
 from coordinator.server.runtime.partition import ACTIVE, Partition
 from coordinator.server.runtime.replies import Errand, Reply
 from coordinator.server.runtime.runtime import Runtime
@@ -112,7 +112,7 @@ class Transactions:
         self._clock = clock
         self._peers = peers
         self._node_id = groups.config.node_id
-        self._kind = TransactionalIds(self._write)
+        self._kind = transactional_ids(self._write)
         self._partition_count = self._kind.partition_count(groups.config)
         self._engine: Engine | None = None
         self.runtime: Runtime | None = None

@@ -3,7 +3,7 @@
 `Partition` and `Loading` take all that depends on the kind from here: new coordinators, and the reader of a log's
 records. `Runtime` serves one log, of one kind.
 
-House rule: plain factories. The only state is what coordinators of a kind share.
+House rule: plain factories. The only state is what the coordinators of one log share.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from coordinator.config import Config, GroupSettings
 from coordinator.group.coordinator import Coordinator
@@ -52,66 +52,46 @@ class Reader(Protocol):
         """How many parts of it were decoded since the last pause."""
 
 
-class LogKind(Protocol):
-    """A kind of log. log: its name. contents, items: what it holds, in log lines."""
+class LogKind(NamedTuple):
+    """A kind of log.
+
+    log: its name. contents, items: what it holds, in log lines. partition_count: the number of its partitions.
+    coordinator: makes a coordinator of a partition, without groups. reader: makes a reader of its records.
+    """
 
     log: str
     contents: str
     items: str
-
-    def partition_count(self, config: Config) -> int:
-        """The number of its partitions."""
-
-    def coordinator(self, index: int, host: CoordinatorHost) -> Any:
-        """A coordinator of a partition, without groups."""
-
-    def reader(self) -> Reader:
-        """A reader of its records."""
+    partition_count: Callable[[Config], int]
+    coordinator: Callable[[int, CoordinatorHost], Any]
+    reader: Callable[[], Reader]
 
 
-class Groups:
-    """The log of groups: see LogKind."""
-
-    log = OFFSETS_TOPIC
-    contents = "offsets and group metadata"
-    items = "groups"
-
-    def partition_count(self, config: Config) -> int:
-        """See LogKind."""
-        return config.offsets_topic_num_partitions
-
-    def coordinator(self, index: int, host: CoordinatorHost) -> Coordinator:
-        """See LogKind."""
-        made = Coordinator(index, host.config.group)
-        made.topics = host.topics
-        made.group_configs = host.group_configs
-        return made
-
-    def reader(self) -> Replay:
-        """See LogKind."""
-        return Replay()
+def _of_groups(index: int, host: CoordinatorHost) -> Coordinator:
+    made = Coordinator(index, host.config.group)
+    made.topics = host.topics
+    made.group_configs = host.group_configs
+    return made
 
 
-class TransactionalIds:
-    """The log of transactional ids: see LogKind.
+GROUPS = LogKind(
+    OFFSETS_TOPIC,
+    "offsets and group metadata",
+    "groups",
+    lambda config: config.offsets_topic_num_partitions,
+    _of_groups,
+    Replay,
+)
+
+
+def transactional_ids(write: Callable[[int, Markers], None]) -> LogKind:
+    """The log of transactional ids.
 
     write: called with the number of a partition and the markers that one of its transactions needs.
     """
+    ids_of: Counter[str] = Counter()
 
-    log = TRANSACTIONS_TOPIC
-    contents = "transactional ids"
-    items = "ids"
-
-    def __init__(self, write: Callable[[int, Markers], None]) -> None:
-        self._write = write
-        self._ids_of: Counter[str] = Counter()
-
-    def partition_count(self, config: Config) -> int:
-        """See LogKind."""
-        return config.transaction_state_log_num_partitions
-
-    def coordinator(self, index: int, host: CoordinatorHost) -> TransactionCoordinator:
-        """See LogKind."""
+    def coordinator(index: int, host: CoordinatorHost) -> TransactionCoordinator:
         config = host.config
         settings = Settings(
             config.transaction_max_timeout_ms,
@@ -119,11 +99,13 @@ class TransactionalIds:
             config.transaction_version,
             config.transactional_ids_max,
         )
-        return TransactionCoordinator(index, settings, Errand(partial(self._write, index)), self._ids_of)
+        return TransactionCoordinator(index, settings, Errand(partial(write, index)), ids_of)
 
-    def reader(self) -> TransactionReplay:
-        """See LogKind."""
-        return TransactionReplay()
-
-
-GROUPS = Groups()
+    return LogKind(
+        TRANSACTIONS_TOPIC,
+        "transactional ids",
+        "ids",
+        lambda config: config.transaction_state_log_num_partitions,
+        coordinator,
+        TransactionReplay,
+    )

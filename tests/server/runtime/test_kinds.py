@@ -12,7 +12,7 @@ from coordinator.group.events import DescribeGroup, Load, Unload
 from coordinator.log.memory import MemoryEngine
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
-from coordinator.server.runtime.kinds import GROUPS, CoordinatorHost
+from coordinator.server.runtime.kinds import GROUPS, LogKind
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.note_lines import NoteLines
@@ -69,19 +69,7 @@ class Keys:
         return 1
 
 
-class Numbers:
-    """The kind of that log."""
-
-    log, contents, items = "numbers", "numbers", "keys"
-
-    def partition_count(self, _config: object) -> int:
-        return 2
-
-    def coordinator(self, index: int, _host: CoordinatorHost) -> Counting:
-        return Counting(index)
-
-    def reader(self) -> Keys:
-        return Keys()
+NUMBERS = LogKind("numbers", "numbers", "keys", lambda _config: 2, lambda index, _host: Counting(index), Keys)
 
 
 def test_a_partition_takes_all_of_its_kind() -> None:
@@ -93,7 +81,7 @@ def test_a_partition_takes_all_of_its_kind() -> None:
     engine.records[1].append(Record(b"one", b"", 0))
     pace = Pace(clock, turn.append)
     notes = NoteLines(lines)
-    runtime = Runtime(config, engine, clock, lines, notes, turn.append, turn.append, pace, lambda: None, Numbers())
+    runtime = Runtime(config, engine, clock, lines, notes, turn.append, turn.append, pace, lambda: None, NUMBERS)
     early, late = Answer(), Answer()
     partition = runtime.partitions[1]
     assert partition.name == "numbers-1"
