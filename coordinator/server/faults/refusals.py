@@ -31,101 +31,55 @@ class Place(NamedTuple):
 
 
 NAME = {"name": "name"}
+NAME_OR_ID = {"name": "name", "topic_id": "topic_id"}
+TOPIC = {"topic": "topic"}
+USER = {"name": "user"}
 RESOURCE = {"resource_type": "resource_type", "resource_name": "resource_name"}
-INDEX = {"partition_index": "partition_index"}
+ENTITY = {"entity_type": "entity_type", "entity_name": "entity_name"}
 
-COMMITTED = (Place("topics", "topics", NAME, Place("partitions", "partitions", INDEX)),)
-COMMITTED_BY_ID = (
-    Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}, Place("partitions", "partitions", INDEX)),
-)
+BY_NUMBER = Place("partitions", "partitions", {"partition_index": "partition_index"})
+BY_INDEX = Place("partition_indexes", "partitions", {"": "partition_index"})
+PARTITIONS_OF_FETCH = Place("partitions", "partitions", {"partition": "partition_index"})
+PARTITIONS_OF_PRODUCE = Place("partition_data", "partition_responses", {"index": "index"})
+PARTITIONS_ADDED = Place("partitions", "results_by_partition", {"": "partition_index"})
+EPOCHS = Place("partitions", "partitions", {"partition": "partition"})
+MOVED = Place("partitions", "partitions", {"": "partition_index"})
+ELECTED = Place("partitions", "partition_result", {"": "partition_id"})
+
+COMMITTED = (Place("topics", "topics", NAME, BY_NUMBER),)
+COMMITTED_BY_ID = (Place("topics", "topics", NAME_OR_ID, BY_NUMBER),)
+INDEXES = Place("topics", "topics", NAME, BY_INDEX)
 
 PLACES = {
-    "Produce": (
-        Place(
-            "topic_data",
-            "responses",
-            {"name": "name", "topic_id": "topic_id"},
-            Place("partition_data", "partition_responses", {"index": "index"}),
-        ),
-    ),
-    "Fetch": (
-        Place(
-            "topics",
-            "responses",
-            {"topic": "topic", "topic_id": "topic_id"},
-            Place("partitions", "partitions", {"partition": "partition_index"}),
-        ),
-    ),
+    "Produce": (Place("topic_data", "responses", NAME_OR_ID, PARTITIONS_OF_PRODUCE),),
+    "Fetch": (Place("topics", "responses", TOPIC | {"topic_id": "topic_id"}, PARTITIONS_OF_FETCH),),
     "ListOffsets": COMMITTED,
-    "Metadata": (Place("topics", "topics", {"name": "name", "topic_id": "topic_id"}),),
+    "Metadata": (Place("topics", "topics", NAME_OR_ID),),
     "OffsetCommit": COMMITTED_BY_ID,
-    "OffsetFetch": (
-        Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
-        Place("groups", "groups", {"group_id": "group_id"}),
-    ),
+    "OffsetFetch": (INDEXES, Place("groups", "groups", {"group_id": "group_id"})),
     "FindCoordinator": (Place("coordinator_keys", "coordinators", {"": "key"}),),
     "DescribeGroups": (Place("groups", "groups", {"": "group_id"}),),
     "ConsumerGroupDescribe": (Place("group_ids", "groups", {"": "group_id"}),),
     "CreateTopics": (Place("topics", "topics", NAME),),
-    "DeleteTopics": (
-        Place("topic_names", "responses", {"": "name"}),
-        Place("topics", "responses", {"name": "name", "topic_id": "topic_id"}),
-    ),
+    "DeleteTopics": (Place("topic_names", "responses", {"": "name"}), Place("topics", "responses", NAME_OR_ID)),
     "DeleteRecords": COMMITTED,
-    "OffsetForLeaderEpoch": (
-        Place("topics", "topics", {"topic": "topic"}, Place("partitions", "partitions", {"partition": "partition"})),
-    ),
+    "OffsetForLeaderEpoch": (Place("topics", "topics", TOPIC, EPOCHS),),
     "TxnOffsetCommit": COMMITTED_BY_ID,
-    "AddPartitionsToTxn": (
-        Place(
-            "v3_and_below_topics",
-            "results_by_topic_v3_and_below",
-            NAME,
-            Place("partitions", "results_by_partition", {"": "partition_index"}),
-        ),
-    ),
-    "WriteTxnMarkers": (
-        Place(
-            "markers",
-            "markers",
-            {"producer_id": "producer_id"},
-            Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
-        ),
-    ),
-    "DescribeProducers": (
-        Place("topics", "topics", NAME, Place("partition_indexes", "partitions", {"": "partition_index"})),
-    ),
+    "AddPartitionsToTxn": (Place("v3_and_below_topics", "results_by_topic_v3_and_below", NAME, PARTITIONS_ADDED),),
+    "WriteTxnMarkers": (Place("markers", "markers", {"producer_id": "producer_id"}, INDEXES),),
+    "DescribeProducers": (INDEXES,),
     "DescribeTransactions": (Place("transactional_ids", "transaction_states", {"": "transactional_id"}),),
     "DescribeConfigs": (Place("resources", "results", RESOURCE),),
     "AlterConfigs": (Place("resources", "responses", RESOURCE),),
     "IncrementalAlterConfigs": (Place("resources", "responses", RESOURCE),),
-    "AlterReplicaLogDirs": (
-        Place("topics", "results", {"name": "topic_name"}, Place("partitions", "partitions", {"": "partition_index"})),
-    ),
-    "AlterUserScramCredentials": (
-        Place("deletions", "results", {"name": "user"}),
-        Place("upsertions", "results", {"name": "user"}),
-    ),
-    "AlterClientQuotas": (
-        Place(
-            "entries",
-            "entries",
-            {},
-            Place("entity", "entity", {"entity_type": "entity_type", "entity_name": "entity_name"}),
-        ),
-    ),
+    "AlterReplicaLogDirs": (Place("topics", "results", {"name": "topic_name"}, MOVED),),
+    "AlterUserScramCredentials": (Place("deletions", "results", USER), Place("upsertions", "results", USER)),
+    "AlterClientQuotas": (Place("entries", "entries", {}, Place("entity", "entity", ENTITY)),),
     "CreatePartitions": (Place("topics", "results", NAME),),
     "CreateAcls": (Place("creations", "results", {}),),
     "DeleteAcls": (Place("filters", "filter_results", {}),),
     "DeleteGroups": (Place("groups_names", "results", {"": "group_id"}),),
-    "ElectLeaders": (
-        Place(
-            "topic_partitions",
-            "replica_election_results",
-            {"topic": "topic"},
-            Place("partitions", "partition_result", {"": "partition_id"}),
-        ),
-    ),
+    "ElectLeaders": (Place("topic_partitions", "replica_election_results", TOPIC, ELECTED),),
 }
 """The lists of responses whose elements have an error, by API."""
 
