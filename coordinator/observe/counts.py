@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.observe.live import Live
 from coordinator.observe.watching import Watching
-from coordinator.server.telemetry.measures import OTHER_GROUPS, Storms
+from coordinator.server.telemetry.measures import OTHER_GROUPS, GroupSeries
 from coordinator.server.telemetry.metrics import rebalance_families, series_families, state_families, storm_family
 from coordinator.story.events import GroupDeleted, MemberReplaced, RebalanceEnded, RebalanceEvent
 from coordinator.story.lag_time import LagTime
@@ -43,23 +43,16 @@ class ObserverProgress(NamedTuple):
     is_away: bool
 
 
-class Counts:
+class Counts(GroupSeries):
     """Counts of events. groups_max: groups with series of their own. For any thread."""
 
     def __init__(self, groups_max: int) -> None:
-        self._groups_max = groups_max
+        super().__init__(groups_max)
         self._lock = Lock()
         self.rebalances: Counter[tuple[str, str]] = Counter()
         self.ended: Counter[str] = Counter()
         self.replaced: Counter[bool] = Counter()
-        self.by_group: Counter[str] = Counter()
-        self.by_group_cause: Counter[tuple[str, str]] = Counter()
-        self.restarts: Counter[tuple[str, bool]] = Counter()
-        self.storms: Counter[str] = Counter()
-        self.storms_before = 0
-        """Storms of groups that are deleted: the sum of all never falls."""
         self.generations: dict[str, int] = {}
-        self._watched = Storms()
 
     def take(self, events: Iterable[RebalanceEvent]) -> None:
         """Count events."""
@@ -70,9 +63,12 @@ class Counts:
                         self._ended(event)
                     case MemberReplaced() if not event.after_load:
                         self.replaced[event.rebalances] += 1
-                        self.restarts[self._series(event.group), event.rebalances] += 1
+                        series = self._series(event.group)
+                        self.by_group[series] += 0
+                        self.restarts[series, event.rebalances] += 1
                     case GroupDeleted():
-                        self._delete(event.group)
+                        self._forget(event.group)
+                        self.generations.pop(event.group, None)
 
     def _ended(self, event: RebalanceEnded) -> None:
         cause = event.causes[0]
@@ -80,29 +76,10 @@ class Counts:
         self.ended[event.outcome] += 1
         series = self._series(event.group)
         self.by_group[series] += 1
-        self.by_group_cause[series, cause.kind] += 1
+        self.by_group_cause[series][cause.kind] += 1
         self.storms[series] += self._watched.begins(event.group, event.began_ms)
         if series != OTHER_GROUPS:
             self.generations[series] = event.generation
-
-    def _series(self, group: str) -> str:
-        """The group id under which a group counts, with a series from now on."""
-        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
-        series = group if group in self.by_group or with_series < self._groups_max else OTHER_GROUPS
-        self.by_group[series] += 0
-        return series
-
-    def _delete(self, group: str) -> None:
-        """Give the series of a group back."""
-        if group == OTHER_GROUPS:
-            return
-        self.storms_before += self.storms[group]
-        self._watched.forget(group)
-        for by_group in (self.by_group, self.storms, self.generations):
-            by_group.pop(group, None)
-        for by_label in (self.by_group_cause, self.restarts):
-            for key in [key for key in by_label if key[0] == group]:
-                del by_label[key]
 
     def families(self) -> list[Metric]:
         """The metrics of events."""
@@ -112,9 +89,8 @@ class Counts:
     def _families(self) -> Iterator[Metric]:
         begun = ((kind, source, count) for (kind, source), count in self.rebalances.items())
         yield from rebalance_families(self.ended["completed"], begun, self.ended, self.replaced)
-        causes = ((group, kind, count) for (group, kind), count in self.by_group_cause.items())
-        yield from series_families(self.by_group, causes, self.restarts, self.storms)
-        yield storm_family(self.storms_before + self.storms.total())
+        yield from series_families(self)
+        yield storm_family(self)
         generation = GaugeMetricFamily("tenure_group_generation", "Generation of these groups.", labels=["group"])
         for group, number in sorted(self.generations.items()):
             generation.add_metric([group], number)

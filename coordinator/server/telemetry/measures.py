@@ -13,9 +13,10 @@ House rule: counts only grow; a group that is deleted gives its series back.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from coordinator.group import notes
@@ -114,7 +115,41 @@ class Loads:
         return [took_ms for _, took_ms in self._recent]
 
 
-class Measures:
+class GroupSeries:
+    """The counts of groups by their ids: the first `groups_max` groups count each for itself, the others together.
+
+    by_group: rebalances by group id; OTHER_GROUPS has those of all other groups. by_group_cause: the same, by group id
+    and by kind of cause. restarts: static restarts by group id and by whether that rebalanced. storms: by group id;
+    storms_before: of groups that are deleted, so that the sum of both never falls.
+    """
+
+    def __init__(self, groups_max: int) -> None:
+        self._groups_max = groups_max
+        self.by_group: Counter[str] = Counter()
+        self.by_group_cause: defaultdict[str, dict[str | CauseKind, int]] = defaultdict(partial(defaultdict, int))
+        self.restarts: Counter[tuple[str, bool]] = Counter()
+        self.storms: Counter[str] = Counter()
+        self.storms_before = 0
+        self._watched = Storms()
+
+    def _series(self, group_id: str) -> str:
+        """The group id under which a group counts."""
+        if group_id in self.by_group:
+            return group_id
+        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
+        return group_id if with_series < self._groups_max else OTHER_GROUPS
+
+    def _forget(self, group_id: str) -> None:
+        """A group is deleted: give its series back."""
+        self._watched.forget(group_id)
+        if group_id != OTHER_GROUPS and self.by_group.pop(group_id, None) is not None:
+            self.storms_before += self.storms.pop(group_id, 0)
+            self.by_group_cause.pop(group_id, None)
+            for rebalances in (False, True):
+                self.restarts.pop((group_id, rebalances), None)
+
+
+class Measures(GroupSeries):
     """The counts of one process since its start.
 
     happened: notes by class. rebalances: rebalances that began, by kind and source of the first cause. ended:
@@ -124,17 +159,14 @@ class Measures:
     join or sync in time. offsets_removed: committed offsets that were removed, by whether they expired. answers: by API
     key and error code. repeated_heartbeats: heartbeats answered without dispatch, never with an error; not in
     `answers`, because an item of a Counter takes four times as long to increase. repeated_beats: the same of the
-    consumer protocol. by_group: rebalances that began, by group id; OTHER_GROUPS has those of all other groups.
-    by_group_cause: the same, by group id and kind of cause. restarts: static restarts by group id and by whether that
-    rebalanced. storms: by group id; storms_before: of groups that are deleted. throttles, throttled_ms: answers that
-    muted their client, and for how long together, by the quota's key and the principal; OTHER_PRINCIPALS has those of
-    all others. delays: connections that had to wait, by the limit. logins: logins by listener, mechanism and Login; the
-    mechanism is empty if the client had named none that its listener has. logs: counts of the logs of groups and of
-    topics.
+    consumer protocol. throttles, throttled_ms: answers that muted their client, and for how long together, by the
+    quota's key and the principal; OTHER_PRINCIPALS has those of all others. delays: connections that had to wait, by
+    the limit. logins: logins by listener, mechanism and Login; the mechanism is empty if the client had named none that
+    its listener has. logs: counts of the logs of groups and of topics.
     """
 
     def __init__(self, groups_max: int = GROUPS_MAX) -> None:
-        self._groups_max = groups_max
+        super().__init__(groups_max)
         self.happened: Counter[type[notes.Note]] = Counter()
         self.rebalances: Counter[tuple[CauseKind, Origin]] = Counter()
         self.ended: Counter[Outcome] = Counter()
@@ -147,12 +179,6 @@ class Measures:
         self.answers: Counter[tuple[int, int]] = Counter()
         self.repeated_heartbeats = 0
         self.repeated_beats = 0
-        self.by_group: Counter[str] = Counter()
-        self.by_group_cause: Counter[tuple[str, CauseKind]] = Counter()
-        self.restarts: Counter[tuple[str, bool]] = Counter()
-        self.storms: Counter[str] = Counter()
-        self.storms_before = 0
-        self._watched = Storms()
         self.throttles: Counter[tuple[str, str]] = Counter()
         self.throttled_ms: Counter[tuple[str, str]] = Counter()
         self._throttled: set[str] = set()
@@ -175,7 +201,7 @@ class Measures:
         self.rebalances[note.cause.kind, note.cause.source] += 1
         series = self._series(note.group)
         self.by_group[series] += 1
-        self.by_group_cause[series, note.cause.kind] += 1
+        self.by_group_cause[series][note.cause.kind] += 1
         self.storms[series] += self._watched.begins(note.group, self._at_ms)
         self._epoch(note)
 
@@ -206,13 +232,7 @@ class Measures:
         self.offsets_removed[note.expired] += len(note.topic_partitions)
 
     def _group_deleted(self, note: notes.GroupDeleted) -> None:
-        self._watched.forget(note.group)
-        if note.group != OTHER_GROUPS and self.by_group.pop(note.group, None) is not None:
-            self.storms_before += self.storms.pop(note.group, 0)
-            for rebalances in (False, True):
-                self.restarts.pop((note.group, rebalances), None)
-            for kind in CauseKind:
-                self.by_group_cause.pop((note.group, kind), None)
+        self._forget(note.group)
 
     _COUNTS: ClassVar[dict[type[notes.Note], Callable[[Measures, Any], None]]] = {
         notes.RebalanceStarted: _rebalance_started,
@@ -225,13 +245,6 @@ class Measures:
         notes.GroupDeleted: _group_deleted,
     }
     """Notes that change more counts than `happened`."""
-
-    def _series(self, group_id: str) -> str:
-        """The group id under which a group counts."""
-        if group_id in self.by_group:
-            return group_id
-        with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
-        return group_id if with_series < self._groups_max else OTHER_GROUPS
 
     def answered(self, api_key: int, body: Message) -> None:
         """Count an answer by the error on top of it, or by INSIDE. Other errors inside an answer don't count."""

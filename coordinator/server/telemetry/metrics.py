@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from coordinator.group import notes
+from coordinator.group.causes import CauseKind
 from coordinator.group.state import Kind, State
 from coordinator.log.segments.counts import Counts, Histogram
-from coordinator.server.telemetry.measures import Census, Login, Measures
+from coordinator.server.telemetry.measures import Census, GroupSeries, Login, Measures
 from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS
 from schemas.errors import ErrorCode
@@ -161,40 +162,40 @@ def _answers(measures: Measures) -> Metric:
 
 def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
     """The metrics with a series for each of the groups that came first (tenure.metrics.groups.max)."""
-    causes = ((group_id, kind.value, count) for (group_id, kind), count in measures.by_group_cause.items())
-    yield from series_families(measures.by_group, causes, measures.restarts, measures.storms)
+    yield from series_families(measures)
     away = {group_id: now.away[group_id] for group_id in sorted({*measures.by_group, *now.away})}
     yield _gauges("tenure_group_seats_away", "Static members that are away.", "group", away)
     members = {group_id: count for group_id, (count, _) in sorted(now.groups.items())}
     yield _gauges("tenure_group_members", "Members of these groups.", "group", members)
     generations = {group_id: generation for group_id, (_, generation) in sorted(now.groups.items())}
     yield _gauges("tenure_group_generation", "Generation of these groups.", "group", generations)
-    yield storm_family(measures.storms_before + measures.storms.total())
+    yield storm_family(measures)
     yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
 
 
-def series_families(
-    by_group: Mapping[str, int],
-    causes: Iterable[tuple[str, str, int]],
-    restarts: Counter[tuple[str, bool]],
-    storms: Counter[str],
-) -> Iterator[Metric]:
+def series_families(counts: GroupSeries) -> Iterator[Metric]:
     """The counters of groups with series: rebalances, those by the kind of their cause, static restarts, storms."""
+    by_group = counts.by_group
     text = "Rebalances of the groups that rebalanced first; all others have the empty group id."
     yield _by("tenure_group_rebalances", text, "group", by_group)
     text = "The same, by the kind of the first cause."
-    yield _counters("tenure_group_rebalance_causes", text, ["group", "cause"], causes)
+    rows = (
+        (group_id, kind.value if isinstance(kind, CauseKind) else kind, count)
+        for group_id, causes in counts.by_group_cause.items()
+        for kind, count in causes.items()
+    )
+    yield _counters("tenure_group_rebalance_causes", text, ["group", "cause"], rows)
     # From 0 on: a counter that begins at 1 has no increase, so nobody would be told.
-    back = ((each, str(way).lower(), restarts[each, way]) for each in by_group for way in (False, True))
+    back = ((each, str(way).lower(), counts.restarts[each, way]) for each in by_group for way in (False, True))
     text = "Static members of these groups that came back, by whether it rebalanced."
     yield _counters("tenure_group_static_restarts", text, ["group", "rebalances"], back)
     text = "Storms of these groups: five rebalances within a minute."
-    yield _by("tenure_group_storms", text, "group", {group_id: storms[group_id] for group_id in by_group})
+    yield _by("tenure_group_storms", text, "group", {group_id: counts.storms[group_id] for group_id in by_group})
 
 
-def storm_family(count: int) -> Metric:
+def storm_family(counts: GroupSeries) -> Metric:
     """The storms of all groups."""
-    return _counter("tenure_storms", "Storms of all groups.", count)
+    return _counter("tenure_storms", "Storms of all groups.", counts.storms_before + counts.storms.total())
 
 
 def server_families(numbers: ServerNumbers) -> Iterator[Metric]:

@@ -72,7 +72,7 @@ def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
     )
     assert measures.by_group[OTHER_GROUPS] == measures.restarts[OTHER_GROUPS, False] == 50
     measures.take([notes.GroupDeleted("g-0", 1, 0), started("new")])
-    assert measures.by_group["new"] == measures.by_group_cause["new", CauseKind.MEMBER_JOINED] == 1
+    assert measures.by_group["new"] == measures.by_group_cause["new"][CauseKind.MEMBER_JOINED] == 1
     for counts in (measures.by_group, measures.by_group_cause, measures.storms, measures.restarts):
         assert all("g-0" not in (key if isinstance(key, tuple) else (key,)) for key in counts)
     none = Measures(groups_max=0)
