@@ -74,6 +74,7 @@ def node_addresses(config: Config, bound: Mapping[str, tuple[str, int]]) -> Node
 class Discovery:
     """See the module.
 
+    offsets: the topic `__consumer_offsets`.
     nodes: all nodes, always in the same order. owners: the store's. events_partitions: how many partitions
     __rebalance_events had when the server started; it gets at least one for each node. silent_nodes: the ids of nodes
     that don't answer now. present: the ids of nodes that run; None for all. leading: the ids of nodes that topic
@@ -117,18 +118,13 @@ class Discovery:
         self._leading = node_ids if leading is None else leading
         self._nodes = {node.node_id: node for node in nodes}
         offsets_id = uuid5(UUID(int=0), f"{cluster_id}/{OFFSETS_TOPIC}")
-        self._offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
+        self.offsets = Topic(OFFSETS_TOPIC, offsets_id, config.offsets_topic_num_partitions, offsets_configs(config))
         ids_id = uuid5(UUID(int=0), f"{cluster_id}/{TRANSACTIONS_TOPIC}")
         self._ids = Topic(TRANSACTIONS_TOPIC, ids_id, config.transaction_state_log_num_partitions, IDS_CONFIGS)
         self.shows_ids = False
         events_id = uuid5(UUID(int=0), f"{cluster_id}/{EVENTS_TOPIC}")
         events = Topic(EVENTS_TOPIC, events_id, max(len(nodes), events_partitions), events_configs(config))
         self._events = events if config.events_enable else None
-
-    @property
-    def offsets(self) -> Topic:
-        """`__consumer_offsets`."""
-        return self._offsets
 
     @property
     def ids(self) -> Topic | None:
@@ -182,7 +178,7 @@ class Discovery:
         if is_transactional:
             node_id = self.owner_of_id(key)
         else:
-            node_id = self._owner(partition_for(key, self._offsets.partition_count))
+            node_id = self._owner(partition_for(key, self.offsets.partition_count))
         if node_id == NOBODY or node_id in self._silent_nodes:
             return NO_NODE
         return self.node(node_id, call, call.listener)
@@ -221,7 +217,7 @@ class Discovery:
 
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
-        if topic is self._offsets:
+        if topic is self.offsets:
             return self._owner(partition)
         if topic is self._ids:
             assert self._owners_of_ids is not None
@@ -246,7 +242,7 @@ class Discovery:
     def topic(self, name: str) -> Topic | None:
         """A topic by its name."""
         if name == OFFSETS_TOPIC:
-            return self._offsets
+            return self.offsets
         if name == TRANSACTIONS_TOPIC:
             return self.ids
         if name == EVENTS_TOPIC and self._events is not None:
@@ -258,8 +254,8 @@ class Discovery:
         topic = self.topics.get_by_id(topic_id)  # first, because nearly all requests are about users' topics
         if topic is not None:
             return topic
-        if topic_id == self._offsets.topic_id:
-            return self._offsets
+        if topic_id == self.offsets.topic_id:
+            return self.offsets
         if topic_id == self._ids.topic_id:
             return self.ids
         if self._events is not None and topic_id == self._events.topic_id:
@@ -273,7 +269,7 @@ class Discovery:
 
     def all_topics(self) -> Iterator[Topic]:
         """Every topic, by name."""
-        yield self._offsets
+        yield self.offsets
         if self.ids is not None:
             yield self.ids
         yield from self.kept_topics()

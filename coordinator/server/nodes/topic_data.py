@@ -97,9 +97,10 @@ class Budget:
 class TopicData:
     """See the module.
 
-    data_dir: None for a temporary folder. hop: calls a function on the loop's thread, from any thread. died: called
-    when the thread of the logs has ended and can neither read nor write. budget: bytes that were read for clients and
-    that the clients have not taken. counts: counts appends. write_out: of the store.
+    data_dir: None for a temporary folder. folder: of the logs; None for a temporary one that isn't made yet.
+    hop: calls a function on the loop's thread, from any thread. died: called when the thread of the logs has ended and
+    can neither read nor write. budget: bytes that were read for clients and that the clients have not taken.
+    counts: counts appends. write_out: of the store.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class TopicData:
         self._clock = clock
         self._discovery = discovery
         self._lines = lines
-        self._data_dir = data_dir
+        self.folder = data_dir
         self._hop = hop
         self._pace = pace
         self._inbox: deque[Result] = deque()
@@ -151,11 +152,6 @@ class TopicData:
         if config.log_cleaner_backoff_ms != former.log_cleaner_backoff_ms:
             self._compaction.cancel()
             self._compact()
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the logs; None for a temporary folder that isn't made yet."""
-        return self._data_dir if self._temporary is None else self._temporary.path
 
     @property
     def log_dir(self) -> str | None:
@@ -393,11 +389,11 @@ class TopicData:
         if self._made is None:
             from coordinator.log.topics.logs import TopicLogs  # noqa: PLC0415 - see the module
 
-            if self._data_dir is None:
+            if self.folder is None:
                 from coordinator.log.scratch import Scratch  # noqa: PLC0415 - see the module
 
                 self._temporary = Scratch()
-            assert self.folder is not None
+                self.folder = self._temporary.path
             self._made = TopicLogs(
                 self.folder,
                 self._arrived,

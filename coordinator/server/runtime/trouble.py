@@ -28,19 +28,6 @@ class Trouble:
     reason: why the log fails, empty if it doesn't. since_ms: since when it fails, Unix time in ms.
     """
 
-    __slots__ = (
-        "_clock",
-        "_has_write_failed",
-        "_last",
-        "_lines",
-        "_name",
-        "_partition",
-        "failures",
-        "reason",
-        "retry_ms",
-        "since_ms",
-    )
-
     def __init__(self, partition: int, name: str, clock: Clock, lines: Lines) -> None:
         self._partition = partition
         self._name = name
