@@ -34,16 +34,17 @@ from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.events import RecordedEvents, read_events
 from coordinator.audit.read.ids import Ids, read_ids
 from coordinator.audit.read.logs import Plan, look, plan_partition
-from coordinator.audit.read.origin import NO_COUNT, compared, is_tenures
 from coordinator.audit.read.parse import NOT_RECORDS, TABLES, Row
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.log.segments.outside import JournalsBeside, opened
 from coordinator.story.records.values import RECORD_KINDS
+from coordinator.text import names_text
 
 TABLES_FOLDER = "tables"
 CHECKED = ("batches", "records", "other")
 """The tables that the checks need."""
 FINDINGS_FILE = "findings.parquet"
+NO_COUNT = "not checked: whether groups are on the right partition; --partitions sets how many there are"
 SPARKS_OWN = ("part-", "_", ".")
 """How the names begin in the folder of a table that Spark wrote."""
 OTHER_KIND_AT = SCHEMAS["other"].get_field_index("kind")
@@ -65,7 +66,8 @@ class AuditResult:
 
     findings: of each check the first FINDINGS_KEPT, by partition and offset; left_out: how many more there were.
     stories: of each group and partition, by name. records_by_type: how many records of each kind. sizes: bytes by
-    partition. notes: sentences for the user that are no findings.
+    partition. ends_ms: by partition, the time of its last record that can be believed. notes: sentences for the user
+    that are no findings.
     """
 
     source: str
@@ -75,6 +77,7 @@ class AuditResult:
     records_by_type: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
+    ends_ms: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
     notes: list[str] = field(default_factory=list)
     _held_max: int = field(default=2 * FINDINGS_KEPT, compare=False, repr=False)
 
@@ -88,6 +91,28 @@ class AuditResult:
         self.findings += found
         if len(self.findings) > self._held_max:
             self.sort_findings()
+
+    def count_records(self, rows: Iterable[Row]) -> None:
+        """Count rows of `records` that aren't in `other` as well, by their kind."""
+        self.records_by_type.update(row[_KIND_AT] for row in rows if row[_KIND_AT] in RECORD_KINDS)
+
+    def add_others(self, rows: Iterable[Row]) -> None:
+        """Take rows of `other`: count the records, and find what can't be read."""
+        for row in rows:
+            found = finding_of(row)
+            if found is not None:
+                self.find([found])
+            if row[OTHER_KIND_AT] not in NOT_RECORDS:
+                self.records_by_type[row[OTHER_KIND_AT]] += 1
+
+    def merge(self, part: AuditResult) -> None:
+        """Take the result about other rows of the same log."""
+        self.find(part.findings)
+        self.left_out.update(part.left_out)
+        self.stories += part.stories
+        self.records_by_type.update(part.records_by_type)
+        self.batches += part.batches
+        self.ends_ms |= part.ends_ms
 
     def sort_findings(self) -> None:
         """Sort the findings, independent of the order in which they came, and drop those above the limit."""
@@ -162,7 +187,6 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     planned = look(path, options.limits.partition_count)
     limits = options.limits._replace(partition_count=planned.partition_count)
     result = AuditResult(str(path), sizes=planned.sizes)
-    is_replica = not is_tenures(path)
     events, ids = read_events(path), read_ids(path)
     last: dict[PartitionKey, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
@@ -172,25 +196,18 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
             with opened(log, journals) as segments:
                 ranges = plan_partition(planned, log, segments)
                 assert log.partition is not None
-                integrity = integrity_of(planned, log.partition, is_replica=is_replica)
-                checks = PartitionChecks(integrity, limits, events=events, ids=ids)
+                checks = PartitionChecks(integrity_of(planned, log.partition), limits, events=events, ids=ids)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
                         writer.write(tables)
                         checks.add_batches(to_rows(tables["batches"]), result)
-                        checks.add_others(to_rows(tables["other"]), result)
+                        result.add_others(to_rows(tables["other"]))
                         rows = to_rows(tables["records"])
-                        count_kinds(rows, result)
-                        counting = []
+                        result.count_records(rows)
                         for row in rows:
-                            counts = does_count(planned, row)
-                            if counts:
-                                checks.add_record(row)
-                                counting.append(row)
-                            elif counts is None:
-                                checks.add_pending(row)
+                            checks.add_record(row, counts=does_count(planned, row))
                         if options.before is not None:
-                            note_last(last, counting)
+                            note_last(last, (row for row in rows if does_count(planned, row)))
                     progress(range_.end - range_.start)
                 checks.report(result)
     result.notes += notes_of(planned)
@@ -201,11 +218,9 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
         both, notes = compared(before, planned)
         result.notes += notes
         result.find(lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms))
-    if options.limits.partition_count is None and is_replica:
+    if options.limits.partition_count is None and planned.is_replica:
         settle_partition_count(result)
-    sort_result(result)
-    if out is not None:
-        write_findings(out, result.findings)
+    finish(result, out)
     return result
 
 
@@ -217,6 +232,16 @@ def notes_of(planned: Plan) -> list[str]:
     if not planned.size:
         notes.append("the log is empty")
     return notes
+
+
+def compared(before: Plan, after: Plan) -> tuple[set[int], list[str]]:
+    """The partitions that both logs have, and notes about the others."""
+    both = before.sizes.keys() & after.sizes.keys()
+    alone = sorted(before.sizes.keys() ^ after.sizes.keys())
+    if not alone:
+        return both, []
+    named = names_text(list(map(str, alone)))
+    return both, [f"only one of the two logs has partition {named}: lost keys can't be found there"]
 
 
 def settle_partition_count(result: AuditResult) -> None:
@@ -231,29 +256,21 @@ def settle_partition_count(result: AuditResult) -> None:
         result.notes.append(NO_COUNT)
 
 
-def sort_result(result: AuditResult) -> None:
-    """Sort findings and stories, independent of the order in which they came."""
+def finish(result: AuditResult, out: Path | None) -> None:
+    """Sort findings and stories, independent of the order in which they came; write findings.parquet below `out`."""
     result.sort_findings()
     result.stories.sort(key=lambda each: (each.group, each.partition))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        make_room(out / FINDINGS_FILE)
+        pq.write_table(pa.Table.from_batches([to_arrow("findings", result.findings)]), out / FINDINGS_FILE)
 
 
-def write_findings(out: Path, findings: list[Finding]) -> None:
-    """Write findings.parquet."""
-    out.mkdir(parents=True, exist_ok=True)
-    make_room(out / FINDINGS_FILE)
-    pq.write_table(pa.Table.from_batches([to_arrow("findings", findings)]), out / FINDINGS_FILE)
-
-
-def end_of(row: Row) -> int:
-    """The time of the last record of a batch, by its row of `batches`; -1 where it can't be believed."""
-    return row[_MAX_TS_AT] if row[_CRC_OK_AT] else -1
-
-
-def integrity_of(planned: Plan, partition: int, *, is_replica: bool) -> Integrity:
+def integrity_of(planned: Plan, partition: int) -> Integrity:
     """The check of a partition's batches, with what a plan knows of its segments."""
     uncleaned_from, newest = (found.get(partition) for found in (planned.uncleaned_from, planned.newest))
     damaged_ends = planned.damaged_ends.get(partition, ())
-    return Integrity(partition, uncleaned_from, newest, damaged_ends, is_replica=is_replica)
+    return Integrity(partition, uncleaned_from, newest, damaged_ends, is_replica=planned.is_replica)
 
 
 def does_count(planned: Plan, row: Row) -> bool | None:
@@ -267,15 +284,11 @@ def add_ids(result: AuditResult, ids: Ids) -> None:
     result.notes += ids.notes()
 
 
-def count_kinds(rows: Iterable[Row], result: AuditResult) -> None:
-    """Count rows of `records` that aren't in `other` as well, by their kind."""
-    result.records_by_type.update(row[_KIND_AT] for row in rows if row[_KIND_AT] in RECORD_KINDS)
-
-
 class PartitionChecks:
     """Feeds the rows of one partition to the checks, in the order of its log.
 
-    events: recorded by the server. ids: the transactional ids.
+    events: recorded by the server. ids: the transactional ids. end_ms: the time of the last record that can be
+    believed, -1 without one.
     """
 
     def __init__(
@@ -296,32 +309,21 @@ class PartitionChecks:
         for row in rows:
             self.integrity.add(row)
             self._producers.add(row)
-            self.end_ms = max(self.end_ms, end_of(row))
+            self.end_ms = max(self.end_ms, row[_MAX_TS_AT] if row[_CRC_OK_AT] else -1)
             result.batches += 1
 
-    def add_others(self, rows: Iterable[Row], result: AuditResult) -> None:
-        """Take rows of `other`."""
-        for row in rows:
-            found = finding_of(row)
-            if found is not None:
-                result.find([found])
-            if row[OTHER_KIND_AT] not in NOT_RECORDS:
-                result.records_by_type[row[OTHER_KIND_AT]] += 1
-
-    def add_record(self, row: Row) -> None:
-        """Take a row of `records` that counts."""
+    def add_record(self, row: Row, *, counts: bool | None = True) -> None:
+        """Take a row of `records`. counts: see `does_count`."""
         group = row[_GROUP_AT]
-        history = self.histories.get(group)
-        if history is None:
-            history = self.histories[group] = self.new_history(group)
-        history.add(row)
-
-    def add_pending(self, row: Row) -> None:
-        """Take a row of `records` whose transaction has no end."""
-        group = row[_GROUP_AT]
-        if group not in self.pending:
-            self.pending[group] = Pending(self._partition, group, self._limits, self._ids)
-        self.pending[group].add(row)
+        if counts:
+            history = self.histories.get(group)
+            if history is None:
+                history = self.histories[group] = self.new_history(group)
+            history.add(row)
+        elif counts is None:
+            if group not in self.pending:
+                self.pending[group] = Pending(self._partition, group, self._limits, self._ids)
+            self.pending[group].add(row)
 
     def new_history(self, group: str) -> History:
         """The history of a group without records."""
@@ -329,6 +331,7 @@ class PartitionChecks:
 
     def report(self, result: AuditResult) -> None:
         """Add findings and stories as if the log ended here."""
+        result.ends_ms[self._partition] = self.end_ms
         result.find(self.integrity.finish())
         result.find(self._producers.finish())
         for pending in self.pending.values():

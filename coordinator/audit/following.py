@@ -32,17 +32,14 @@ from coordinator.audit.audit import (
     AuditResult,
     NothingRead,
     PartitionChecks,
-    count_kinds,
+    finish,
     notes_of,
     settle_partition_count,
-    sort_result,
-    write_findings,
 )
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.batches import MARKER_KIND
 from coordinator.audit.read.logs import is_committed, look, uncleaned_from
-from coordinator.audit.read.origin import is_tenures
 from coordinator.audit.read.parse import Row
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
@@ -89,8 +86,8 @@ class Followed:
         """Take the next rows of the log."""
         batches, others, records = (to_rows(tables[table]) for table in DIGESTED)
         self.checks.add_batches(batches, result)
-        self.checks.add_others(others, result)
-        count_kinds(records, result)
+        result.add_others(others)
+        result.count_records(records)
         markers = _markers(batches, others)
         if markers:
             for group in list(self.waiting):
@@ -110,7 +107,7 @@ class Followed:
                 if counts:
                     settled.append(row)
                 else:
-                    checks.add_pending(row)
+                    checks.add_record(row, counts=None)
             if settled:
                 history = checks.histories.get(group)
                 checks.histories[group] = checks.new_history(group) if history is None else copy.deepcopy(history)
@@ -178,12 +175,11 @@ class _Known:
     that need no history.
     """
 
-    def __init__(self, limits: Limits, partition_count: int | None, *, is_replica: bool) -> None:
+    def __init__(self, limits: Limits, partition_count: int | None) -> None:
         self.version = version("tenure")
         self.number = -1
         self.limits = limits
         self.partition_count = partition_count
-        self.is_replica = is_replica
         self.rows = AuditResult("")
 
 
@@ -200,8 +196,7 @@ class Following:
         self._results: dict[int, AuditResult] = {}
         loaded = self._file.load()
         if loaded is None:
-            count = look(path, limits.partition_count).partition_count
-            self._known = _Known(limits, count, is_replica=not is_tenures(path))
+            self._known = _Known(limits, look(path, limits.partition_count).partition_count)
             return
         self._known, self._partitions = loaded
         if self._known.limits != limits:
@@ -218,7 +213,8 @@ class Following:
         if number != known.number + 1:
             raise NothingRead(f"{self._path}: what was found up to look {number - 1} isn't there: name another --out")
         limits = known.limits._replace(partition_count=known.partition_count)
-        logs = {log.partition: log for log in look(self._path).logs}
+        found = look(self._path)
+        logs = {log.partition: log for log in found.logs}
         journals = JournalsBeside()
         touched: set[int] = set()
         for partition, tables in parts:
@@ -226,7 +222,7 @@ class Following:
                 raise NothingRead(f"{self._path}: the folder of partition {partition} is gone")
             followed = self._partitions.get(partition)
             if followed is None:
-                followed = self._partitions[partition] = Followed(partition, limits, is_replica=known.is_replica)
+                followed = self._partitions[partition] = Followed(partition, limits, is_replica=found.is_replica)
             if partition not in touched:
                 touched.add(partition)
                 with opened(logs[partition], journals) as segments:
@@ -238,8 +234,8 @@ class Following:
         for partition in touched:
             self._results.pop(partition, None)
 
-    def result(self) -> AuditResult:
-        """The result as if the log ended here. Raises OSError."""
+    def result(self, out: Path | None = None) -> AuditResult:
+        """The result as if the log ended here; the findings are written below `out`. Raises OSError."""
         known = self._known
         planned = look(self._path, known.partition_count)
         for log in planned.logs:
@@ -253,17 +249,15 @@ class Following:
             if of_partition is None:
                 of_partition = self._results[partition] = AuditResult("")
                 followed.report(of_partition)
-            result.find(of_partition.findings)
-            result.stories += of_partition.stories
-        if known.limits.partition_count is None and known.is_replica:
+            result.merge(of_partition)
+        if known.limits.partition_count is None and planned.is_replica:
             settle_partition_count(result)
-        sort_result(result)
+        finish(result, out)
         return result
 
     def write(self, out: Path, scratch: Path) -> None:
         """Replace findings and summary, each file in one step. Raises OSError."""
-        result = self.result()
-        write_findings(scratch, result.findings)
+        result = self.result(scratch)
         write_summary(scratch, result)
         for name in (FINDINGS_FILE, SUMMARY_FILE):
             (scratch / name).replace(out / name)

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
@@ -44,7 +43,7 @@ from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import NOUNS, REJOIN, RESTART, TAKEOVER
 from coordinator.story.inference.classic import Classic
 from coordinator.story.inference.seen import Seat, Seen, returned, taken
-from coordinator.story.lanes import MARKS, Lane, Mark
+from coordinator.story.lanes import MARKS, Lane
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
 from protocol.messages import GroupMetadataValue
@@ -124,26 +123,6 @@ class Story:
     def return_count(self) -> int:
         """How many returns there were."""
         return self.returns_recorded.total() + sum(self.returns.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """The story as JSON values, for another process."""
-        lanes = {seat: (lane.spans, lane.marks) for seat, lane in self.lanes.items()}
-        return {**vars(self), "steps": list(self.steps), "lanes": lanes}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Story:
-        """The story that `to_json` was called on."""
-        story = cls(**values)
-        for name in ("causes", "causes_recorded", "returns", *KINDS.values()):
-            setattr(story, name, Counter(values[name]))
-        story.steps = deque((Step(*step) for step in values["steps"]), maxlen=STEPS_MAX)
-        story.lanes = {
-            seat: Lane(
-                [(start, end) for start, end in spans], [Mark(*mark)._replace(text=tuple(mark[-1])) for mark in marks]
-            )
-            for seat, (spans, marks) in values["lanes"].items()
-        }
-        return story
 
 
 class History:

@@ -2,7 +2,6 @@
 
     logs      finds the files of a log and cuts them into byte ranges that can be read separately
     batches   reads batches and markers, within limits; coordinator.story.records reads their records
-    origin    finds out whether Tenure or a broker wrote a log
     parse     reads a byte range into rows, one record at a time: the reference for columns
     columns   reads a byte range into columns, many records at a time, with
               vectors (numbers and texts at many positions) and fields (records, keys, values, members)

@@ -58,6 +58,7 @@ ROOM_KIND = "room"
 OLD_FORMAT_KIND = "old_format"
 
 _CHUNK_SIZE = 1024 * 1024
+_LOCK_NAME = re.compile(r"\.lock-\d+")
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _CLEANED = re.compile(rf"\s*{OFFSETS_TOPIC}\s+([0-9]+)\s+([0-9]{{1,19}})\s*")
 _CLEANER_CHECKPOINT_SIZE_MAX = 16 * 1024 * 1024
@@ -130,7 +131,8 @@ class Plan:
     """The parts of a log.
 
     logs: the partitions. partition_count: offsets.topic.num.partitions; None if the folder doesn't show it.
-    sizes: bytes by partition; a folder without segments has 0.
+    sizes: bytes by partition; a folder without segments has 0. is_replica: a broker may have copied the partitions from
+    another one, because this is no data folder of Tenure.
     The others are known of partitions that were looked at. ranges: in the order of partitions and offsets.
     uncleaned_from: by partition, the offset from which on no compaction can have been. newest: by partition, the offset
     in the name of its newest segment. damaged_ends: by partition, the segments that end in bytes that are no batch.
@@ -142,6 +144,7 @@ class Plan:
     partition_count: int | None = None
     ranges: list[Range] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
+    is_replica: bool = True
     uncleaned_from: dict[int, int] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
     damaged_ends: dict[int, list[int]] = field(default_factory=dict)
@@ -205,7 +208,7 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
     if not logs:
         raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
     sizes = {log.partition: 0 for log in logs if log.partition is not None}
-    found = Plan(str(path), logs, partition_count, sizes=sizes)
+    found = Plan(str(path), logs, partition_count, sizes=sizes, is_replica=not _is_tenures(home))
     if partition_count is None and logs[0].folder != home:
         # If some are missing, this folder doesn't show how many there are.
         known = known_partitions(home, logs)
@@ -291,6 +294,12 @@ def _note_marker(made: Plan, partition: int, window: FilePart, position: int) ->
         ends = read_marker(record).ends
         if ends is not None:
             made.markers.setdefault(partition, {}).setdefault(header.producer_id, []).append((offset, ends))
+
+
+def _is_tenures(home: Path) -> bool:
+    """Whether a folder, or the one that it is the partition of, is Tenure's: only Tenure has lock files that stay."""
+    folder = home.parent if home.name.startswith(f"{OFFSETS_TOPIC}-") else home
+    return any(_LOCK_NAME.fullmatch(each.name) for each in folder.iterdir())
 
 
 def known_partitions(path: Path, logs: Sequence[Log], topic: str = OFFSETS_TOPIC) -> set[int]:

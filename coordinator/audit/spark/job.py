@@ -12,15 +12,13 @@ House rule: this module checks nothing itself.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,35 +28,27 @@ from coordinator.audit.audit import (
     TABLES_FOLDER,
     AuditResult,
     Options,
+    PartitionChecks,
     add_ids,
-    end_of,
+    compared,
+    does_count,
+    finish,
     integrity_of,
     make_room,
     notes_of,
     settle_partition_count,
-    sort_result,
-    write_findings,
 )
-from coordinator.audit.check.checks import Finding, finding_of
 from coordinator.audit.check.compaction import LastRecord, lost_key
-from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.check.transactions import Pending, Producers
 from coordinator.audit.read.events import RecordedEvents, read_events
 from coordinator.audit.read.ids import Ids, read_ids
 from coordinator.audit.read.logs import Plan, plan
-from coordinator.audit.read.origin import compared, is_tenures
-from coordinator.audit.read.parse import NOT_RECORDS, Row
+from coordinator.audit.read.parse import Row
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from coordinator.audit.spark.source import FORMAT, GroupLogSource, ddl
 from coordinator.audit.spark.split import write_plan
-from coordinator.story.records.values import RECORD_KINDS
-
-FOUND_DDL = "payload string"
-"""The rows that workers return: JSON of several kinds."""
 
 Tables = dict[str, DataFrame]
-Mapper = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def audit_folder(session: SparkSession, path: Path, out: Path | None, options: Options) -> AuditResult:
@@ -73,9 +63,8 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
         tables = {table: load(session, path, table, plan_file) for table in (*PUBLISHED, "records")}
         if out is not None:
             tables |= publish_tables(session, tables, out)
-        is_replica = not is_tenures(path)
-        ends_ms = _check_partitions(tables["batches"], limits, planned, ids, result, is_replica=is_replica)
-        check_groups(tables["records"], limits, planned, ends_ms, read_events(path), result, ids)
+        _check_partitions(tables["batches"], limits, planned, ids, result)
+        check_groups(tables["records"], limits, planned, read_events(path), result, ids)
         add_ids(result, ids)
         check_others(tables["other"], result)
         if options.before is not None:
@@ -85,7 +74,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
             before_file = write_plan(Path(scratch) / "before.json", before.ranges)
             records = load(session, options.before, "records", before_file).where(F.col("partition").isin(both))
             _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, result)
-        if options.limits.partition_count is None and is_replica:
+        if options.limits.partition_count is None and planned.is_replica:
             settle_partition_count(result)
         finish(result, out)
     return result
@@ -112,109 +101,59 @@ def publish_tables(session: SparkSession, tables: Tables, out: Path) -> Tables:
     return written
 
 
-def finish(result: AuditResult, out: Path | None) -> None:
-    """Sort the result, and write the findings below `out`."""
-    sort_result(result)
-    if out is not None:
-        write_findings(out, result.findings)
-
-
 def check_groups(
     records: DataFrame,
     limits: Limits,
     planned: Plan,
-    ends_ms: dict[int, int],
     events: RecordedEvents,
     result: AuditResult,
     ids: Ids,
 ) -> None:
-    """Check each group and add its story; ends_ms: by partition, the time of its last record."""
+    """Check each group and add its story, with the ends of the partitions that `result` knows."""
+    known, ends_ms = _known(planned), result.ends_ms
+
+    def check(batches: Iterable[pa.RecordBatch]) -> Iterator[AuditResult]:
+        for (partition, _), rows in groupby(_rows(batches, "records"), itemgetter(0, 4)):
+            found = AuditResult("")
+            checks = PartitionChecks(integrity_of(known, partition), limits, events=events, ids=ids)
+            checks.end_ms = ends_ms.get(partition, -1)
+            for row in rows:
+                found.count_records([row])
+                checks.add_record(row, counts=does_count(known, row))
+            checks.report(found)
+            yield found
+
     by_group = records.repartition("partition", "group").sortWithinPartitions(
         "partition", "group", "segment", "position", "offset"
     )
-    for payload in _payloads(by_group.mapInArrow(_check_by_group(limits, planned, ends_ms, events, ids), FOUND_DDL)):
-        result.records_by_type.update(payload["kinds"])
-        result.find(Finding(*each) for each in payload["findings"])
-        if payload["story"] is not None:
-            result.stories.append(Story.from_json(payload["story"]))
+    _merge(result, by_group, check)
     result.notes += events.notes({story.group for story in result.stories})
 
 
-def _check_by_group(limits: Limits, planned: Plan, ends_ms: dict[int, int], events: RecordedEvents, ids: Ids) -> Mapper:
-    counts = _markers_of(planned).counts
+def _check_partitions(batches: DataFrame, limits: Limits, planned: Plan, ids: Ids, result: AuditResult) -> None:
+    known = _known(planned)
 
-    def check_group(partition: int, group: str, rows: Iterable[Row]) -> pa.RecordBatch:
-        history = History(partition, group, limits, events.of(group))
-        pending = Pending(partition, group, limits, ids)
-        kinds: Counter[str] = Counter()
-        counts_any = False
-        for row in rows:
-            if row[3] in RECORD_KINDS:
-                kinds[row[3]] += 1
-            is_counted = counts(partition, row[7], row[1])
-            if is_counted:
-                history.add(row)
-                counts_any = True
-            elif is_counted is None:
-                pending.add(row)
-        end_ms = ends_ms.get(partition, -1)
-        found = pending.findings(end_ms)
-        if not counts_any:
-            return _payload(kinds=kinds, findings=found, story=None)
-        story, findings = history.finish(end_ms)
-        return _payload(kinds=kinds, findings=findings + found, story=story.to_json())
-
-    def check_each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (partition, group), rows in groupby(_rows(batches, "records"), itemgetter(0, 4)):
-            yield check_group(partition, group, rows)
-
-    return check_each
-
-
-def _check_partitions(
-    batches: DataFrame, limits: Limits, planned: Plan, ids: Ids, result: AuditResult, *, is_replica: bool
-) -> dict[int, int]:
-    """Check the batches; returns the time of each partition's last record."""
-    known = replace(planned, logs=[], ranges=[], markers={})
-
-    def check_partition(partition: int, rows: Iterable[Row]) -> pa.RecordBatch:
-        integrity = integrity_of(known, partition, is_replica=is_replica)
-        producers = Producers(partition, limits, ids)
-        count, end_ms = 0, -1
-        for row in rows:
-            integrity.add(row)
-            producers.add(row)
-            count += 1
-            end_ms = max(end_ms, end_of(row))
-        findings = integrity.finish() + producers.finish()
-        return _payload(partition=partition, batches=count, end_ms=end_ms, findings=findings)
-
-    def check(arrow: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def check(arrow: Iterable[pa.RecordBatch]) -> Iterator[AuditResult]:
         for partition, rows in groupby(_rows(arrow, "batches"), itemgetter(0)):
-            yield check_partition(partition, rows)
+            found = AuditResult("")
+            checks = PartitionChecks(integrity_of(known, partition), limits, ids=ids)
+            checks.add_batches(rows, found)
+            checks.report(found)
+            yield found
 
     by_partition = batches.repartition("partition").sortWithinPartitions("partition", "segment", "position")
-    ends_ms = {}
-    for payload in _payloads(by_partition.mapInArrow(check, FOUND_DDL)):
-        result.batches += payload["batches"]
-        result.find(Finding(*each) for each in payload["findings"])
-        ends_ms[payload["partition"]] = payload["end_ms"]
-    return ends_ms
+    _merge(result, by_partition, check)
 
 
 def check_others(others: DataFrame, result: AuditResult) -> None:
     """Count records that belong to no group, and report unreadable ones."""
 
-    def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = to_rows(batch.select(SCHEMAS["other"].names))
-            findings = [found for found in map(finding_of, rows) if found is not None]
-            kinds = Counter(row[5] for row in rows if row[5] not in NOT_RECORDS)
-            yield _payload(kinds=kinds, findings=findings)
+    def check(batches: Iterable[pa.RecordBatch]) -> Iterator[AuditResult]:
+        found = AuditResult("")
+        found.add_others(_rows(batches, "other"))
+        yield found
 
-    for payload in _payloads(others.mapInArrow(check, FOUND_DDL)):
-        result.records_by_type.update(payload["kinds"])
-        result.find(Finding(*each) for each in payload["findings"])
+    _merge(result, others, check)
 
 
 def _check_compaction(before: DataFrame, after: DataFrame, limits: Limits, result: AuditResult) -> None:
@@ -240,19 +179,18 @@ def _last_of_keys(records: DataFrame) -> DataFrame:
 
 def _counting(records: DataFrame, planned: Plan) -> DataFrame:
     """The records without those of transactions that weren't committed."""
-    counts = _markers_of(planned).counts
+    known = _known(planned)
 
     def filtered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = to_rows(batch.select(SCHEMAS["records"].names))
-            yield to_arrow("records", [row for row in rows if counts(row[0], row[7], row[1])])
+            yield to_arrow("records", [row for row in _rows([batch], "records") if does_count(known, row)])
 
     return records.mapInArrow(filtered, records.schema)
 
 
-def _markers_of(planned: Plan) -> Plan:
+def _known(planned: Plan) -> Plan:
     """The part of a plan that each worker needs."""
-    return Plan(planned.path, markers=planned.markers)
+    return replace(planned, logs=[], ranges=[])
 
 
 def _rows(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[Row]:
@@ -260,10 +198,14 @@ def _rows(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[Row]:
         yield from to_rows(batch.select(SCHEMAS[table].names))
 
 
-def _payload(**values: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"payload": [json.dumps(values, ensure_ascii=False)]})
+def _merge(
+    result: AuditResult, table: DataFrame, check: Callable[[Iterable[pa.RecordBatch]], Iterator[AuditResult]]
+) -> None:
+    """Have the workers check a table, and merge what they find into `result`."""
 
+    def checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in check(batches):
+            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(found)]})
 
-def _payloads(found: DataFrame) -> Iterator[dict[str, Any]]:
-    for row in found.collect():
-        yield json.loads(row[0])
+    for row in table.mapInArrow(checked, "result binary").collect():
+        result.merge(pickle.loads(row[0]))  # noqa: S301  our own workers made it

@@ -21,13 +21,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from coordinator.audit.audit import AuditResult, NothingRead, Options
+from coordinator.audit.audit import AuditResult, NothingRead, Options, finish
 from coordinator.audit.read.events import RecordedEvents, gather
 from coordinator.audit.read.ids import Ids
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.parse import new_rows, parse_record
 from coordinator.audit.read.tables import to_arrow
-from coordinator.audit.spark.job import Tables, check_groups, check_others, finish, publish_tables
+from coordinator.audit.spark.job import Tables, check_groups, check_others, publish_tables
 from coordinator.audit.spark.source import ddl
 from coordinator.client.client import Cluster, metadata_request
 from coordinator.client.errors import ClientError, Refused
@@ -58,9 +58,9 @@ def audit_cluster(session: SparkSession, where: Cluster, out: Path | None, optio
             )
         tables: Tables = {table: to_table(source, table) for table in LIVE_TABLES}
         limits = options.limits._replace(partition_count=len(partitions))
-        ends_ms = {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
+        result.ends_ms |= {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
         events = read_cluster_events(where)
-        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), ends_ms, events, result, Ids())
+        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), events, result, Ids())
         for story in result.stories:
             result.sizes[story.partition] += story.bytes
         if out is not None:

@@ -18,6 +18,7 @@ from coordinator.audit.read.logs import (
     FilePart,
     Piece,
     Replaced,
+    look,
     pieces,
     plan,
     read_into,
@@ -299,3 +300,11 @@ def test_only_partitions_of_a_log_count(tmp_path: Path) -> None:
     (tmp_path / f".lock-{10**23}").touch()
     planned = plan(tmp_path)
     assert (list(planned.sizes), planned.partition_count) == ([0], PARTITION_COUNT)
+
+
+def test_folder_with_locks_is_tenures(tmp_path: Path) -> None:
+    """A log with Tenure's lock files is no copy of another broker's; nor is the log of one of its partitions."""
+    clean().write(tmp_path / "ours")
+    clean().write(tmp_path / "theirs", 0)
+    folders = [tmp_path / name / part for name in ("ours", "theirs") for part in ("", "__consumer_offsets-0")]
+    assert [look(folder).is_replica for folder in folders] == [False, False, True, True]
