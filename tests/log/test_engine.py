@@ -21,11 +21,11 @@ from coordinator.log.embedded.upkeep import Cleaning
 from coordinator.log.engine import Damaged, Engine, EngineError, Fenced, Unavailable
 from coordinator.log.etcd.client import Access
 from coordinator.log.etcd.engine import EtcdEngine, open_engine
-from coordinator.log.memory import MemoryEngine
 from protocol.records.batch import Record
 from tests.log.calls import append, append_batch, begin_append, load, opened, owned, record, release
 from tests.log.disks import FailingDisk, fail_one
 from tests.support.etcd import Etcd
+from tests.support.memory import ManualEngine, ManualLog
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
@@ -107,7 +107,7 @@ class MemoryStore(Store):
 
     def __init__(self, _folder: Path) -> None:
         super().__init__()
-        self.engine: MemoryEngine = MemoryEngine(PARTITION_COUNT, NODE_ID)
+        self.engine: ManualEngine = ManualEngine(PARTITION_COUNT, NODE_ID)
 
     def start(self) -> None:
         self.engine.start(self.tell)
@@ -210,16 +210,16 @@ class TestOwnership:
         wait_until(lambda: len(store.changes) > 4, "the engine reports the release", WITHIN_S)  # perhaps later
         assert store.changes[4:] == [(1, None, own.epoch)]
 
-    @pytest.mark.parametrize("kind", [EmbeddedEngine, MemoryEngine])
+    @pytest.mark.parametrize("kind", [EmbeddedEngine, ManualEngine])
     def test_what_other_nodes_own_is_theirs_from_the_start(
-        self, tmp_path: Path, kind: type[EmbeddedEngine | MemoryEngine]
+        self, tmp_path: Path, kind: type[EmbeddedEngine | ManualEngine]
     ) -> None:
         """Each of several nodes reports the owner of each partition; its own have no owner until it acquires them."""
         changes: list[tuple[int, int | None, int]] = []
         owners = [NODE_ID, NODE_ID + 1, NODE_ID]
         engine = (
-            MemoryEngine(3, NODE_ID, owners)
-            if kind is MemoryEngine
+            ManualLog(owners).engine(NODE_ID)
+            if kind is ManualEngine
             else EmbeddedEngine(tmp_path, 3, NODE_ID, owners=owners)
         )
         engine.start(lambda *change: changes.append(change))

@@ -17,7 +17,6 @@ from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects
 from coordinator.group.events import Event, Load
 from coordinator.log.engine import Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop import cycles
 from coordinator.security.acls import Kind
 from coordinator.server.wire.api import HANDLERS
@@ -52,6 +51,7 @@ from tests.support.certificates import Certificates, client_context
 from tests.support.large import is_newest, request, shapes
 from tests.support.left import left
 from tests.support.length import IS_NIGHTLY, most_are_long
+from tests.support.memory import ManualEngine
 from tests.support.requests import commit_request
 
 # Requests.
@@ -150,7 +150,7 @@ async def test_no_answer_leaves_a_cycle(api: str) -> None:
 # Whole stories.
 
 
-async def restarts(server: Serving, _engine: MemoryEngine) -> None:
+async def restarts(server: Serving, _engine: ManualEngine) -> None:
     """A static member joins, commits, restarts and leaves; its former process is fenced."""
     peer, other = await server.peer(), await server.peer()
     former = await seat(peer, "g", "a")
@@ -163,7 +163,7 @@ async def restarts(server: Serving, _engine: MemoryEngine) -> None:
     assert not (await other.ask(LeaveGroupRequest(group_id="g", members=[identity]), 4)).error_code
 
 
-async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
+async def rebalances(server: Serving, _engine: ManualEngine) -> None:
     """A second member joins a group; both sync, and then both expire."""
     one, two = await server.peer(), await server.peer()
     first = await one.join("g", version=3)
@@ -180,7 +180,7 @@ async def rebalances(server: Serving, _engine: MemoryEngine) -> None:
     assert len(server.events("member_expired")) == 2
 
 
-async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
+async def waits_for_records(server: Serving, _engine: ManualEngine) -> None:
     """One Fetch waits until its time is up, one until there is a record, one until its client is gone."""
     peer, gone, producer = [await server.peer() for _ in range(3)]
     assert await is_held(server, peer, fetch_request(("orders", 0, 0)), 12)
@@ -195,7 +195,7 @@ async def waits_for_records(server: Serving, _engine: MemoryEngine) -> None:
     await server.until(lambda: len(server.connections()) == 2)
 
 
-async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
+async def hangs_up(server: Serving, _engine: ManualEngine) -> None:
     """Clients close their connections while one waits in JoinGroup, and after unreadable bytes."""
     one, two, broken = [await server.peer() for _ in range(3)]
     await seat(one, "g", "a")
@@ -208,7 +208,7 @@ async def hangs_up(server: Serving, _engine: MemoryEngine) -> None:
     await server.until(lambda: len(server.connections()) == 1)
 
 
-async def deletes(server: Serving, _engine: MemoryEngine) -> None:
+async def deletes(server: Serving, _engine: ManualEngine) -> None:
     """A client deletes a group with an offset, and a topic with a record."""
     peer = await server.peer()
     await peer.ask(commit_request("simple", {("orders", 0): 5}), 8)
@@ -217,7 +217,7 @@ async def deletes(server: Serving, _engine: MemoryEngine) -> None:
     assert not (await peer.ask(DeleteTopicsRequest(topic_names=["orders"]), 3)).responses[0].error_code
 
 
-async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
+async def fails_to_write(server: Serving, engine: ManualEngine) -> None:
     """A member's restart can't be written, the partition loads again, and the member keeps its seat."""
     peer, other = await server.peer(), await server.peer()
     await seat(peer, "g", "a")
@@ -226,7 +226,7 @@ async def fails_to_write(server: Serving, engine: MemoryEngine) -> None:
     await server.until(lambda: bool(server.events("group_loaded")))
 
 
-async def breaks_at_the_end_of_a_load(server: Serving, engine: MemoryEngine) -> None:
+async def breaks_at_the_end_of_a_load(server: Serving, engine: ManualEngine) -> None:
     """Our own code fails at the end of a load, and the partition's groups are dropped."""
     handle = Coordinator.handle
 
@@ -243,11 +243,11 @@ async def breaks_at_the_end_of_a_load(server: Serving, engine: MemoryEngine) -> 
     "happens", [restarts, rebalances, waits_for_records, hangs_up, deletes, fails_to_write, breaks_at_the_end_of_a_load]
 )
 async def test_what_is_over_is_freed_without_the_collector(
-    happens: Callable[[Serving, MemoryEngine], Awaitable[None]],
+    happens: Callable[[Serving, ManualEngine], Awaitable[None]],
 ) -> None:
     """No work leaves reference cycles: the collector would free them late."""
     for is_first in (True, False):
-        engine = MemoryEngine(4, 1)
+        engine = ManualEngine(4, 1)
         async with serving(engine=engine) as server:
             await server.barrier()
             with left() as found:

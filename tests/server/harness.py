@@ -4,7 +4,7 @@
         peer = await server.peer()
         answer = await peer.ask(HeartbeatRequest(...), 4)
 
-Engine and clock are in the test's hand: `MemoryEngine.hold` keeps appends from becoming durable, `Serving.advance` lets
+Engine and clock are in the test's hand: `ManualEngine.hold` keeps appends from becoming durable, `Serving.advance` lets
 time pass. Time stands still while the thread of a log works on a disk: a slow disk costs no virtual time. `Peer.ask`
 waits for an answer; that there is none yet is said by `Peer.is_silent` after a `barrier`, which is a whole round trip
 of another connection.
@@ -29,7 +29,6 @@ from coordinator.config import Config, load
 from coordinator.group.client import Client
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import Engine
-from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.store import OpenStore, Store, in_memory
 from coordinator.loop.clock import Handle
 from coordinator.loop.pace import Pace
@@ -54,6 +53,7 @@ from protocol.messages import (
     encode,
 )
 from tests.support import requests
+from tests.support.memory import ManualEngine, ManualLog
 from tests.support.patience import WITHIN_S
 
 
@@ -275,7 +275,7 @@ async def serving(
     stop: bool = True,
     files_max: int | None = None,
     faults: Faults | None = None,
-    shared: MemoryLog | None = None,
+    shared: ManualLog | None = None,
     opened: OpenStore | None = None,
 ) -> AsyncIterator[Serving]:
     """A server with `settings` (NAME=VALUE) on a free port; its engine is in memory unless one is given.
@@ -307,10 +307,10 @@ async def serving(
 
 def memory(config: Config, engine: Engine | None = None) -> OpenStore:
     """A store of which nothing survives the server; its engine is in memory unless one is given."""
-    return partial(in_memory, engine or MemoryEngine(config.offsets_topic_num_partitions, config.node_id))
+    return partial(in_memory, engine or ManualEngine(config.offsets_topic_num_partitions, config.node_id))
 
 
-def clustered(log: MemoryLog, config: Config, fresh_id: Callable[[], UUID], *further: Any) -> Store:
+def clustered(log: ManualLog, config: Config, fresh_id: Callable[[], UUID], *further: Any) -> Store:
     """A store in memory that several nodes share, but for the topics."""
     engine = log.engine(config.node_id)
     return in_memory(engine, config, fresh_id, *further)._replace(cluster=engine.cluster, other=None)

@@ -17,7 +17,6 @@ import pytest
 from coordinator.config import Config, load
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError
-from coordinator.log.memory import MemoryEngine
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.list import TopicsFile
 from coordinator.server.app import Server, StartFailed, random_id
@@ -40,6 +39,7 @@ from tests.server.harness import (
     serving,
     sync_request,
 )
+from tests.support.memory import ManualEngine
 from tests.support.patience import WITHIN_S
 from tests.support.requests import commit_request
 
@@ -205,7 +205,7 @@ async def test_warnings_of_the_configuration_are_logged(tmp_path: Path) -> None:
 
 async def test_a_stop_lets_answers_go_that_are_on_their_way() -> None:
     """While the server stops, it answers a SyncGroup whose record is being written, and ignores later requests."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine, stop=False) as server:
         peer, idle = await server.peer(), await server.peer()
         await idle.ask(ApiVersionsRequest(), 0)

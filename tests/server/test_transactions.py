@@ -15,7 +15,6 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import offset_record
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.embedded.loads import Loads
-from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from coordinator.log.store import open_store
@@ -28,6 +27,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import config_of, serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
 from tests.server.runtime.calls import FULL
+from tests.support.memory import ManualEngine, ManualLog
 from tests.support.patience import WITHIN_S
 from tests.support.requests import commit_request
 
@@ -36,7 +36,7 @@ TOPICS = "tenure.topics=orders:2"
 
 async def test_a_start_finishes_what_was_answered() -> None:
     """The server dies between the answer of EndTxn and the markers (fact 57): the next start writes them."""
-    engine = MemoryEngine(50, 1)
+    engine = ManualEngine(50, 1)
     async with serving(TOPICS, engine=engine, stop=False) as server:
         producer = Producer(await server.peer(), V1)
         await producer.init()
@@ -64,7 +64,7 @@ async def test_a_start_finishes_what_was_answered() -> None:
 
 async def test_a_marker_is_not_tried_again_after_its_transaction() -> None:
     """Both logs fail, so two loads ask for one marker. The later try must not settle the next transaction."""
-    engine = MemoryEngine(50, 1)
+    engine = ManualEngine(50, 1)
     async with serving(TOPICS, engine=engine) as server:
         producer = Producer(await server.peer(), V1)
         await producer.init()
@@ -150,7 +150,7 @@ async def test_transactions_outlive_a_server(tmp_path: Path, version: int) -> No
 
 async def test_nodes_that_share_a_log_refuse_transactions() -> None:
     """Clients end at once, and the text says what to do."""
-    async with serving(TOPICS, shared=MemoryLog([1] * 50)) as server:
+    async with serving(TOPICS, shared=ManualLog([1] * 50)) as server:
         peer = await server.peer()
         request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -162,7 +162,7 @@ async def test_nodes_that_share_a_log_refuse_transactions() -> None:
 
 async def test_a_start_aborts_what_nobody_has_open() -> None:
     """Pending offsets of a broker's producer, in a folder that was taken over, hold up no consumer for ever."""
-    engine = MemoryEngine(50, 1)
+    engine = ManualEngine(50, 1)
     log, number = engine._log, partition_for("g", 50)
     stored = offset_record("g", "orders", 0, CommittedOffset(7, -1, "", 1, None), 1)
     log.transactions[number].add(680, [0], [stored])

@@ -24,7 +24,6 @@ from coordinator.group import events, notes
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
 from coordinator.log.engine import Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.server.runtime.replies import Reply
@@ -41,6 +40,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
+from tests.support.memory import ManualEngine
 from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
 
 GROUPS = ("g", "h")
@@ -180,7 +180,7 @@ class World:
             "offsets.topic.num.partitions=1", "offsets.retention.minutes=1", "offsets.retention.check.interval.ms=30000"
         )
         self.clock = ManualClock()
-        self.engine = MemoryEngine(1, config.node_id)
+        self.engine = ManualEngine(1, config.node_id)
         self.witness = Witness(self.engine.records[0])
         self.untrue: list[str] = []
         self.answers: list[Answer] = []

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import REPEATED, Asked, Faults
 from coordinator.server.faults.plan import Action, Fault
@@ -47,6 +46,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving
 from tests.support import requests
 from tests.support.batches import batch
+from tests.support.memory import ManualEngine
 from tests.support.patience import WITHIN_S
 
 
@@ -259,7 +259,7 @@ async def test_a_disconnect_comes_before_the_request_or_after_it() -> None:
 
 async def test_a_disconnect_after_waits_for_the_record() -> None:
     """The connection closes when the answer would go out: the record is durable then."""
-    engine = MemoryEngine(4, 0)
+    engine = ManualEngine(4, 0)
     async with serving(engine=engine, faults=Faults([plan.disconnect_after("OffsetCommit")])) as server:
         await server.loaded()
         peer = await server.peer()
@@ -709,7 +709,7 @@ async def test_a_plan_goes_on_with_the_next_server() -> None:
 
 async def test_a_kill_comes_between_the_record_and_the_answer() -> None:
     """The record is durable, nobody hears anything any more, and then the test's own kill is called."""
-    engine, killed = MemoryEngine(4, 0), asyncio.Event()
+    engine, killed = ManualEngine(4, 0), asyncio.Event()
     faults = Faults([plan.kill("OffsetCommit", nth=2)], killed.set)
     async with serving(engine=engine, faults=faults) as server:
         await server.loaded()

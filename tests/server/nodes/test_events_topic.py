@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 from coordinator.log.engine import Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.telemetry.event_queue import LINGER_MS
 from coordinator.story.entries import Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
@@ -16,6 +15,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
+from tests.support.memory import ManualEngine
 from tests.support.patience import WITHIN_S
 from tests.support.told import shown
 from tests.support.told import told as told_of
@@ -83,7 +83,7 @@ async def told(server: Serving, peer: Peer) -> list[dict[str, Any]]:
 
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
     """Its members are refused, and the group is as in its log: the timeline has neither an end nor a new start."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -103,7 +103,7 @@ async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
 
 async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
     """The timeline has no restart but the one before."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
         peer = await server.peer()
         await seat(peer, "g", "i")

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.requests.many import AT_ONCE
 from protocol.messages import (
     ListGroupsRequest,
@@ -18,6 +17,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, serving
 from tests.server.requests.test_groups import two_groups
+from tests.support.memory import ManualEngine
 from tests.support.requests import commit_request
 
 
@@ -121,7 +121,7 @@ async def test_topics_are_named_by_their_ids(others: int) -> None:
 
 async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no error on top; without one, a consumer would take a group that isn't loaded for an empty one."""
-    monkeypatch.setattr(MemoryEngine, "load", lambda *_: None)
+    monkeypatch.setattr(ManualEngine, "load", lambda *_: None)
     async with serving() as server:
         peer = await server.peer()
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 2])

@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 
 from coordinator.config import INT64_MAX
-from coordinator.log.memory import MemoryLog
 from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
 from coordinator.server.wire.call import Call, Steps
 from protocol.header import encode_request
@@ -32,6 +31,7 @@ from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
 from tests.support.batches import batch, compressed
+from tests.support.memory import ManualLog
 from tests.support.patience import WITHIN_S
 
 
@@ -422,7 +422,7 @@ async def test_requests_that_no_batch_can_pass() -> None:
 
 async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
     """A position that a broker's group had is never taken for cut off; no record is there that could say so."""
-    async with serving(shared=MemoryLog([1] * 4)) as server:
+    async with serving(shared=ManualLog([1] * 4)) as server:
         peer = await server.peer()
         asked = [
             OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)

@@ -11,7 +11,6 @@ from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import DescribeGroup, Event
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop.lines import Lines
 from coordinator.server.runtime.delivery import ANSWERED_AT_ONCE, Held
 from coordinator.server.runtime.replies import Reply
@@ -33,11 +32,12 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.server.runtime.calls import commit_request
+from tests.support.memory import ManualEngine
 
 
 async def test_no_answer_before_its_record_is_durable() -> None:
     """SyncGroup and a later read wait until the group's record is durable; requests for other groups don't wait."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer, reader, other = [await server.peer() for _ in range(3)]
         joined = await peer.join("g", instance="i")
@@ -92,7 +92,7 @@ async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pyt
 
 async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the records become durable within the turn of the join, the join's line comes before its answer."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
         await server.loaded()
         committing, joining = await server.peer(), await server.peer()

@@ -9,7 +9,6 @@ from typing import Any
 from coordinator.group.client import Now
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import DescribeGroup, Load, Unload
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.server.runtime.kinds import GROUPS, LogKind
@@ -19,6 +18,7 @@ from coordinator.server.telemetry.note_lines import NoteLines
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, config_of
+from tests.support.memory import ManualEngine
 
 
 class Answer(Reply):
@@ -77,7 +77,7 @@ def test_a_partition_takes_all_of_its_kind() -> None:
     config, clock, out = config_of(), ManualClock(), io.StringIO()
     turn: list[Callable[[], None]] = []
     lines = Lines(out, "logfmt", 1, clock)
-    engine = MemoryEngine(2, 1)
+    engine = ManualEngine(2, 1)
     engine.records[1].append(Record(b"one", b"", 0))
     pace = Pace(clock, turn.append)
     notes = NoteLines(lines)

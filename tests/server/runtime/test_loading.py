@@ -12,7 +12,6 @@ from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record, offset_record
 from coordinator.group.replay import DECODED_AT_ONCE, Replay
 from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop.clock import Arguments
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
@@ -29,9 +28,10 @@ from tests.server.harness import (
     serving,
 )
 from tests.server.runtime.calls import FULL, commit, committed
+from tests.support.memory import ManualEngine
 
 
-class Loading(MemoryEngine):
+class Loading(ManualEngine):
     """An engine that holds back its loads until `go`, or lets them fail."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
 
 async def test_records_of_newer_protocols_are_counted() -> None:
     """One line names the other kinds of records in a partition; the partition's groups are served (KIP-915)."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     engine.records[2] = [Record(b"\0\x0b" + bytes([n]), b"", 0) for n in range(2)] + [Record(b"\x12\x34", None, 0)]
     async with serving("offsets.topic.num.partitions=4", engine=engine) as server:
         await server.until(lambda: bool(server.events("records_skipped")))
@@ -173,7 +173,7 @@ async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
 
 async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
     """A record that can't be decoded refuses the whole partition; it is not loaded in part."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     partition = partition_for("g", 4)
     engine.records[partition] = [Record(b"\0\2\0\1g", b"\0\3garbage", 0)]
     async with serving(engine=engine) as server:
@@ -185,7 +185,7 @@ async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
 
 async def test_groups_come_back_from_the_log() -> None:
     """A second server on the same log has the generation, members and offsets of the first."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
@@ -293,7 +293,7 @@ async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pyt
 
 async def test_loading_again_and_again_leaves_no_timers() -> None:
     """A coordinator that is replaced takes its timers back from the clock."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         await seat(peer, "g", "i")

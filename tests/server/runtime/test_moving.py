@@ -12,7 +12,6 @@ import pytest
 from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Fenced, Unavailable
-from coordinator.log.memory import MemoryEngine, MemoryLog
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import LEASE_LOOK_MS, REFUSED_AFTER_MS
 from protocol.messages import (
@@ -33,6 +32,7 @@ from tests.server.harness import ManualClock, Peer, Serving, heartbeat_request, 
 from tests.server.runtime.calls import commit, commit_request, committed
 from tests.server.wire.test_repeated_beats import TOPICS
 from tests.server.wire.test_repeated_beats import join as join_steady
+from tests.support.memory import ManualEngine, ManualLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ BESIDE = next(name for name in "hijklmnopq" if partition_for(name, COUNT) == par
 class Cluster:
     """Two nodes of one log, with the ids 1 and 2. Node 1 owns all partitions at first."""
 
-    def __init__(self, log: MemoryLog, clock: ManualClock, nodes: dict[int, Serving]) -> None:
+    def __init__(self, log: ManualLog, clock: ManualClock, nodes: dict[int, Serving]) -> None:
         self.log = log
         self.clock = clock
         self.nodes = nodes
@@ -74,7 +74,7 @@ class Cluster:
 
 async def cluster(stack: AsyncExitStack, *settings: str) -> Cluster:
     """Start two nodes."""
-    log, clock, nodes = MemoryLog([1] * COUNT), ManualClock(), {}
+    log, clock, nodes = ManualLog([1] * COUNT), ManualClock(), {}
     for node_id in (1, 2):
         nodes[node_id] = await stack.enter_async_context(
             serving(f"node.id={node_id}", *settings, clock=clock, shared=log)
@@ -84,7 +84,7 @@ async def cluster(stack: AsyncExitStack, *settings: str) -> Cluster:
 
 
 @contextmanager
-def held(engine: MemoryEngine) -> Iterator[None]:
+def held(engine: ManualEngine) -> Iterator[None]:
     """Let appends wait."""
     engine.hold = True
     try:
@@ -108,10 +108,10 @@ async def found(peer: Peer, group_id: str) -> tuple[int, int]:
 async def test_a_node_that_does_not_know_the_owners_yet_says_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients may be there before the engine has said who owns what: another node may have the group."""
     starts: list[Callable[[], None]] = []
-    start = MemoryEngine.start
-    monkeypatch.setattr(MemoryEngine, "start", lambda *arguments: starts.append(partial(start, *arguments)))
+    start = ManualEngine.start
+    monkeypatch.setattr(ManualEngine, "start", lambda *arguments: starts.append(partial(start, *arguments)))
     beat_of_another = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    async with serving("node.id=1", shared=MemoryLog([2] * COUNT)) as node:
+    async with serving("node.id=1", shared=ManualLog([2] * COUNT)) as node:
         peer = await node.peer()
         assert (await peer.ask(beat_of_another, 3)).error_code == ErrorCode.NOT_COORDINATOR
         (go_on,) = starts
@@ -264,7 +264,7 @@ async def test_a_partition_of_nobody_has_no_coordinator() -> None:
 async def test_a_node_that_stops_hands_over_first() -> None:
     """All partitions are at the other node when the stop is done, and no member lost its seat."""
     async with AsyncExitStack() as stack:
-        log, clock = MemoryLog([1] * COUNT), ManualClock()
+        log, clock = ManualLog([1] * COUNT), ManualClock()
         two = await stack.enter_async_context(serving("node.id=2", clock=clock, shared=log))
         async with serving("node.id=1", clock=clock, shared=log) as one:
             await one.loaded()

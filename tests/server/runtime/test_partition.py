@@ -13,7 +13,6 @@ from coordinator.group.events import DescribeGroup, Event, Load
 from coordinator.group.partition import partition_for
 from coordinator.group.turn import Turn
 from coordinator.log.engine import Acquired, Fenced, Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.story.diagnosis import LOG_FAILED, LOG_RECOVERED
@@ -34,6 +33,7 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.server.runtime.calls import FULL, commit, commit_request, committed
+from tests.support.memory import ManualEngine, ManualLog
 
 
 async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
@@ -41,7 +41,7 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
 
     KAFKA-10284, KAFKA-9659: after a failed append the old member id is valid.
     """
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         old, new = await server.peer(), await server.peer()
         joined = await seat(old, "g", "i")
@@ -67,7 +67,7 @@ async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
         assert not server.events("member_fenced")
 
 
-class ClaimsLate(MemoryEngine):
+class ClaimsLate(ManualEngine):
     """Its first claim of each partition fails; its store then asks for another one. claims: so far, by partition."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ async def test_a_load_that_works_ends_the_trouble_of_a_claim() -> None:
 
 async def test_a_load_that_works_does_not_show_that_writes_do() -> None:
     """On a full disk a partition loads. Its trouble ends with a write; a load with a claim in a cluster has one."""
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
         runtime = server.server.runtime
         partition = runtime.partitions[0]
@@ -137,7 +137,7 @@ async def test_a_load_that_works_does_not_show_that_writes_do() -> None:
 
 async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
     """The commit gets COORDINATOR_NOT_AVAILABLE and the old offset stays. Failure and recovery have one line each."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         assert await commit(peer, "g", 1) == ErrorCode.NONE
@@ -160,7 +160,7 @@ async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
 
 async def test_members_keep_their_seats_while_the_log_fails() -> None:
     """Heartbeats and reads are answered; requests that would write are refused, and the log gets nothing."""
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
         peer, writer = await server.peer(), await server.peer()
         joined = await seat(peer, "g", "i")
@@ -186,7 +186,7 @@ async def test_members_keep_their_seats_while_the_log_fails() -> None:
 
 async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
     """A member that waits in JoinGroup gets NOT_COORDINATOR at once, so that it looks for its coordinator again."""
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     async with serving("offsets.topic.num.partitions=1", engine=engine) as server:
         first, second, writer = [await server.peer() for _ in range(3)]
         member = await seat(first, "g", "a")
@@ -204,7 +204,7 @@ async def test_whoever_waits_is_answered_when_a_write_fails() -> None:
 
 async def test_an_expiry_waits_while_the_log_fails() -> None:
     """A session that ends during the pause expires after it, and the emptied group is durable."""
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     settings = ("offsets.topic.num.partitions=1", "group.min.session.timeout.ms=1000")
     async with serving(*settings, engine=engine) as server:
         peer, writer = await server.peer(), await server.peer()
@@ -228,11 +228,11 @@ async def test_a_fenced_owner_steps_down() -> None:
 
     So does the commit that found out (Kafka 3.9: NOT_LEADER_OR_FOLLOWER of its append becomes NOT_COORDINATOR).
     """
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         assert await commit(peer, "g", 1) == ErrorCode.NONE
-        engine._failure = Fenced("node 2 owns it")  # type: ignore[assignment]
+        engine.fail_next(Fenced("node 2 owns it"))
         assert await commit(peer, "g", 2) == ErrorCode.NOT_COORDINATOR
         assert await commit(peer, "g", 3) == ErrorCode.NOT_COORDINATOR
         assert (await committed(peer, "g"))[0] == ErrorCode.NOT_COORDINATOR
@@ -242,7 +242,7 @@ async def test_a_fenced_owner_steps_down() -> None:
 
 async def test_what_another_node_owns_is_refused_by_every_request() -> None:
     """Groups of another node get NOT_COORDINATOR, so that the client looks for their node; the others are served."""
-    engine = MemoryEngine(4, 1, owners=[1, 2, 1, 2])
+    engine = ManualLog([1, 2, 1, 2]).engine(1)
     ours, theirs = (next(name for name in "abcdefgh" if partition_for(name, 4) % 2 == odd) for odd in (0, 1))
     async with serving(engine=engine) as server:
         await server.loaded()
@@ -286,7 +286,7 @@ async def test_a_coordinator_that_breaks_down_starts_anew(monkeypatch: pytest.Mo
         return handle(self, event, now)
 
     monkeypatch.setattr(Coordinator, "handle", break_down)
-    async with serving("offsets.topic.num.partitions=1", engine=MemoryEngine(1, 1)) as server:
+    async with serving("offsets.topic.num.partitions=1", engine=ManualEngine(1, 1)) as server:
         first, second, admin = [await server.peer() for _ in range(3)]
         member = await seat(first, "g", "a")
         await second.send(join_request("g", instance="b"), 5)
@@ -360,7 +360,7 @@ async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(mon
         assert len(answers) != 3, "it cannot be"
 
     monkeypatch.setattr(Turn, "answer_all", break_down)
-    async with serving("group.initial.rebalance.delay.ms=100", engine=MemoryEngine(4, 1)) as server:
+    async with serving("group.initial.rebalance.delay.ms=100", engine=ManualEngine(4, 1)) as server:
         peers = [await server.peer() for _ in "abc"]
         for peer, instance in zip(peers, "abc", strict=True):
             await peer.send(join_request("g", instance=instance), 5)
@@ -373,7 +373,7 @@ async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(mon
 
 async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
     """A log line that can't be written does not stop the server from handling the failure."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         assert await commit(peer, "g", 1) == ErrorCode.NONE

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.wire.repeated_commits import Commit
 from protocol.messages import DescribeGroupsRequest
@@ -16,11 +15,12 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.server.runtime.calls import commit, commit_request, committed
+from tests.support.memory import ManualEngine
 
 
 async def test_one_wake_up_serves_many_outcomes() -> None:
     """However many outcomes the engine reports between two turns, it wakes the loop once."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(5)]
         for peer in peers:
@@ -46,7 +46,7 @@ async def test_one_wake_up_serves_many_outcomes() -> None:
 
 async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -> None:
     """The log gets one window at a time: the first append alone, then the others together."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(4)]
         for peer in peers:

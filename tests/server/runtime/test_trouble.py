@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     serving,
 )
 from tests.server.runtime.calls import FULL, commit, commit_request
+from tests.support.memory import ManualEngine
 
 
 async def test_the_pause_between_tries_grows() -> None:
     """Each failed try doubles the pause, up to BACKOFF_MAX_MS; only one try runs at a time."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         pause_ms = BACKOFF_MIN_MS
@@ -38,7 +38,7 @@ async def test_the_pause_between_tries_grows() -> None:
 
 async def test_each_failure_of_the_log_is_told_of_once() -> None:
     """After a recovery the next failure has a line again."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         for number in (1, 2):

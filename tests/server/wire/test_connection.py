@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.log.memory import MemoryEngine
 from coordinator.loop.pace import TURN_MAX_MS
 from coordinator.loop.timers import LEFTOVERS_MIN
 from coordinator.server.wire.call import Call
@@ -33,6 +32,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.support.memory import ManualEngine
 
 
 def frame(content: bytes) -> bytes:
@@ -392,7 +392,7 @@ async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.Monkey
 
 async def test_an_answer_that_breaks_down_later_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a later answer fails, the code that delivers it goes on."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         first = await server.peer()
         joined = await first.join("g", instance="a")

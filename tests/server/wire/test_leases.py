@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.client import ANONYMOUS
-from coordinator.log import memory
 from protocol.messages import HeartbeatResponse
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, heartbeat_request, seat, serving
 from tests.server.wire.test_repeated_beats import TOPICS, beat, join, repeated
+from tests.support.memory import Lapsing, ManualEngine
 
 
 class Lease:
@@ -21,7 +21,7 @@ class Lease:
     def __init__(self, server: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
         self.holds = True
         server.server.runtime.lease = lambda: self.holds
-        monkeypatch.setattr(memory._Owned, "valid", lambda _own: self.holds)
+        monkeypatch.setattr(Lapsing, "valid", lambda _own: self.holds)
 
 
 async def test_a_lapsed_node_repeats_no_heartbeat_of_the_consumer_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ async def test_a_node_with_a_new_lease_repeats_nothing_of_what_it_has_lost(monke
         assert beats.answer(second) is not None
         runtime = server.server.runtime
         engine = runtime.engine
-        assert isinstance(engine, memory.MemoryEngine)
+        assert isinstance(engine, ManualEngine)
         for group in ("g", "h"):
-            engine._log.orphan(runtime.partition_of(group).index)
+            engine.shared.orphan(runtime.partition_of(group).index)
         assert heartbeats.answer(first) is None
         assert beats.answer(second) is None
         await classic.send_bytes(first)

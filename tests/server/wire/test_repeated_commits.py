@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from coordinator.log.engine import Appended, Ownership, Unavailable
-from coordinator.log.memory import MemoryEngine
 from coordinator.server import app
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.api import DECODED_IN_STEPS_ABOVE
@@ -29,6 +28,7 @@ from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
 from tests.support.length import rounds
+from tests.support.memory import ManualEngine
 
 STEPS = 200
 SESSION_MS = 10_000
@@ -59,7 +59,7 @@ class Way:
     heard: the answers, byte for byte, None where a connection was closed.
     """
 
-    def __init__(self, server: Serving, engine: MemoryEngine, chance: Random, *, short: bool) -> None:
+    def __init__(self, server: Serving, engine: ManualEngine, chance: Random, *, short: bool) -> None:
         self._server = server
         self._engine = engine
         self._chance = chance
@@ -241,7 +241,7 @@ class Way:
 
 async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """The answers, the records, the log lines, and the counts of answers."""
-    engine, measures = MemoryEngine(4, 1), Measures()
+    engine, measures = ManualEngine(4, 1), Measures()
     monkeypatch.setattr(app, "Measures", lambda _groups_max: measures)
     async with serving(engine=engine) as server:
         walk = Way(server, engine, Random(seed), short=short)
@@ -271,7 +271,7 @@ async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeated commits to all groups of a partition share a batch, and each gets its own answer."""
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     batches: list[list[Record]] = []
     append = engine.append
 
@@ -384,7 +384,7 @@ async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> Non
 
 async def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
     """The commit is stored all the same, and what the connection kept is freed."""
-    engine = MemoryEngine(4, 1)
+    engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peer = await server.peer()
         for _ in range(2):
@@ -408,7 +408,7 @@ async def test_a_commit_never_passes_a_later_one(monkeypatch: pytest.MonkeyPatch
 
     The later commit stays, in memory and in the log.
     """
-    engine = MemoryEngine(1, 1)
+    engine = ManualEngine(1, 1)
     offsets: list[bytes | None] = []
     append = engine.append
 
