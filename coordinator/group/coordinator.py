@@ -12,7 +12,7 @@ runtime drops the coordinator and loads the partition again, so nobody sees what
     offsets      committed offsets, the same for groups of every kind
     describe     what an administrator sees and does, likewise
     records      the log's side
-    invariants   what must always hold
+    invariants   what must hold of each record
 
 House rule: a refused event changes nothing. As in Kafka, a first JoinGroup or commit leaves an empty group all the
 same.

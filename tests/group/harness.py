@@ -35,7 +35,6 @@ from coordinator.group.client import Client, Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, TimerKey, TimerKind
 from coordinator.group.group import NEVER, Group, Member
-from coordinator.group.invariants import violations
 from coordinator.group.notes import Note, RebalanceStarted
 from coordinator.group.replay import Replay
 from coordinator.group.state import State
@@ -65,6 +64,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
+from tests.group.invariants import violations
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Note)

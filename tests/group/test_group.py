@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group.group import Group, Member, Waiting
-from coordinator.group.invariants import violations
 from coordinator.group.state import State
 from coordinator.group.vote import winner
 from tests.group.harness import subscription
+from tests.group.invariants import violations
 
 
 def member(name: str, *names: str, instance: str | None = None) -> Member:

@@ -8,11 +8,12 @@ import pytest
 
 from coordinator.group.course import Pending
 from coordinator.group.group import NEVER, Block, Group, InitialDelay, Waiting
-from coordinator.group.invariants import RecordRule, record_violations, replay_differences, violations
+from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.records import GROUP_VALUE_VERSION, decode_group, group_value
 from coordinator.group.state import State
 from protocol.messages import GroupMetadataValue, decode
 from tests.group.harness import Bench
+from tests.group.invariants import replay_differences, violations
 
 
 def stable() -> Group:

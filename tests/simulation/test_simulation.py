@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coordinator.group import records
-from coordinator.group.invariants import replay_differences
 from coordinator.group.state import State
 from protocol.messages import GroupMetadataKey, decode
 from tests.group.harness import Bench, Call, Protocols, subscription
+from tests.group.invariants import replay_differences
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Effects

@@ -34,7 +34,6 @@ from coordinator.group.events import (
     TopicsChanged,
 )
 from coordinator.group.group import Group
-from coordinator.group.invariants import violations
 from coordinator.group.records import group_value
 from coordinator.group.replay import Replay
 from coordinator.group.state import Kind, State
@@ -54,6 +53,7 @@ from protocol.messages import (
     encode,
 )
 from protocol.records.packing import stored_bytes
+from tests.group.invariants import violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
