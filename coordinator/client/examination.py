@@ -20,7 +20,7 @@ from coordinator.client.topics import Leaders, log_end_offsets, node_health, par
 from coordinator.client.transactions import holders_at, holding_transactions
 from coordinator.story.cluster_diagnosis import cluster_findings, not_listed, unavailable
 from coordinator.story.described import SHARE, Group
-from coordinator.story.diagnosis import Finding, log_findings, worst_first
+from coordinator.story.diagnosis import Case, Finding, log_findings, worst_first
 from coordinator.story.entries import Entry
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
@@ -71,10 +71,10 @@ def examine(
     for name, answer in answers.items():
         if isinstance(answer, Group):
             held = holding.get(name, ())
-            found += group_findings(name, entries[name], answer, counts, now_ms, seen[name].progress, held)
+            found += group_findings(Case(name, entries[name], answer, counts, now_ms, seen[name].progress, held))
         elif answer.error_code in COORDINATOR_MOVED:
             found.append(unavailable(name, error_name(answer.error_code)))
-            found += group_findings(name, entries[name], None, counts, now_ms)
+            found += group_findings(Case(name, entries[name], None, counts, now_ms))
     return answers, worst_first(found)
 
 

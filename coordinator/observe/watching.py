@@ -33,7 +33,7 @@ from coordinator.observe.follower import Taker
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.story.consumer_diagnosis import NOT_READY, not_ready
 from coordinator.story.described import Group
-from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Finding, Severity
+from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Case, Finding, Severity
 from coordinator.story.entries import Timeline
 from coordinator.story.events import FindingBegan, FindingEnded, RebalanceEvent
 from coordinator.story.group_diagnosis import progress_findings_now
@@ -197,7 +197,7 @@ class Watching:
             told = list(self._events.get(name, ()))
         entries = Timeline(name).add_all(told).entries
         held = self._held.get(name, ())
-        self._tell(name, progress_findings_now(name, entries, group, counts, now_ms, seen, held), now_ms)
+        self._tell(name, progress_findings_now(Case(name, entries, group, counts, now_ms, seen, held)), now_ms)
 
     def _tell(self, group_id: str, findings: Iterable[Finding], now_ms: int) -> None:
         former, present = self.found.get(group_id, {}), dict[Key, FindingBegan]()

@@ -47,7 +47,7 @@ from coordinator.site.sums import Sums
 from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
 from coordinator.story.described import SHARE, Group, group_json
-from coordinator.story.diagnosis import worst_first
+from coordinator.story.diagnosis import Case, worst_first
 from coordinator.story.entries import Timeline, entry_json
 from coordinator.story.events import fields_of
 from coordinator.story.group_diagnosis import group_findings
@@ -370,7 +370,8 @@ class Site:
         looks = look(client, [] if group is None else [group], counts, self._progress, now_ms, leaders)
         seen = None if group is None else looks[group_id].progress
         holding = [] if group is None else holding_back(client, group)
-        problems = [] if group is None else group_findings(group_id, entries, group, counts, now_ms, seen, holding)
+        case = Case(group_id, entries, group, counts, now_ms, seen, holding)
+        problems = [] if group is None else group_findings(case)
         drawn = sorted(waits.keys() | lanes.keys())
         return {
             "group_id": group_id,

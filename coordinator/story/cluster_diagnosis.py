@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from coordinator.story.described import StoreHealth
-from coordinator.story.diagnosis import FORGOTTEN_MS, OVER, OVER_MS, Finding, Severity
+from coordinator.story.diagnosis import ENDED_ADVICE, FORGOTTEN_MS, Finding, Severity, unless_over
 from coordinator.story.entries import Entry, Loaded
 from coordinator.text import NAMED_MAX, names_text
 
@@ -147,20 +147,18 @@ def _moves(entries: Mapping[str, Sequence[Entry]], now_ms: int) -> Iterator[Find
     nodes = sorted({node for entry in run for node in (entry.node, entry.former_node) if node is not UNSET})
     others = f", and {len(moving) - 1} more of the groups looked at did so too" if len(moving) > 1 else ""
     over_s = (run[-1].at_ms - run[0].at_ms) / 1000
-    is_over = now_ms - run[-1].at_ms >= OVER_MS
-    yield Finding(
-        Severity.NOTICE if is_over else Severity.WARNING,
+    finding = Finding(
+        Severity.WARNING,
         "nodes_flap",
         None,
         f"group {group_id} went from node to node {len(run)} times in {over_s:.0f} s "
-        f"(nodes {', '.join(map(str, nodes))}){others}{OVER if is_over else ''}",
-        "nothing needs to be done if it has ended on purpose"
-        if is_over
-        else "one of these nodes starts and ends again and again, or its store hears of it too late (lease_lost in its "
+        f"(nodes {', '.join(map(str, nodes))}){others}",
+        "one of these nodes starts and ends again and again, or its store hears of it too late (lease_lost in its "
         "log): a slow disk of etcd, a machine without time, or a network that is cut off",
         run[-1].at_ms,
         len(run),
     )
+    yield unless_over(finding, now_ms, ENDED_ADVICE)
 
 
 def _newest_run(entries: Sequence[Entry]) -> list[Loaded]:

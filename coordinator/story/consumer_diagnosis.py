@@ -17,14 +17,14 @@ from coordinator.story.described import ConsumerState, Group, Member
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     CONFLICT_ADVICE,
-    OVER,
-    OVER_MS,
+    Case,
     Finding,
     Severity,
     members_text,
     shared,
+    unless_over,
 )
-from coordinator.story.entries import Entry, Rebalance
+from coordinator.story.entries import Rebalance
 from coordinator.story.events import Cause, InstanceIdUnreleased
 from coordinator.text import NAMED_MAX, client_text, names_text
 
@@ -34,19 +34,14 @@ NOT_READY = "NotReady"
 TIMEOUT_ADVICE = "Its rebalance timeout (max.poll.interval.ms) is how long the others wait"
 
 
-def consumer_findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group | None,
-    partition_counts: Mapping[str, int],
-    now_ms: int,
-) -> Iterator[Finding]:
-    """Findings about a group of the consumer protocol; none about another group. As of `diagnosis.findings`."""
-    yield from _taken_seats(group_id, entries, group, now_ms)
-    yield from _never_revoked(group_id, entries, now_ms)
+def consumer_findings(case: Case) -> Iterator[Finding]:
+    """Findings about a group of the consumer protocol; none about another group."""
+    yield from _taken_seats(case)
+    yield from _never_revoked(case)
+    group = case.group
     if group is not None and group.consumer is not None:
-        yield from held_up_findings(group, group.consumer, now_ms)
-        yield from _without_topics(group, group.consumer, partition_counts)
+        yield from held_up_findings(group, group.consumer, case.now_ms)
+        yield from _without_topics(group, group.consumer, case.partition_counts)
         if group.state == NOT_READY:
             yield not_ready(group.group_id)
 
@@ -64,11 +59,11 @@ def not_ready(group_id: str) -> Finding:
     )
 
 
-def _taken_seats(group_id: str, entries: Sequence[Entry], group: Group | None, now_ms: int) -> Iterator[Finding]:
+def _taken_seats(case: Case) -> Iterator[Finding]:
     """Clients that were refused the seat of an active member: one finding for each instance id, by the newest."""
-    present = None if group is None else {member.member_id for member in group.members}
+    present = None if case.group is None else {member.member_id for member in case.group.members}
     by_instance: dict[str, list[InstanceIdUnreleased]] = {}
-    for event in (entry.event for entry in entries):
+    for event in (entry.event for entry in case.entries):
         if isinstance(event, InstanceIdUnreleased):
             by_instance.setdefault(event.group_instance_id, []).append(event)
     for instance_id, refused in by_instance.items():
@@ -77,23 +72,22 @@ def _taken_seats(group_id: str, entries: Sequence[Entry], group: Group | None, n
         parties = f"{last.member_id} ({one}) was refused the seat of {last.current_member_id} ({other})"
         if _are_twins(refused):
             found = f"two programs had the instance id {instance_id}: {parties}, which went on meanwhile"
-            yield shared("instance_id_conflict", group_id, found, last.at_ms, len(refused), now_ms)
+            yield shared(case, "instance_id_conflict", found, last.at_ms, len(refused))
             continue
         if present is not None and last.current_member_id not in present:
             continue  # the seat is free, or has the successor
-        is_over = now_ms - last.at_ms >= OVER_MS
-        yield Finding(
-            Severity.NOTICE if is_over else Severity.WARNING,
+        finding = Finding(
+            Severity.WARNING,
             "seat_not_released",
-            group_id,
-            f"{parties} with the instance id {instance_id}, which had neither left nor expired"
-            + (OVER if is_over else ""),
+            case.group_id,
+            f"{parties} with the instance id {instance_id}, which had neither left nor expired",
             "if it was killed: the seat is free when its session ends (group.consumer.session.timeout.ms), so start "
             "the successor later, free the seat with `tenure members remove`, or let the program close its consumer. "
             f"If it still runs: {CONFLICT_ADVICE}",
             last.at_ms,
             len(refused),
         )
+        yield unless_over(finding, case.now_ms)
 
 
 def _are_twins(refused: Sequence[InstanceIdUnreleased]) -> bool:
@@ -107,31 +101,29 @@ def _are_twins(refused: Sequence[InstanceIdUnreleased]) -> bool:
     return False
 
 
-def _never_revoked(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _never_revoked(case: Case) -> Iterator[Finding]:
     """Members that were removed because they did not give up partitions: one finding for all."""
     late = [
         (entry, cause)
-        for entry in entries
+        for entry in case.entries
         if isinstance(entry, Rebalance)
         for cause in entry.causes
         if cause.kind == CauseKind.REVOCATION_TIMED_OUT.value
     ]
     if not late:
         return
-    last_at_ms = max((entry.ended_ms or entry.at_ms) for entry, _ in late)
     names = sorted({_name(cause) for _, cause in late})
-    is_over = now_ms - last_at_ms >= OVER_MS
-    yield Finding(
-        Severity.NOTICE if is_over else Severity.WARNING,
+    finding = Finding(
+        Severity.WARNING,
         "members_never_revoked",
-        group_id,
-        f"did not give up partitions within the rebalance timeout, and were removed: {', '.join(names[:NAMED_MAX])}"
-        f"{OVER if is_over else ''}",
+        case.group_id,
+        f"did not give up partitions within the rebalance timeout, and were removed: {', '.join(names[:NAMED_MAX])}",
         "a consumer gives up partitions when it polls, after its listener for revoked partitions: see what keeps it "
         f"from that. {TIMEOUT_ADVICE}",
-        last_at_ms,
+        max((entry.ended_ms or entry.at_ms) for entry, _ in late),
         len(late),
     )
+    yield unless_over(finding, case.now_ms)
 
 
 def _name(cause: Cause) -> str:

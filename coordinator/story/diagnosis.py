@@ -20,12 +20,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from coordinator import pages
 from coordinator.story.described import FailingLog, Group, Member
 from coordinator.story.entries import Entry, Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import Cause, EventsDropped, MemberFenced, MemberReplaced, UnixMs
-from coordinator.text import NAMED_MAX, NamedClient, client_text, names_text
+from coordinator.story.offsets import HoldingTransaction
+from coordinator.story.progress import GroupProgress
+from coordinator.text import NAMED_MAX, NamedClient, client_text, names_text, several
 
 
 class TooOld(NamedTuple):
@@ -145,6 +148,8 @@ LOOP_ADVICE = (
     f"{CONFLICT_ADVICE}; or one program ends and is started again at once: its own log says why it ends"
 )
 
+ENDED_ADVICE = "nothing needs to be done if it has ended on purpose"
+
 SAY_HOW_OFTEN = frozenset({"dynamic_members_come_back", "restarts_in_a_loop"})
 """Kinds of findings whose text has the number of times."""
 
@@ -168,28 +173,42 @@ class Finding(Struct, frozen=True):
     member_id: str | UnsetType = UNSET
 
 
-def findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group | None,
-    partition_counts: Mapping[str, int],
-    now_ms: int,
-) -> list[Finding]:
-    """Every finding about a group.
+class Case(NamedTuple):
+    """A group with all that findings look at.
 
-    entries: of its timeline. group: its description now, None if there is none. now_ms: Unix time.
+    entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
+    topic. now_ms: Unix time. progress: of the look that has this description, None if its offsets can't be seen.
+    transactions: those that hold back offsets of the group.
     """
-    found = [
-        *_conflicts(group_id, entries, now_ms),
-        *_swaps(group_id, entries, now_ms),
-        *_refused_writes(group_id, entries, now_ms),
-        *_dropped(group_id, entries, now_ms),
-        *_absences(group_id, entries, group, now_ms),
-        *_returns(group_id, entries, now_ms),
-    ]
-    if group is not None:
-        found += [*wait_findings(group, now_ms), *_unassigned(group, partition_counts), *_too_old(entries, group)]
-    return found
+
+    group_id: str
+    entries: Sequence[Entry]
+    group: Group | None
+    partition_counts: Mapping[str, int]
+    now_ms: int
+    progress: GroupProgress | None = None
+    transactions: Sequence[HoldingTransaction] = ()
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """The findings of this module about a group."""
+    yield from _conflicts(case)
+    yield from _swaps(case)
+    yield from _refused_writes(case)
+    yield from _dropped(case)
+    yield from _absences(case)
+    yield from _returns(case)
+    if case.group is not None:
+        yield from wait_findings(case.group, case.now_ms)
+        yield from _unassigned(case.group, case.partition_counts)
+        yield from _too_old(case.entries, case.group)
+
+
+def unless_over(finding: Finding, now_ms: int, advice: str | None = None) -> Finding:
+    """A finding about the past; one that was not seen for OVER_MS is a notice. advice: then, None for the same."""
+    if finding.last_at_ms is None or now_ms - finding.last_at_ms < OVER_MS:
+        return finding
+    return replace(finding, severity=Severity.NOTICE, found=finding.found + OVER, advice=advice or finding.advice)
 
 
 def log_findings(failing: Sequence[FailingLog], count: int, now_ms: int) -> Iterator[Finding]:
@@ -260,15 +279,15 @@ def loop_text(instance_id: str, what: str, times: int, over_ms: int, shortest_ms
     )
 
 
-def _conflicts(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _conflicts(case: Case) -> Iterator[Finding]:
     """Two programs with one instance id: one finding for each instance id, with the newest two programs."""
     by_instance: dict[str, list[MemberFenced]] = {}
-    for event in (entry.event for entry in entries):
+    for event in (entry.event for entry in case.entries):
         if isinstance(event, MemberFenced) and event.is_conflict:
             by_instance.setdefault(event.group_instance_id, []).append(event)
     for fencings in by_instance.values():
         last = fencings[-1]
-        yield shared("instance_id_conflict", group_id, conflict_text(last), last.at_ms, len(fencings), now_ms)
+        yield shared(case, "instance_id_conflict", conflict_text(last), last.at_ms, len(fencings))
 
 
 class Turns(NamedTuple):
@@ -309,11 +328,11 @@ def turns(restarts: Sequence[Return]) -> Turns | None:
     return Turns(sorted({(event.client_id, event.client_host) for event in last}), changes, last[-1].at_ms)
 
 
-def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _swaps(case: Case) -> Iterator[Finding]:
     """Seats that change hands again and again without a fencing: some clients' heartbeats have no instance id."""
     by_instance: dict[str, list[Return]] = {}
     fenced: Counter[str] = Counter()
-    for entry in entries:
+    for entry in case.entries:
         if is_restart(entry):
             by_instance.setdefault(entry.event.group_instance_id, []).append(entry)
         elif isinstance(entry.event, MemberFenced) and entry.event.is_conflict:
@@ -324,19 +343,13 @@ def _swaps(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Fin
             clients = " and ".join(f"{name} at {host.removeprefix('/')}" for name, host in in_turn.clients)
             times = fenced[instance_id]
             fencings = f"only {times} of them {'was' if times == 1 else 'were'} fenced" if times else "none was fenced"
-            yield shared(
-                "instance_id_in_turns",
-                group_id,
-                f"{clients} took the seat of {instance_id} from each other in turn, and {fencings}",
-                in_turn.last_at_ms,
-                in_turn.times,
-                now_ms,
-            )
+            found = f"{clients} took the seat of {instance_id} from each other in turn, and {fencings}"
+            yield shared(case, "instance_id_in_turns", found, in_turn.last_at_ms, in_turn.times)
         else:
-            yield from _loop(group_id, instance_id, restarts, now_ms)
+            yield from _loop(case, instance_id, restarts)
 
 
-def _loop(group_id: str, instance_id: str, restarts: Sequence[Return], now_ms: int) -> Iterator[Finding]:
+def _loop(case: Case, instance_id: str, restarts: Sequence[Return]) -> Iterator[Finding]:
     """The newest run of restarts of one seat, if they come faster than a healthy program makes them."""
     times_ms = [entry.at_ms for entry in restarts]
     ends = range(len(times_ms) - LOOP_MIN, -1, -1)
@@ -348,17 +361,12 @@ def _loop(group_id: str, instance_id: str, restarts: Sequence[Return], now_ms: i
         begin -= 1
     run = times_ms[begin:end]
     shortest_ms = min(later - former for former, later in pairwise(run))
-    is_over = now_ms - run[-1] >= OVER_MS
-    yield Finding(
-        Severity.NOTICE if is_over else LOOP_SEVERITY,
-        "restarts_in_a_loop",
-        group_id,
+    found = (
         f"{loop_text(instance_id, 'restarts', len(run), run[-1] - run[0], shortest_ms)}, the last by "
-        f"{client_text(restarts[end - 1].event)}{OVER if is_over else ''}",
-        "nothing needs to be done if it has ended on purpose" if is_over else LOOP_ADVICE,
-        run[-1],
-        len(run),
+        f"{client_text(restarts[end - 1].event)}"
     )
+    finding = Finding(LOOP_SEVERITY, "restarts_in_a_loop", case.group_id, found, LOOP_ADVICE, run[-1], len(run))
+    yield unless_over(finding, case.now_ms, ENDED_ADVICE)
 
 
 def span_text(ms: int) -> str:
@@ -375,59 +383,47 @@ def _is_loop(times_ms: Sequence[int], begin: int) -> bool:
     return times_ms[begin + LOOP_MIN - 1] - times_ms[begin] <= LOOP_MS
 
 
-def _refused_writes(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _refused_writes(case: Case) -> Iterator[Finding]:
     """Loads after a write of the group's log had failed."""
-    loads = [entry for entry in entries if isinstance(entry, Loaded) and entry.event.write_failed]
+    loads = [entry for entry in case.entries if isinstance(entry, Loaded) and entry.event.write_failed]
     if loads:
-        last_at_ms = loads[-1].at_ms
-        is_over = now_ms - last_at_ms >= OVER_MS
-        yield Finding(
-            Severity.NOTICE if is_over else Severity.ERROR,
+        finding = Finding(
+            Severity.ERROR,
             WRITES_FAILED,
-            group_id,
+            case.group_id,
             "the group's log could not be written: members that asked for a change were refused, and the group went "
-            "back to what its log has" + (OVER if is_over else ""),
+            "back to what its log has",
             f"look for {LOG_FAILED} in the server's log: the line says why (a full disk, above all). The log can be "
             f"written if {LOG_RECOVERED} follows it",
-            last_at_ms,
+            loads[-1].at_ms,
             len(loads),
         )
+        yield unless_over(finding, case.now_ms)
 
 
-def _dropped(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _dropped(case: Case) -> Iterator[Finding]:
     """Events that the server could not keep, of any group."""
-    gaps = [entry.event for entry in entries if isinstance(entry.event, EventsDropped)]
+    gaps = [entry.event for entry in case.entries if isinstance(entry.event, EventsDropped)]
     if gaps:
-        last_at_ms = max(gap.last_ms for gap in gaps)
-        events = sum(gap.events for gap in gaps)
-        is_over = now_ms - last_at_ms >= OVER_MS
-        yield Finding(
-            Severity.NOTICE if is_over else Severity.ERROR,
+        finding = Finding(
+            Severity.ERROR,
             DROPPED,
-            group_id,
-            f"{events} {'event' if events == 1 else 'events'}, of this group or others, could not be kept: the "
-            "server's disk was full, failed or was too slow" + (OVER if is_over else ""),
+            case.group_id,
+            f"{several(sum(gap.events for gap in gaps), 'event')}, of this group or others, could not be kept: the "
+            "server's disk was full, failed or was too slow",
             f"look for {NOT_KEPT} and {LOG_FAILED} in the server's log: the lines say why. What happened meanwhile "
             "is not told, and what members asked for then may have been refused",
-            last_at_ms,
+            max(gap.last_ms for gap in gaps),
             len(gaps),
         )
+        yield unless_over(finding, case.now_ms)
 
 
-def shared(kind: str, group_id: str, found: str, last_at_ms: int, times: int, now_ms: int) -> Finding:
+def shared(case: Case, kind: str, found: str, last_at_ms: int, times: int) -> Finding:
     """The finding about two programs with one instance id: an error as long as it may go on."""
-    is_over = now_ms - last_at_ms >= OVER_MS
-    return Finding(
-        Severity.NOTICE if is_over else CONFLICT_SEVERITY,
-        kind,
-        group_id,
-        found + (OVER if is_over else ""),
-        "nothing needs to be done if one of them was stopped, or has another group.instance.id now"
-        if is_over
-        else CONFLICT_ADVICE,
-        last_at_ms,
-        times,
-    )
+    finding = Finding(CONFLICT_SEVERITY, kind, case.group_id, found, CONFLICT_ADVICE, last_at_ms, times)
+    over = "nothing needs to be done if one of them was stopped, or has another group.instance.id now"
+    return unless_over(finding, case.now_ms, over)
 
 
 def wait_findings(group: Group, now_ms: int) -> Iterator[Finding]:
@@ -512,9 +508,10 @@ def absences(entries: Sequence[Entry]) -> Absences:
     return Absences(still, gone)
 
 
-def _absences(group_id: str, entries: Sequence[Entry], group: Group | None, now_ms: int) -> Iterator[Finding]:
+def _absences(case: Case) -> Iterator[Finding]:
     """Static members that expired: they came back a little later, or never."""
-    late, gone = absences(entries)
+    group_id, group, now_ms = case.group_id, case.group, case.now_ms
+    late, gone = absences(case.entries)
     late = [pair for pair in late if now_ms - pair[1].latest_ms < FORGOTTEN_MS]
     present = set() if group is None else {member.group_instance_id for member in group.members}
     if group is not None:
@@ -575,14 +572,14 @@ def _late(group_id: str, late: list[tuple[TimedCause, TimedCause]], *, ran_on: b
     yield Finding(Severity.WARNING, kind, group_id, found, advice, late[-1][1].latest_ms, len(late))
 
 
-def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[Finding]:
+def _returns(case: Case) -> Iterator[Finding]:
     """Dynamic members that leave and come back: one rebalance each time, and mostly two.
 
     A member that comes back has a new member id, so only client id and host identify it. If the process was killed, the
     new member joins first, and its rebalance waits until the old one's session ends. Returns count only from
     the time on when their client last joined as a static member.
     """
-    rebalances = [entry for entry in entries if isinstance(entry, Rebalance)]
+    rebalances = [entry for entry in case.entries if isinstance(entry, Rebalance)]
     static_since = {
         client_text(cause.said): place
         for place, rebalance in enumerate(rebalances)
@@ -629,9 +626,9 @@ def _returns(group_id: str, entries: Sequence[Entry], now_ms: int) -> Iterator[F
     yield Finding(
         Severity.NOTICE,
         "dynamic_members_come_back",
-        group_id,
+        case.group_id,
         f"members came back after they left or expired: {', '.join(clients[:NAMED_MAX])}{more}{said_so}. Of this came "
-        f"{len(places)} of {len(rebalances)} rebalances in the last {span_text(now_ms - rebalances[0].at_ms)}",
+        f"{len(places)} of {len(rebalances)} rebalances in the last {span_text(case.now_ms - rebalances[0].at_ms)}",
         _returns_advice(went_by, slow),
         last_ms,
         times,

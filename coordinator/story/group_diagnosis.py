@@ -9,15 +9,15 @@ House rule: every view of a group's findings asks here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from coordinator.story.consumer_diagnosis import consumer_findings, held_up_findings
-from coordinator.story.described import Group
 from coordinator.story.diagnosis import (
     DROPPED,
     FORGOTTEN_MS,
     OVER_MS,
     WRITES_FAILED,
+    Case,
     Finding,
     Severity,
     findings,
@@ -25,8 +25,6 @@ from coordinator.story.diagnosis import (
 )
 from coordinator.story.entries import Entry
 from coordinator.story.events import EventsDropped, GroupDeleted
-from coordinator.story.offsets import HoldingTransaction
-from coordinator.story.progress import GroupProgress
 from coordinator.story.progress_diagnosis import loop_findings, progress_findings
 from coordinator.story.seat_diagnosis import seat_findings
 from coordinator.story.transaction_diagnosis import transaction_findings
@@ -35,56 +33,32 @@ ABOUT_THE_SERVER = frozenset({DROPPED, WRITES_FAILED})
 """Kinds of findings about the past that are about the server, and not about members."""
 
 
-def group_findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group | None,
-    partition_counts: Mapping[str, int],
-    now_ms: int,
-    progress: GroupProgress | None = None,
-    transactions: Sequence[HoldingTransaction] = (),
-) -> list[Finding]:
-    """The findings about a group that have not ended.
-
-    entries: of its timeline. group: its description now, None if no coordinator describes it. partition_counts: by
-    topic. now_ms: Unix time. progress: of the look that has this description, None if its offsets can't be seen.
-    transactions: those that hold back offsets of the group.
-    """
-    entries = since_deleted(entries)
-    found: list[Finding] = []
-    if group is not None and progress is not None:  # of findings that are as bad, people look for these first
-        found += progress_findings(group_id, entries, group, progress, now_ms, transactions)
-    found += [
-        finding
-        for find in (findings, consumer_findings, seat_findings, loop_findings)
-        for finding in find(group_id, entries, group, partition_counts, now_ms)
-    ]
-    found += transaction_findings(group_id, transactions, now_ms)
-    return [finding for finding in found if not _is_past(finding, group, now_ms)]
+def group_findings(case: Case) -> list[Finding]:
+    """The findings about a group that have not ended."""
+    case = case._replace(entries=since_deleted(case.entries))
+    # Of findings that are as bad, people look for those about progress first.
+    finders = (progress_findings, findings, consumer_findings, seat_findings, loop_findings)
+    found = [finding for find in finders for finding in find(case)]
+    found += transaction_findings(case.group_id, case.transactions, case.now_ms)
+    return [finding for finding in found if not _is_past(finding, case)]
 
 
-def progress_findings_now(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group,
-    partition_counts: Mapping[str, int],
-    now_ms: int,
-    progress: GroupProgress,
-    transactions: Sequence[HoldingTransaction],
-) -> list[Finding]:
-    """The findings about a group's progress, without those about something that is over. As of `group_findings`.
+def progress_findings_now(case: Case) -> list[Finding]:
+    """The findings about a described group's progress, without those about something that is over.
 
     A rebalance whose server says for whom it waits is one of them once it is an error: before that it is any rebalance.
     """
-    entries = since_deleted(entries)
+    case = case._replace(entries=since_deleted(case.entries))
+    group, now_ms = case.group, case.now_ms
+    assert group is not None
     awaited = [*wait_findings(group, now_ms)]
     if group.consumer is not None:
         awaited += held_up_findings(group, group.consumer, now_ms)
     found = [
-        *loop_findings(group_id, entries, group, partition_counts, now_ms),
-        *progress_findings(group_id, entries, group, progress, now_ms, transactions),
+        *loop_findings(case),
+        *progress_findings(case),
         *(each for each in awaited if each.severity is Severity.ERROR),
-        *transaction_findings(group_id, transactions, now_ms),
+        *transaction_findings(case.group_id, case.transactions, now_ms),
     ]
     return [each for each in found if each.last_at_ms is None or now_ms - each.last_at_ms < OVER_MS]
 
@@ -99,9 +73,9 @@ def since_deleted(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _is_past(finding: Finding, group: Group | None, now_ms: int) -> bool:
+def _is_past(finding: Finding, case: Case) -> bool:
     """Whether a finding about the past has ended."""
     if finding.last_at_ms is None:
         return False
-    is_unused = group is not None and not group.members and finding.kind not in ABOUT_THE_SERVER
-    return is_unused or now_ms - finding.last_at_ms >= FORGOTTEN_MS
+    is_unused = case.group is not None and not case.group.members and finding.kind not in ABOUT_THE_SERVER
+    return is_unused or case.now_ms - finding.last_at_ms >= FORGOTTEN_MS

@@ -7,7 +7,7 @@ stands still names the time since when looks show it: it may be longer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.group.consumer.group import AWAY
@@ -15,17 +15,16 @@ from coordinator.story.counts import STORM_MIN, STORM_MS, away_after_ms, is_stor
 from coordinator.story.described import Group, Member
 from coordinator.story.diagnosis import (
     AWAITED_MS,
-    OVER,
-    OVER_MS,
     RESTART_MAX_MS,
+    Case,
     Finding,
     Severity,
     causes_of,
     members_text,
     span_text,
+    unless_over,
 )
 from coordinator.story.entries import REBALANCING, Entry, Rebalance
-from coordinator.story.offsets import HoldingTransaction
 from coordinator.story.progress import GroupProgress, TopicPartition
 from coordinator.story.tracks import GROWS_MS, MARKERS_MAX, STUCK_MAX_MS, STUCK_MS, Track
 from coordinator.story.transaction_diagnosis import abort_advice, restart_advice
@@ -60,18 +59,11 @@ Placed = tuple[TopicPartition, Track]
 """A topic partition and its track."""
 
 
-def progress_findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group,
-    progress: GroupProgress,
-    now_ms: int,
-    transactions: Sequence[HoldingTransaction] = (),
-) -> Iterator[Finding]:
-    """The findings about a group's progress. progress: of the look that has this description.
-
-    transactions: those that hold back offsets of the group.
-    """
+def progress_findings(case: Case) -> Iterator[Finding]:
+    """The findings about a group's progress; none if its offsets can't be seen."""
+    group_id, entries, group, _, now_ms, progress, transactions = case
+    if group is None or progress is None:
+        return
     yield from _rebalancing(group, progress, now_ms)
     late = [each for each in transactions if now_ms - each.since_ms >= AWAITED_MS]
     yield from _stuck(group, progress, {pair for each in late for pair in each.offsets}, now_ms)
@@ -93,7 +85,7 @@ class Work(NamedTuple):
 
 
 def at_work(group: Group, progress: GroupProgress, now_ms: int) -> dict[str, Work]:
-    """By instance id, whether a static member is at work. As of `progress_findings`.
+    """By instance id, whether a static member is at work. progress: of the look that has this description.
 
     It is if it takes part in a rebalance, or has topic partitions and reads them, or has read all.
     """
@@ -136,15 +128,9 @@ def undecided_text(progress: GroupProgress) -> str | None:
     )
 
 
-def loop_findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    _group: Group | None,
-    _counts: Mapping[str, int],
-    now_ms: int,
-) -> Iterator[Finding]:
-    """Rebalances that follow each other, most of them of the same members. As of `diagnosis.findings`."""
-    rebalances = [entry for entry in entries if isinstance(entry, Rebalance)]
+def loop_findings(case: Case) -> Iterator[Finding]:
+    """Rebalances that follow each other, most of them of the same members."""
+    rebalances = [entry for entry in case.entries if isinstance(entry, Rebalance)]
     for last in range(len(rebalances), STORM_MIN - 1, -1):
         storm = rebalances[last - STORM_MIN : last]
         last_at_ms = storm[-1].at_ms
@@ -158,18 +144,17 @@ def loop_findings(
         often = [f"{name} {times} times" for name, times in named.most_common() if times >= OFFENSES_MIN]
         if not often:
             continue
-        is_over = now_ms - last_at_ms >= OVER_MS
-        yield Finding(
-            Severity.NOTICE if is_over else Severity.WARNING,
+        finding = Finding(
+            Severity.WARNING,
             "rebalance_loop",
-            group_id,
-            f"{len(near)} rebalances within a minute, again and again of the same members: {names_text(often)}"
-            f"{OVER if is_over else ''}",
+            case.group_id,
+            f"{len(near)} rebalances within a minute, again and again of the same members: {names_text(often)}",
             "see the causes by `tenure explain`, and the log of this program: it ends and is started again, or leaves "
             "at max.poll.interval.ms and comes back. A group.instance.id keeps restarts from moving anything",
             last_at_ms,
             len(near),
         )
+        yield unless_over(finding, case.now_ms)
         return
 
 

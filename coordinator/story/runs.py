@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from coordinator.story.diagnosis import Finding, findings
+from coordinator.story.diagnosis import Case, Finding, findings
 from coordinator.story.entries import Entry, Return, is_restart
 from coordinator.story.events import MemberFenced, MemberReplaced, fields_of
 from coordinator.story.folding import FOLDED_MIN, PAUSE_MS
@@ -59,7 +59,7 @@ def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
         for near in _near(told):
             restarts = list(filter(is_restart, near))
             if len(restarts) >= FOLDED_MIN:
-                said = findings(group_id, near, None, {}, now_ms)
+                said = findings(Case(group_id, near, None, {}, now_ms))
                 found.append(Run(seat, restarts, next((each for each in said if each.kind in OF_RESTARTS), None)))
     return sorted(found, key=lambda run: run.restarts[0].at_ms)
 

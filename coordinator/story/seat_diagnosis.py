@@ -8,11 +8,11 @@ House rule: as in `diagnosis`: one function per kind, and no function asks a ser
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from coordinator.group.causes import GONE
 from coordinator.story.described import Group, seated
-from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, causes_of
+from coordinator.story.diagnosis import GONE_MIN_MS, Case, Finding, Severity, causes_of
 from coordinator.story.entries import Entry, Held, Rebalance
 from coordinator.story.events import SeatTaken
 from coordinator.text import NAMED_MAX, duration_text, names_text, time_text
@@ -23,20 +23,14 @@ WAITS = "while they are on it, the group may hold joins of new members for them,
 WAITS_NOT = "in the consumer protocol no join waits for them, and the other members have all partitions"
 
 
-def seat_findings(
-    group_id: str,
-    entries: Sequence[Entry],
-    group: Group | None,
-    _partition_counts: Mapping[str, int],
-    now_ms: int,
-) -> Iterator[Finding]:
-    """As of `diagnosis.findings`; none about a group that expects nobody and has any number of seats."""
-    if group is not None:
-        yield from _missing(group_id, entries, group, now_ms)
-        yield from _seats(group_id, entries, group)
+def seat_findings(case: Case) -> Iterator[Finding]:
+    """None about a group that expects nobody and has any number of seats."""
+    if case.group is not None:
+        yield from _missing(case.entries, case.group, case.now_ms)
+        yield from _seats(case.entries, case.group)
 
 
-def _missing(group_id: str, entries: Sequence[Entry], group: Group, now_ms: int) -> Iterator[Finding]:
+def _missing(entries: Sequence[Entry], group: Group, now_ms: int) -> Iterator[Finding]:
     """Expected members that are not there. It is no problem while the group waits, or if it has no members."""
     expects = group.expects
     if expects is None or not expects.missing:
@@ -59,7 +53,7 @@ def _missing(group_id: str, entries: Sequence[Entry], group: Group, now_ms: int)
     yield Finding(
         Severity.NOTICE if held or is_fresh or not group.members else Severity.WARNING,
         "expected_members_missing",
-        group_id,
+        group.group_id,
         f"{count} expected {'member is' if count == 1 else 'members are'} missing: {names}{held}",
         "start the programs that have these names as group.instance.id; or take the names off expected.instance.ids: "
         + (WAITS if group.consumer is None else WAITS_NOT),
@@ -91,7 +85,7 @@ def _missing_since(entries: Sequence[Entry]) -> dict[str, int]:
     return since_ms
 
 
-def _seats(group_id: str, entries: Sequence[Entry], group: Group) -> Iterator[Finding]:
+def _seats(entries: Sequence[Entry], group: Group) -> Iterator[Finding]:
     """Seats that nobody has, and a group without a standby. A group without members is not in use."""
     taken = len(seated(group.members))
     if not group.target_size or not group.members:
@@ -100,7 +94,7 @@ def _seats(group_id: str, entries: Sequence[Entry], group: Group) -> Iterator[Fi
         yield Finding(
             Severity.WARNING,
             "seats_free",
-            group_id,
+            group.group_id,
             f"{taken} of {group.target_size} seats (target.group.size) {'is' if taken == 1 else 'are'} taken, and no "
             "standby waits",
             f"start {group.target_size - taken} more "
@@ -112,7 +106,7 @@ def _seats(group_id: str, entries: Sequence[Entry], group: Group) -> Iterator[Fi
         yield Finding(
             Severity.NOTICE if last is None else Severity.WARNING,
             "no_standby",
-            group_id,
+            group.group_id,
             f"all {taken} seats (target.group.size) are taken, and no standby is left"
             + (
                 ""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from coordinator.story.described import CoordinatorNode, Group, Member
-from coordinator.story.diagnosis import OVER_MS
+from coordinator.story.diagnosis import OVER_MS, Case
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import progress_findings_now
 from coordinator.story.offsets import OffsetLine
@@ -201,7 +201,8 @@ class Day:
         while self.events and now_ms - self.events[0].at_ms > OVER_MS and len(self.events) > 1:
             self.events.popleft()
         past = [each for each in self.events if each.at_ms <= now_ms]
-        found = progress_findings_now("g", Timeline("g").add_all(past).entries, group, counts, now_ms, seen, ())
+        case = Case("g", Timeline("g").add_all(past).entries, group, counts, now_ms, seen)
+        found = progress_findings_now(case)
         kinds = [each.kind for each in found if each.kind != "rebalancing" or each.severity != "notice"]
         if kinds:
             self.findings[self.second] = kinds

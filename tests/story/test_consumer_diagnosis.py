@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.story.consumer_diagnosis import consumer_findings
 from coordinator.story.described import Awaited, ConsumerSeat, ConsumerState, CoordinatorNode, Group, Member
-from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Finding, Severity, findings
+from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Case, Finding, Severity, findings
 from coordinator.story.entries import Timeline
 from tests.story.test_diagnosis import NOW_MS, event, started
 
@@ -25,7 +25,7 @@ def group_of(*members: Member, awaited: list[Awaited] | None = None, regexes: li
 
 def found(events: list[Any], group: Group | None = None, **counts: int) -> list[Finding]:
     """The findings after these events."""
-    return list(consumer_findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS))
+    return list(consumer_findings(Case("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)))
 
 
 def refused(at_ms: int, silent_ms: int | None, holder: str = "i-1") -> Any:
@@ -109,4 +109,4 @@ def test_a_streams_group_whose_topology_is_not_ready() -> None:
 
 def test_a_coordinator_that_assigns_has_no_forgotten_topics() -> None:
     """The finding about classic static members that changed their subscription is not made here (KAFKA-12759)."""
-    assert not findings("g", [], group_of(member("a", {"t"})), {"t": 4}, NOW_MS)
+    assert not list(findings(Case("g", [], group_of(member("a", {"t"})), {"t": 4}, NOW_MS)))

@@ -16,6 +16,7 @@ from coordinator.story.diagnosis import (
     PENDING_MS,
     RETURN_MS,
     TURNS_MS,
+    Case,
     Finding,
     Severity,
     findings,
@@ -78,7 +79,7 @@ def started(
 
 def found(events: list[Any], group: Group | None = None, **counts: int) -> list[Finding]:
     """The findings after these events."""
-    return findings("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)
+    return list(findings(Case("g", Timeline("g").add_all(events).entries, group, counts, NOW_MS)))
 
 
 def fenced(member_id: str, kind: str, at_ms: int = NOW_MS) -> Any:
@@ -179,7 +180,7 @@ def test_a_seat_that_restarts_in_a_loop() -> None:
     assert "its own log says why" in finding.advice
     assert (finding.last_at_ms, finding.times) == (times_ms[-1], 7)
     later = NOW_MS + 2 * OVER_MS
-    (finding,) = findings("g", Timeline("g").add_all(restarts).entries, None, {}, later)
+    (finding,) = findings(Case("g", Timeline("g").add_all(restarts).entries, None, {}, later))
     assert finding.severity is Severity.NOTICE, "it is over"
     assert finding.found.endswith("c at h; not seen for 10 minutes or more")
     (finding,) = found([replaced(1, "c"), *restarts, replaced(NOW_MS, "c")])

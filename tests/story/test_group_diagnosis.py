@@ -18,6 +18,7 @@ from coordinator.story.diagnosis import (
     OVER_MS,
     RESTART_MAX_MS,
     TURNS_MIN,
+    Case,
     Finding,
     Severity,
     log_findings,
@@ -62,7 +63,7 @@ class Scene:
         now_ms = NOW_MS + self.after_ms
         entries = Timeline("g").add_all(self.events).entries
         found = [
-            *group_findings("g", entries, self.group, self.counts, now_ms, self.progress, self.holding),
+            *group_findings(Case("g", entries, self.group, self.counts, now_ms, self.progress, self.holding)),
             *cluster_findings(self.ownerless, {"g": entries}, self.stores, self.away, now_ms),
             *log_findings(self.failing, len(self.failing), now_ms),
             *([unavailable("g", self.silent), *not_listed([self.silent])] if self.silent else ()),

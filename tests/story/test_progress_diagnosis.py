@@ -10,7 +10,7 @@ import pytest
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.counts import STORM_MIN, STORM_MS
 from coordinator.story.described import ConsumerSeat, ConsumerState, Group
-from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Finding
+from coordinator.story.diagnosis import AWAITED_MS, RESTART_MAX_MS, Case, Finding
 from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.offsets import Ahead, BlockingTransaction, Expiry, HoldingTransaction, OffsetLine
@@ -62,7 +62,7 @@ class Looks:
     def findings(self, *events: Any) -> dict[str, Finding]:
         """The findings at the newest look, by kind."""
         entries = Timeline("g").add_all(events).entries
-        found = group_findings("g", entries, self.group, COUNTS, NOW_MS, self.taken())
+        found = group_findings(Case("g", entries, self.group, COUNTS, NOW_MS, self.taken()))
         return {each.kind: each for each in found}
 
 
@@ -254,7 +254,7 @@ def test_a_share_group_that_acknowledges_nothing_names_its_readers() -> None:
             lines = [OffsetLine("t", index, *place, None) for index, place in enumerate(places)]
             seen = known.look(group, placed(lines), COUNTS, NOW_MS - before_ms)
         assert seen.is_open(NOW_MS) is False
-        return {each.kind: each for each in group_findings("g", [], group, COUNTS, NOW_MS, seen)}
+        return {each.kind: each for each in group_findings(Case("g", [], group, COUNTS, NOW_MS, seen))}
 
     stuck = found("share", *readers)["partition_stuck"]
     assert stuck.found.endswith(" of t-0 at 4: i (c at h), j (c at h); 26 records wait")
@@ -278,7 +278,7 @@ def test_offsets_that_are_pending_explain_why_nothing_is_committed() -> None:
 
     def advice(since_ms: int, *pairs: tuple[str, int]) -> tuple[str, bool]:
         holding = [HoldingTransaction("pays", 7, 3, 0, since_ms, None, pairs)]
-        found = {each.kind: each for each in group_findings("g", [], PAIR, COUNTS, NOW_MS, seen, holding)}
+        found = {each.kind: each for each in group_findings(Case("g", [], PAIR, COUNTS, NOW_MS, seen, holding))}
         return found["partition_stuck"].advice.partition(" ")[0], "hanging_transaction" in found
 
     assert advice(NOW_MS - AWAITED_MS, ("t", 0), ("t", 1)) == ("its", True)
@@ -323,7 +323,7 @@ def test_a_partition_that_somebody_adds_has_time_to_get_a_member() -> None:
         progress.look(group_of(ONE), {}, {"t": 1}, NOW_MS - young_ms - 1)
         progress.look(group_of(ONE), {}, COUNTS, NOW_MS - young_ms)
         seen = progress.look(group_of(ONE), {}, COUNTS, NOW_MS)
-        found = group_findings("g", entries, group_of(ONE), COUNTS, NOW_MS, seen)
+        found = group_findings(Case("g", entries, group_of(ONE), COUNTS, NOW_MS, seen))
         assert any(each.kind == "partition_ownerless" for each in found) == is_named, young_ms
 
 
@@ -398,7 +398,7 @@ def test_a_group_without_members_says_who_went() -> None:
 def of_events(events: list[Any]) -> dict[str, Finding]:
     """The findings of these events, by kind."""
     entries = Timeline("g").add_all(events).entries
-    return {each.kind: each for each in group_findings("g", entries, PAIR, COUNTS, NOW_MS)}
+    return {each.kind: each for each in group_findings(Case("g", entries, PAIR, COUNTS, NOW_MS))}
 
 
 def test_a_loop_of_rebalances_names_the_members_that_make_it() -> None:
@@ -450,11 +450,11 @@ def test_a_look_that_shows_no_offsets_changes_no_finding() -> None:
     progress = Progress()
     STUCK.taken(progress)
     unseen = progress.look(PAIR, None, COUNTS, NOW_MS + 1)
-    (found,) = group_findings("g", [], PAIR, COUNTS, NOW_MS + 1, unseen)
+    (found,) = group_findings(Case("g", [], PAIR, COUNTS, NOW_MS + 1, unseen))
     assert found.kind == "partition_stuck"
     young = Progress()
     replace(STUCK, steps=STUCK.steps[:2]).taken(young)
-    assert group_findings("g", [], PAIR, COUNTS, NOW_MS, young.look(PAIR, None, COUNTS, NOW_MS)) == []
+    assert group_findings(Case("g", [], PAIR, COUNTS, NOW_MS, young.look(PAIR, None, COUNTS, NOW_MS))) == []
 
 
 def test_a_standby_is_not_idle() -> None:

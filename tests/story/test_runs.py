@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from coordinator.story.diagnosis import findings
+from coordinator.story.diagnosis import Case, findings
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupEvent, MemberReplaced
 from coordinator.story.folding import PAUSE_MS
@@ -51,7 +51,7 @@ def test_what_is_wrong_with_a_run_is_what_the_doctor_says() -> None:
         one, other = found([*calm, *swaps])
         assert not one.is_suspect
         assert other.is_suspect
-        assert other.finding in findings("g", Timeline("g").add_all(swaps).entries, None, {}, NOW_MS)
+        assert other.finding in list(findings(Case("g", Timeline("g").add_all(swaps).entries, None, {}, NOW_MS)))
         assert other.finding is not None
         assert other.finding.kind == kind
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.story.described import ConsumerState, Expects, Group
-from coordinator.story.diagnosis import GONE_MIN_MS, Finding, Severity, findings
+from coordinator.story.diagnosis import GONE_MIN_MS, Case, Finding, Severity, findings
 from coordinator.story.entries import Timeline
 from coordinator.story.events import After
 from coordinator.story.seat_diagnosis import seat_findings
@@ -28,7 +28,7 @@ def hold_ended(at_ms: int, *missing: str) -> Any:
 
 def found(group: Group | None, *events: Any) -> list[Finding]:
     """The findings after these events."""
-    return list(seat_findings("g", Timeline("g").add_all(events).entries, group, {}, NOW_MS))
+    return list(seat_findings(Case("g", Timeline("g").add_all(events).entries, group, {}, NOW_MS)))
 
 
 def expecting(*missing: str, held: int = 0, until_ms: int | None = None, seats: str = "a") -> Group:
@@ -104,7 +104,7 @@ def test_missing_members_that_are_no_problem_yet() -> None:
 def test_an_expected_member_is_not_told_twice() -> None:
     """The finding about instance ids that never came back leaves it out."""
     entries = Timeline("g").add_all([started(OLD_MS, "member_expired", "b")])
-    kinds = [[each.kind for each in findings("g", entries.entries, group, {}, NOW_MS)]
+    kinds = [[each.kind for each in findings(Case("g", entries.entries, group, {}, NOW_MS))]
              for group in (group_of(member("a")), expecting("b"))]  # fmt: skip
     assert kinds == [["instance_ids_gone"], []]
 
