@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from coordinator.group import records
 from coordinator.group.any_group import NO_PENDING, AnyGroup, CommittedOffset, PendingOffsets
-from coordinator.group.consumer.records import Reader
+from coordinator.group.consumer.records import FORMS, PARTITIONS, Reader
 from coordinator.group.group import Group
 from protocol.errors import ProtocolError
 from protocol.messages import GroupMetadataKey, OffsetCommitKey, decode
@@ -144,13 +144,8 @@ _READERS: dict[int, Callable[[_Found, int, bytes, bytes], None]] = {
     0: _Found.read_offset,
     records.OFFSET_KEY_VERSION: _Found.read_offset,
     records.GROUP_KEY_VERSION: _Found.read_group,
-    3: lambda found, *record: found.consumer.read_group(*record),
-    4: lambda *_: None,  # topics of a group, which Kafka up to 4.0 wrote: nothing needs them
-    5: lambda found, *record: found.consumer.read_member(*record),
-    6: lambda found, *record: found.consumer.read_target_epoch(*record),
-    7: lambda found, *record: found.consumer.read_target(*record),
-    8: lambda found, *record: found.consumer.read_current(*record),
-    16: lambda found, *record: found.consumer.read_regex(*record),
+    **dict.fromkeys(FORMS, lambda found, *record: found.consumer.read(*record)),
+    PARTITIONS: lambda *_: None,  # topics of a group, which Kafka up to 4.0 wrote: nothing needs them
 }
 """The reader of a record, by the version of its key. `Replay.skipped` counts other records (KIP-915)."""
 _KNOWN_KEYS = frozenset(map(INT16.pack, _READERS))

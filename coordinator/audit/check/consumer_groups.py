@@ -21,17 +21,10 @@ from coordinator.audit.check.checks import Findings
 from coordinator.audit.check.generations import words_of
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH
 from coordinator.log.topics.list import kafka_id
 from coordinator.story.inference.consumer import Consumer
-from coordinator.story.records.consumer import (
-    CONSUMER_VERSIONS,
-    CURRENT,
-    EPOCH,
-    MEMBER,
-    TARGET,
-    TARGET_EPOCH,
-    read_consumer_value,
-)
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import read_key
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.audit.read.batches import MARKER_KIND, read_marker
+from coordinator.group.consumer.records import CURRENT
 from coordinator.story.records.consumer import (
-    CURRENT,
     READ_VERSIONS,
     SHARE_CURRENT,
     STREAMS_CURRENT,

@@ -22,6 +22,7 @@ from uuid import UUID
 
 from coordinator.config import TOPIC_PARTITIONS_MAX
 from coordinator.group.consumer.group import ConsumerGroup
+from coordinator.group.consumer.records import CURRENT, EPOCH, TARGET
 from coordinator.group.replay import Replay
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
 from coordinator.log.engine import EngineError
@@ -29,7 +30,7 @@ from coordinator.log.segments.outside import JournalsBeside, Log, NoBatch, opene
 from coordinator.log.segments.segment import OFFSETS_TOPIC, topic_partition_of
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.list import Topic, TopicsFile
-from coordinator.story.records.consumer import CONSUMER_VERSIONS, CURRENT, EPOCH, TARGET
+from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from protocol.records.batch import peek_header
 from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 from protocol.records.walk import decode_records

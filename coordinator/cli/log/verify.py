@@ -53,19 +53,13 @@ from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.config import INT64_MAX
 from coordinator.group.bounds import epoch_at_bound, group_at_bound, offset_at_bound
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
+from coordinator.group.consumer.records import CURRENT, MEMBER, TARGET, TARGET_EPOCH
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count
 from coordinator.log.segments.outside import JournalsBeside, Log, OpenSegment, find_logs_of_ids, opened
 from coordinator.log.segments.partition import EPOCH_MAX, OFFSET_ROOM
-from coordinator.story.records.consumer import (
-    CONSUMER_VERSIONS,
-    CURRENT,
-    MEMBER,
-    TARGET,
-    TARGET_EPOCH,
-    read_consumer_value,
-)
+from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import (
     GROUP_KIND,
     OFFSET_KIND,

@@ -1,7 +1,7 @@
 """The records of groups of the consumer protocol (Kafka 4.4: GroupCoordinatorRecordHelpers).
 
-A member has three records: its subscription (key version 5), its target (7), and what it has (8). A group has its epoch
-(3), the epoch of its target (6), and one record for each resolved regular expression (16).
+A member has three records: its subscription, its target, and what it has. A group has its epoch, the epoch of its
+target, and one record for each resolved regular expression (FORMS).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator, Mapping
 from itertools import repeat
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.group.consumer.group import (
@@ -22,6 +23,7 @@ from coordinator.group.consumer.group import (
     Resolved,
     Target,
 )
+from coordinator.group.consumer.invariants import LastRecords
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -31,6 +33,7 @@ from protocol.messages import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
@@ -44,6 +47,29 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 
+EPOCH, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+"""The versions of the keys."""
+
+
+class Form(NamedTuple):
+    """The classes of a record's key and value. name: the second field of the key, if it has one."""
+
+    key: type[Message]
+    value: type[Message]
+    name: str | None = None
+
+
+FORMS = {
+    EPOCH: Form(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    PARTITIONS: Form(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    MEMBER: Form(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, "member_id"),
+    TARGET_EPOCH: Form(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    TARGET: Form(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, "member_id"),
+    CURRENT: Form(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, "member_id"),
+    REGEX: Form(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, "regular_expression"),
+}
+"""By the version of the key."""
+
 VALUE_VERSION = 0
 """The version of all values."""
 
@@ -56,13 +82,14 @@ _int16 = struct.Struct(">h")
 _VERSION = _int16.pack(VALUE_VERSION)
 
 
-def _key(cls: type[Message], *fields: str) -> bytes:
-    version: int = cls.VERSIONS[0]
-    return _int16.pack(version) + writer(cls, version)(*fields)  # type: ignore[arg-type]  # mypy: a message has no hash
+def _key(version: int, *names: str) -> bytes:
+    write = writer(FORMS[version].key, version)  # type: ignore[arg-type]  # mypy: a message has no hash
+    return _int16.pack(version) + write(*names)
 
 
-def _record(key: bytes, value: Message | None, wall_ms: int) -> Record:
-    return Record(key, None if value is None else _VERSION + encode(value, VALUE_VERSION), wall_ms)
+def _record(version: int, value: Message | None, wall_ms: int, *names: str) -> Record:
+    written = None if value is None else _VERSION + encode(value, VALUE_VERSION)
+    return Record(_key(version, *names), written, wall_ms)
 
 
 def member_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Record:
@@ -87,13 +114,13 @@ def member_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Record
             ],
         ),
     )
-    return _record(_key(ConsumerGroupMemberMetadataKey, group_id, member.member_id), value, wall_ms)
+    return _record(MEMBER, value, wall_ms, group_id, member.member_id)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int, wall_ms: int) -> Record:
     """A group's epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return _record(_key(ConsumerGroupMetadataKey, group_id), value, wall_ms)
+    return _record(EPOCH, value, wall_ms, group_id)
 
 
 def target_record(group_id: str, member_id: str, target: Target, wall_ms: int) -> Record:
@@ -109,13 +136,13 @@ def target_bytes(group_id: str, member_id: str, target: Target) -> tuple[bytes, 
             for topic_id, partitions in target.items()
         ]
     )
-    return _key(ConsumerGroupTargetAssignmentMemberKey, group_id, member_id), _VERSION + encode(value, VALUE_VERSION)
+    return _key(TARGET, group_id, member_id), _VERSION + encode(value, VALUE_VERSION)
 
 
 def target_epoch_record(group_id: str, epoch: int, made_ms: int, wall_ms: int) -> Record:
     """The epoch of a group's target, which was made at `made_ms`; 0 for one that a leader made."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=made_ms)
-    return _record(_key(ConsumerGroupTargetAssignmentMetadataKey, group_id), value, wall_ms)
+    return _record(TARGET_EPOCH, value, wall_ms, group_id)
 
 
 def current_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Record:
@@ -127,7 +154,7 @@ def current_record(group_id: str, member: ConsumerMember, wall_ms: int) -> Recor
         assigned_partitions=_written(member.assigned),
         partitions_pending_revocation=_written(member.revoking),
     )
-    return _record(_key(ConsumerGroupCurrentMemberAssignmentKey, group_id, member.member_id), value, wall_ms)
+    return _record(CURRENT, value, wall_ms, group_id, member.member_id)
 
 
 def _written(held: Held) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
@@ -146,96 +173,61 @@ def regex_record(group_id: str, regex: str, resolved: Resolved, wall_ms: int) ->
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.since_ms
     )
-    return _record(_key(ConsumerGroupRegularExpressionKey, group_id, regex), value, wall_ms)
+    return _record(REGEX, value, wall_ms, group_id, regex)
 
 
 def regex_tombstone(group_id: str, regex: str, wall_ms: int) -> Record:
     """The record that deletes a regular expression."""
-    return _record(_key(ConsumerGroupRegularExpressionKey, group_id, regex), None, wall_ms)
-
-
-def partition_tombstone(group_id: str, wall_ms: int) -> Record:
-    """The record that deletes the topics that Kafka up to 4.0 wrote of a group."""
-    return _record(_key(ConsumerGroupPartitionMetadataKey, group_id), None, wall_ms)
+    return _record(REGEX, None, wall_ms, group_id, regex)
 
 
 def member_tombstones(group_id: str, member_id: str, wall_ms: int) -> list[Record]:
     """The records that delete a member, in Kafka's order."""
-    return [
-        _record(_key(cls, group_id, member_id), None, wall_ms)
-        for cls in (
-            ConsumerGroupCurrentMemberAssignmentKey,
-            ConsumerGroupTargetAssignmentMemberKey,
-            ConsumerGroupMemberMetadataKey,
-        )
-    ]
+    return [_record(version, None, wall_ms, group_id, member_id) for version in (CURRENT, TARGET, MEMBER)]
 
 
 def group_tombstones(group: ConsumerGroup, wall_ms: int) -> Iterator[Record]:
     """The records that delete a group, in Kafka's order. Only a group that changes its kind has members."""
     for member_id in group.members:
-        yield _record(_key(ConsumerGroupCurrentMemberAssignmentKey, group.group_id, member_id), None, wall_ms)
+        yield _record(CURRENT, None, wall_ms, group.group_id, member_id)
     for member_id in group.members:
-        yield _record(_key(ConsumerGroupTargetAssignmentMemberKey, group.group_id, member_id), None, wall_ms)
-    yield _record(_key(ConsumerGroupTargetAssignmentMetadataKey, group.group_id), None, wall_ms)
+        yield _record(TARGET, None, wall_ms, group.group_id, member_id)
+    yield _record(TARGET_EPOCH, None, wall_ms, group.group_id)
     for member_id in group.members:
-        yield _record(_key(ConsumerGroupMemberMetadataKey, group.group_id, member_id), None, wall_ms)
+        yield _record(MEMBER, None, wall_ms, group.group_id, member_id)
     for regex in group.regexes:
         yield regex_tombstone(group.group_id, regex, wall_ms)
-    yield partition_tombstone(group.group_id, wall_ms)
-    yield _record(_key(ConsumerGroupMetadataKey, group.group_id), None, wall_ms)
+    yield _record(PARTITIONS, None, wall_ms, group.group_id)  # Kafka up to 4.0 wrote it
+    yield _record(EPOCH, None, wall_ms, group.group_id)
 
 
 class Reader:
     """Reads the last records of one group, in any order, and makes the group."""
 
     def __init__(self) -> None:
+        self._last = LastRecords()
         self._group_id: str | None = None
-        self._epoch: tuple[int, int] | None = None
-        self._target_epoch: tuple[int, int] | None = None
-        self._members: dict[str, ConsumerGroupMemberMetadataValue] = {}
-        self._targets: dict[str, Target] = {}
-        self._current: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
+        self._metadata_hash = 0
+        self._target_ms: int | None = None
         self._regexes: dict[str, Resolved] = {}
 
-    def read_group(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 3."""
-        read = decode(ConsumerGroupMetadataValue, value, _version(value), _int16.size)
-        self._group_id = decode(ConsumerGroupMetadataKey, key, version, _int16.size).group_id
-        self._epoch = (read.epoch, read.metadata_hash)
-
-    def read_member(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 5."""
-        name = decode(ConsumerGroupMemberMetadataKey, key, version, _int16.size)
-        self._group_id = name.group_id
-        self._members[name.member_id] = decode(ConsumerGroupMemberMetadataValue, value, _version(value), _int16.size)
-
-    def read_target_epoch(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 6."""
-        read = decode(ConsumerGroupTargetAssignmentMetadataValue, value, _version(value), _int16.size)
-        self._group_id = decode(ConsumerGroupTargetAssignmentMetadataKey, key, version, _int16.size).group_id
-        self._target_epoch = (read.assignment_epoch, read.assignment_timestamp)
-
-    def read_target(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 7."""
-        member_id = decode(ConsumerGroupTargetAssignmentMemberKey, key, version, _int16.size).member_id
-        read = decode(ConsumerGroupTargetAssignmentMemberValue, value, _version(value), _int16.size)
-        self._targets[member_id] = {
-            each.topic_id: frozenset(each.partitions) for each in read.topic_partitions if each.partitions
-        }
-
-    def read_current(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 8."""
-        member_id = decode(ConsumerGroupCurrentMemberAssignmentKey, key, version, _int16.size).member_id
-        read = decode(ConsumerGroupCurrentMemberAssignmentValue, value, _version(value), _int16.size)
-        self._current[member_id] = read
-
-    def read_regex(self, version: int, key: bytes, value: bytes) -> None:
-        """Key version 16."""
-        regex = decode(ConsumerGroupRegularExpressionKey, key, version, _int16.size).regular_expression
-        read = decode(ConsumerGroupRegularExpressionValue, value, _version(value), _int16.size)
-        # Another server, or this one before its last start, counted that version of its topics: see OLDER_VERSION.
-        self._regexes[regex] = Resolved(frozenset(read.topics), OLDER_VERSION, read.timestamp)
+    def read(self, version: int, key: bytes, value: bytes) -> None:
+        """Read a record. version: of its key, one of FORMS."""
+        form = FORMS[version]
+        name: Any = decode(form.key, key, version, _int16.size)
+        said = decode(form.value, value, _version(value), _int16.size)
+        self._last.put(None if form.name is None else getattr(name, form.name), said)
+        match said:
+            case ConsumerGroupMetadataValue():
+                self._group_id, self._metadata_hash = name.group_id, said.metadata_hash
+            case ConsumerGroupTargetAssignmentMetadataValue():
+                self._group_id, self._target_ms = name.group_id, said.assignment_timestamp
+            case ConsumerGroupMemberMetadataValue():
+                self._group_id = name.group_id
+            case ConsumerGroupRegularExpressionValue():
+                # Another server, or this one before its last start, counted that version of topics: see OLDER_VERSION.
+                resolved = Resolved(frozenset(said.topics), OLDER_VERSION, said.timestamp)
+                self._regexes[name.regular_expression] = resolved
 
     def group(self) -> Generator[None, None, ConsumerGroup | None]:
         """The group; None if there was no record of its own. Yields behind each MADE_AT_ONCE members.
@@ -244,21 +236,22 @@ class Reader:
         """
         if self._group_id is None:
             return None
-        group = ConsumerGroup(self._group_id)
-        if self._epoch is not None:
-            group.generation, group.metadata_hash = self._epoch
+        last, group = self._last, ConsumerGroup(self._group_id)
+        group.generation, group.metadata_hash = last.epoch, self._metadata_hash
         group.regexes = self._regexes
-        for number, (member_id, said) in enumerate(self._members.items(), 1):
-            member = _member(member_id, said, self._current.get(member_id))
+        targets: dict[str, Target] = {}
+        for number, (member_id, said) in enumerate(last.members.items(), 1):
+            member = _member(member_id, said, last.current.get(member_id))
             if not _is_free(group, member):
                 raise ProtocolError(f"group {group.group_id!r}: {member_id!r} has a partition that another member has")
             group.put(member)
+            if member_id in last.targets:
+                target = last.targets[member_id].topic_partitions
+                targets[member_id] = {each.topic_id: frozenset(each.partitions) for each in target if each.partitions}
             if number % MADE_AT_ONCE == 0:
                 yield
-        if self._target_epoch is not None:
-            epoch, wall_ms = self._target_epoch
-            targets = {member_id: target for member_id, target in self._targets.items() if member_id in group.members}
-            group.set_targets(targets, epoch, wall_ms, gaps=None)
+        if self._target_ms is not None:
+            group.set_targets(targets, last.target_epoch, self._target_ms, gaps=None)
         # This sets the state that the records have; it is no transition.
         group.state = group.current_state()
         group.subscribed_topics = frozenset(group.subscribed_names())

@@ -27,12 +27,12 @@ from coordinator.group import causes, notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import LastRecords
+from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
 from coordinator.group.state import State
 from coordinator.story.events import Cause, GroupEvent, TopicChange
 from coordinator.story.inference.signs import Sign
 from coordinator.story.inference.told import client_cause, ended_event, event, subscribed, with_topics
-from coordinator.story.records.consumer import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
 from coordinator.story.schema import UNKNOWN
 
 if TYPE_CHECKING:

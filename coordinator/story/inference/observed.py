@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind
+from coordinator.group.consumer.records import EPOCH
 from coordinator.group.state import State
 from coordinator.story.events import Cause, GroupEvent
 from coordinator.story.inference.classic import RETURNED, Causes, Classic, kinds_of
@@ -26,13 +27,7 @@ from coordinator.story.inference.knowledge import Live, Told
 from coordinator.story.inference.seen import Seat, Seen, returned, taken, topics_of
 from coordinator.story.inference.streams import CONSUMER_VERSION, Streams
 from coordinator.story.inference.told import cause_of, ended, event, superseded, unknown
-from coordinator.story.records.consumer import (
-    EPOCH,
-    READ_VERSIONS,
-    SHARE_VERSIONS,
-    STREAMS_VERSIONS,
-    read_consumer_value,
-)
+from coordinator.story.records.consumer import READ_VERSIONS, SHARE_VERSIONS, STREAMS_VERSIONS, read_consumer_value
 from coordinator.story.records.values import GROUP_KIND, OFFSET_KIND, UNREADABLE_KIND, Key, read_group, read_key
 from coordinator.story.schema import STREAMS, UNKNOWN
 from protocol.errors import ProtocolError

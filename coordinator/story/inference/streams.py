@@ -14,18 +14,14 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from coordinator.group.consumer.group import MemberState
+from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH
 from coordinator.story.records.consumer import (
-    CURRENT,
-    EPOCH,
-    MEMBER,
     STREAMS_CURRENT,
     STREAMS_EPOCH,
     STREAMS_MEMBER,
     STREAMS_TARGET,
     STREAMS_TARGET_EPOCH,
     STREAMS_TOPOLOGY,
-    TARGET,
-    TARGET_EPOCH,
 )
 from protocol.compile import Message
 from protocol.messages import (

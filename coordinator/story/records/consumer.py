@@ -10,26 +10,19 @@ House rule: bytes raise ProtocolError, and nothing else.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
+from coordinator.group.consumer.records import (
+    CURRENT,
+    EPOCH,
+    FORMS,
+    MEMBER,
+    TARGET,
+    TARGET_EPOCH,
+)
 from coordinator.group.records import NEWER_KINDS
 from protocol.compile import Message
 from protocol.errors import ProtocolError
 from protocol.messages import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataValue,
@@ -42,12 +35,11 @@ from protocol.messages import (
     decode,
 )
 
-EPOCH, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 SHARE_MEMBER, SHARE_EPOCH, SHARE_TARGET_EPOCH, SHARE_TARGET, SHARE_CURRENT, SHARE_STATE = range(10, 16)
 STREAMS_EPOCH, STREAMS_MEMBER, STREAMS_TARGET_EPOCH, STREAMS_TARGET, STREAMS_CURRENT, STREAMS_TOPOLOGY = (
     17, 19, 20, 21, 22, 23,
 )  # fmt: skip
-"""The versions of the keys; `schemas/records` says what each record is."""
+"""The versions of further keys; `schemas/records` says what each record is."""
 
 VALUE_SIZE_MAX = 16 * 1024 * 1024
 """Bytes of a value at most: a member with 1,000,000 partitions, their epochs, and as many again to give up.
@@ -58,52 +50,34 @@ No real record comes near, as a record is by default 1 MB at most (message.max.b
 _int16 = struct.Struct(">h")
 
 
-class _Form(NamedTuple):
-    """The classes of a record; name: the second field of its key, if it has one."""
-
-    key: type[Message]
-    value: type[Message]
-    name: str | None = None
-
-
-_FORMS = {
-    EPOCH: _Form(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-    PARTITIONS: _Form(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-    MEMBER: _Form(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, "member_id"),
-    TARGET_EPOCH: _Form(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-    TARGET: _Form(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, "member_id"),
-    CURRENT: _Form(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, "member_id"),
-    REGEX: _Form(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, "regular_expression"),
-}
-
-CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in _FORMS}
+CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in FORMS}
 """Kind of a record of a group of the consumer protocol -> the version of its key."""
 
 _SHARE_FORMS = {
-    SHARE_MEMBER: _FORMS[MEMBER]._replace(value=ShareGroupMemberMetadataValue),
-    SHARE_EPOCH: _FORMS[EPOCH]._replace(value=ShareGroupMetadataValue),
-    SHARE_TARGET_EPOCH: _FORMS[TARGET_EPOCH],
-    SHARE_TARGET: _FORMS[TARGET],
-    SHARE_CURRENT: _FORMS[CURRENT]._replace(value=ShareGroupCurrentMemberAssignmentValue),
-    SHARE_STATE: _FORMS[EPOCH]._replace(value=ShareGroupStatePartitionMetadataValue),
+    SHARE_MEMBER: FORMS[MEMBER]._replace(value=ShareGroupMemberMetadataValue),
+    SHARE_EPOCH: FORMS[EPOCH]._replace(value=ShareGroupMetadataValue),
+    SHARE_TARGET_EPOCH: FORMS[TARGET_EPOCH],
+    SHARE_TARGET: FORMS[TARGET],
+    SHARE_CURRENT: FORMS[CURRENT]._replace(value=ShareGroupCurrentMemberAssignmentValue),
+    SHARE_STATE: FORMS[EPOCH]._replace(value=ShareGroupStatePartitionMetadataValue),
 }
 
 SHARE_VERSIONS = {NEWER_KINDS[version]: version for version in _SHARE_FORMS}
 """Kind of a record of a share group -> the version of its key."""
 
 _STREAMS_FORMS = {
-    STREAMS_EPOCH: _FORMS[EPOCH]._replace(value=StreamsGroupMetadataValue),
-    STREAMS_MEMBER: _FORMS[MEMBER]._replace(value=StreamsGroupMemberMetadataValue),
-    STREAMS_TARGET_EPOCH: _FORMS[TARGET_EPOCH],
-    STREAMS_TARGET: _FORMS[TARGET]._replace(value=StreamsGroupTargetAssignmentMemberValue),
-    STREAMS_CURRENT: _FORMS[CURRENT]._replace(value=StreamsGroupCurrentMemberAssignmentValue),
-    STREAMS_TOPOLOGY: _FORMS[EPOCH]._replace(value=StreamsGroupTopologyValue),
+    STREAMS_EPOCH: FORMS[EPOCH]._replace(value=StreamsGroupMetadataValue),
+    STREAMS_MEMBER: FORMS[MEMBER]._replace(value=StreamsGroupMemberMetadataValue),
+    STREAMS_TARGET_EPOCH: FORMS[TARGET_EPOCH],
+    STREAMS_TARGET: FORMS[TARGET]._replace(value=StreamsGroupTargetAssignmentMemberValue),
+    STREAMS_CURRENT: FORMS[CURRENT]._replace(value=StreamsGroupCurrentMemberAssignmentValue),
+    STREAMS_TOPOLOGY: FORMS[EPOCH]._replace(value=StreamsGroupTopologyValue),
 }
 
 STREAMS_VERSIONS = {NEWER_KINDS[version]: version for version in _STREAMS_FORMS}
 """Kind of a record of a streams group -> the version of its key."""
 
-_FORMS |= _SHARE_FORMS | _STREAMS_FORMS
+_FORMS = FORMS | _SHARE_FORMS | _STREAMS_FORMS
 READ_VERSIONS = CONSUMER_VERSIONS | SHARE_VERSIONS | STREAMS_VERSIONS
 
 

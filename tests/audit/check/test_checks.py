@@ -18,9 +18,10 @@ import pytest
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.read import logs
+from coordinator.group.consumer.records import CURRENT, MEMBER, TARGET
 from coordinator.log.segments.segment import partition_folder
 from coordinator.story.diagnosis import LOOP_MIN
-from coordinator.story.records.consumer import CURRENT, MEMBER, TARGET, read_consumer_value
+from coordinator.story.records.consumer import read_consumer_value
 from protocol.messages import ConsumerGroupTargetAssignmentMemberValue, encode
 from protocol.records.batch import Record, encode_batch
 from tests.audit.scenes import (

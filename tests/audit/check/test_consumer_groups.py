@@ -15,7 +15,8 @@ from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
 from coordinator.audit.show.summary import summary
-from coordinator.story.records.consumer import CURRENT, read_consumer_value
+from coordinator.group.consumer.records import CURRENT
+from coordinator.story.records.consumer import read_consumer_value
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
 from tests.audit.histories import checks, story_of

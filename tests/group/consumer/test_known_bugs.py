@@ -5,7 +5,7 @@ House rule: ../test_known_bugs.py's. The other bugs are in tests/oracle/scripts/
 
 from __future__ import annotations
 
-from coordinator.story.records.consumer import CURRENT
+from coordinator.group.consumer.records import CURRENT
 from coordinator.story.records.values import read_key
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import Play, subscribed

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.group.consumer.records import EPOCH, MEMBER
 from coordinator.group.course import CAUSES_MAX
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupEvent, fields_of
@@ -14,7 +15,6 @@ from coordinator.story.inference.consumer import Consumer
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.making import event_of
-from coordinator.story.records.consumer import EPOCH, MEMBER
 from coordinator.story.schema import TimedNote, event_name
 from coordinator.story.words import timed_lines
 from protocol.messages import ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue

@@ -7,9 +7,9 @@ from copy import copy
 
 import pytest
 
+from coordinator.group.consumer.records import EPOCH
 from coordinator.story.records.consumer import (
     CONSUMER_VERSIONS,
-    EPOCH,
     VALUE_SIZE_MAX,
     name_field,
     read_consumer_key,
