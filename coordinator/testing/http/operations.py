@@ -1,11 +1,16 @@
 """All that a test can ask for over HTTP, as one table: each operation calls one function of `Tenure` or of its parts.
 
+    on_group("expire", Group.expire, "Expire a member", member=MEMBER)
+
     @operation("POST", "/v1/clock/advance", ref("Clock"), seconds=JUMP, unheard=UNHEARD)
     def advance(desk, seconds, unheard=()): ...
 
+`on_server`, `on_group` and `on_crew` add a function of the kit; the answer is the state of that part behind it.
+`operation` adds a function of its own, whose docstring is the summary in /openapi.json. A result is JSON, or plain text
+if it is a `str`.
+
 The arguments of a function are the parameters of its path and the fields of the request, which have schemas; an
-argument without a default has to be there. The docstring is the summary in /openapi.json. A result is JSON, or plain
-text if it is a `str`.
+argument without a default has to be there.
 
 A function that waits for members or for a kill has the argument `guard`: it calls `guard` again and again, and an
 exception of it ends the wait.
@@ -21,11 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.site.openapi import FLAG, TEXT, Schema, list_of, ref
 from coordinator.testing import assertions
 from coordinator.testing.faults import Fault
+from coordinator.testing.group import Group
 from coordinator.testing.http.shapes import (
     ASSIGNMENT,
     CAUSE,
@@ -50,16 +56,15 @@ from coordinator.testing.http.shapes import (
     timeline_json,
 )
 from coordinator.testing.members import MEMBERS_MAX, Members
-
-if TYPE_CHECKING:
-    from coordinator.testing.tenure import Tenure
+from coordinator.testing.tenure import Tenure
 
 CREWS_MAX = 256
 """Crews at the same time: each has a thread."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-LOOK, CREW, CLOCK, FAULTS = ref("Look"), ref("Crew"), ref("Clock"), list_of(ref("Fault"))
+STATE, LOOK, CREW, CLOCK, FAULTS = ref("State"), ref("Look"), ref("Crew"), ref("Clock"), list_of(ref("Fault"))
+GROUP, CREWS = "/v1/groups/{group_id}", "/v1/crews/{crew_id}"
 NOTHING: Schema = {"type": "object", "properties": {}}
 PARAMETERS: dict[str, Schema] = {"group_id": TEXT, "crew_id": COUNT, "fault_id": COUNT, "node_id": COUNT}
 Guard = Callable[[], None]
@@ -124,7 +129,10 @@ def _found(kept: Mapping[int, Any], number: int, kind: str) -> Any:
 
 
 class Operation(NamedTuple):
-    """See the module. parameters: those of the path. needed: the fields that have to be there."""
+    """See the module. parameters: those of the path. needed: the fields that have to be there.
+
+    waits: whether it waits for something that may not come.
+    """
 
     method: str
     path: str
@@ -132,17 +140,9 @@ class Operation(NamedTuple):
     fields: Mapping[str, Schema]
     parameters: Mapping[str, Schema]
     needed: Sequence[str]
+    waits: bool
+    summary: str
     run: Callable[..., Any]
-
-    @property
-    def summary(self) -> str:
-        """One line about it."""
-        return (self.run.__doc__ or "").partition("\n")[0].removesuffix(".")
-
-    @property
-    def waits(self) -> bool:
-        """Whether it waits for something that may not come."""
-        return "guard" in inspect.signature(self.run).parameters
 
     @property
     def has_body(self) -> bool:
@@ -157,19 +157,62 @@ def operation(method: str, path: str, answer: Schema, **fields: Schema) -> Calla
     """Add a function to the table."""
 
     def add(run: Function) -> Function:
-        parameters = {name: PARAMETERS[name] for name in re.findall(r"{(\w+)}", path)}
-        arguments = inspect.signature(run).parameters
-        needed = [name for name in fields if name in arguments and arguments[name].default is inspect.Parameter.empty]
-        OPERATIONS.append(Operation(method, path, answer, fields, parameters, needed, run))
+        _add(method, path, answer, fields, run, run, (run.__doc__ or "").partition("\n")[0].removesuffix("."))
         return run
 
     return add
 
 
+def _add(
+    method: str,
+    path: str,
+    answer: Schema,
+    fields: Mapping[str, Schema],
+    run: Callable[..., Any],
+    call: Callable[..., object],
+    summary: str,
+) -> None:
+    """Add `run` to the table, which takes the arguments of `call`."""
+    parameters = {name: PARAMETERS[name] for name in re.findall(r"{(\w+)}", path)}
+    arguments = inspect.signature(call).parameters
+    needed = [name for name in fields if name in arguments and arguments[name].default is inspect.Parameter.empty]
+    OPERATIONS.append(Operation(method, path, answer, fields, parameters, needed, "guard" in arguments, summary, run))
+
+
+def on_server(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
+    """Add a function of `Tenure`."""
+
+    def run(desk: Desk, **given: Any) -> Any:
+        call(desk.tenure, **given)
+        return state(desk)
+
+    _add("POST", f"/v1/{path}", STATE, fields, run, call, summary)
+
+
+def on_group(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
+    """Add a function of a `Group`, or about one."""
+
+    def run(desk: Desk, group_id: str, **given: Any) -> Any:
+        call(desk.tenure.group(group_id), **given)
+        return desk.look(group_id)
+
+    _add("POST", f"{GROUP}/{path}", LOOK, fields, run, call, summary)
+
+
+def on_crew(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
+    """Add a function of `Members` about one of them."""
+
+    def run(desk: Desk, crew_id: int, index: int, **given: Any) -> Any:
+        call(desk.crew(crew_id, index), index, **given)
+        return desk.crew_json(crew_id)
+
+    _add("POST", f"{CREWS}/{path}", CREW, {"index": COUNT, **fields}, run, call, summary)
+
+
 # The server.
 
 
-@operation("GET", "/v1", ref("State"))
+@operation("GET", "/v1", STATE)
 def state(desk: Desk) -> Any:
     """The server."""
     tenure = desk.tenure
@@ -182,7 +225,7 @@ def state(desk: Desk) -> Any:
     }
 
 
-@operation("POST", "/v1/reset", ref("State"))
+@operation("POST", "/v1/reset", STATE)
 def reset(desk: Desk) -> Any:
     """Make everything as new, at the same port: groups, topics, faults, time, history, counts of requests."""
     desk.faults.clear()
@@ -191,7 +234,7 @@ def reset(desk: Desk) -> Any:
     return state(desk)
 
 
-@operation("POST", "/v1/end-test", ref("State"))
+@operation("POST", "/v1/end-test", STATE)
 def end_test(desk: Desk) -> Any:
     """Take back what a test planned: faults, a frozen time, silenced and scripted members. All else stays."""
     desk.faults.clear()
@@ -200,39 +243,24 @@ def end_test(desk: Desk) -> Any:
     return state(desk)
 
 
-@operation("POST", "/v1/kill", ref("State"))
-def kill(desk: Desk) -> Any:
-    """End the server as if its process were killed; needs a data folder."""
-    desk.tenure.kill()
-    return state(desk)
-
-
-@operation("POST", "/v1/start", ref("State"))
-def start(desk: Desk) -> Any:
-    """Start the server after a kill."""
-    desk.tenure.start()
-    return state(desk)
-
-
-@operation("POST", "/v1/wait-until-killed", ref("State"), timeout=TIMEOUT)
-def wait_until_killed(desk: Desk, guard: Guard, timeout: float | None = None) -> Any:
-    """Wait until a planned fault has killed the server, or a node."""
-    desk.tenure.wait_until_killed(timeout, guard=guard)
-    return state(desk)
-
-
-@operation("POST", "/v1/nodes/{node_id}/kill", ref("State"))
-def kill_node(desk: Desk, node_id: int) -> Any:
-    """End one of several nodes as if it were a process that is killed; the others take over."""
-    desk.tenure.kill_node(node_id)
-    return state(desk)
-
-
-@operation("POST", "/v1/nodes/{node_id}/start", ref("State"))
-def start_node(desk: Desk, node_id: int) -> Any:
-    """Start a node that was killed, at its port."""
-    desk.tenure.start_node(node_id)
-    return state(desk)
+on_server("kill", Tenure.kill, "End the server as if its process were killed; needs a data folder")
+on_server("start", Tenure.start, "Start the server after a kill")
+on_server(
+    "wait-until-killed",
+    Tenure.wait_until_killed,
+    "Wait until a planned fault has killed the server, or a node",
+    timeout=TIMEOUT,
+)
+on_server(
+    "nodes/{node_id}/kill",
+    lambda tenure, node_id: tenure.kill_node(node_id),
+    "End one of several nodes as if it were a process that is killed; the others take over",
+)
+on_server(
+    "nodes/{node_id}/start",
+    lambda tenure, node_id: tenure.start_node(node_id),
+    "Start a node that was killed, at its port",
+)
 
 
 @operation("GET", "/v1/log", TEXT)
@@ -270,8 +298,6 @@ def clear_requests(desk: Desk) -> Any:
 
 # Groups. The routes of one group end in a word behind its id, except for the last one.
 
-GROUP = "/v1/groups/{group_id}"
-
 
 @operation("GET", "/v1/groups", list_of(LOOK))
 def groups(desk: Desk) -> Any:
@@ -306,76 +332,40 @@ def wait(desk: Desk, group_id: str, guard: Guard, no_rebalance_since: int | None
     return desk.look(group_id)
 
 
-@operation("POST", f"{GROUP}/assert/at-rest", LOOK)
-def assert_at_rest(desk: Desk, group_id: str) -> Any:
-    """Fail if a rebalance is under way. Its `mark` begins the others."""
-    assertions.assert_at_rest(desk.tenure.group(group_id))
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/assert/no-rebalance", LOOK, since=SINCE)
-def assert_no_rebalance(desk: Desk, group_id: str, since: int) -> Any:
-    """Fail if a rebalance began."""
-    assertions.assert_no_rebalance(desk.tenure.group(group_id), since)
-    return desk.look(group_id)
-
-
-@operation(
-    "POST",
-    f"{GROUP}/assert/rebalances",
-    LOOK,
+on_group("assert/at-rest", assertions.assert_at_rest, "Fail if a rebalance is under way. Its `mark` begins the others")
+on_group("assert/no-rebalance", assertions.assert_no_rebalance, "Fail if a rebalance began", since=SINCE)
+on_group(
+    "assert/rebalances",
+    assertions.assert_rebalances,
+    "Fail if another number of rebalances began, or if one had another cause",
     since=SINCE,
     exactly=COUNT,
     at_least=COUNT,
     at_most=COUNT,
     cause=CAUSE,
 )
-def assert_rebalances(desk: Desk, group_id: str, since: int, **wanted: Any) -> Any:
-    """Fail if another number of rebalances began, or if one had another cause."""
-    assertions.assert_rebalances(desk.tenure.group(group_id), since, **wanted)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/assert/nothing-moved", LOOK, since=SINCE)
-def assert_nothing_moved(desk: Desk, group_id: str, since: int) -> Any:
-    """Fail if a topic partition moved."""
-    assertions.assert_nothing_moved(desk.tenure.group(group_id), since)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/assert/moved-at-most", LOOK, since=SINCE, most=COUNT)
-def assert_moved_at_most(desk: Desk, group_id: str, since: int, most: int) -> Any:
-    """Fail if more topic partitions moved."""
-    assertions.assert_moved_at_most(desk.tenure.group(group_id), since, most)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/assert/same-seats", LOOK, before=ASSIGNMENT)
-def assert_same_seats(desk: Desk, group_id: str, before: Mapping[str, Mapping[str, list[int]]]) -> Any:
-    """Fail if members or their topic partitions differ from `before`, the `assignment` of an earlier moment."""
-    assertions.assert_same_seats(desk.tenure.group(group_id), before)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/expire", LOOK, member=MEMBER)
-def expire(desk: Desk, group_id: str, member: str) -> Any:
-    """Expire a member."""
-    desk.tenure.group(group_id).expire(member)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/silence", LOOK, member=MEMBER)
-def silence(desk: Desk, group_id: str, member: str) -> Any:
-    """Count no request of a member, which gets its answers: it expires after its session timeout."""
-    desk.tenure.group(group_id).silence(member)
-    return desk.look(group_id)
-
-
-@operation("POST", f"{GROUP}/hear", LOOK, member=MEMBER)
-def hear(desk: Desk, group_id: str, member: str) -> Any:
-    """Count the requests of a silenced member again."""
-    desk.tenure.group(group_id).hear(member)
-    return desk.look(group_id)
+on_group("assert/nothing-moved", assertions.assert_nothing_moved, "Fail if a topic partition moved", since=SINCE)
+on_group(
+    "assert/moved-at-most",
+    assertions.assert_moved_at_most,
+    "Fail if more topic partitions moved",
+    since=SINCE,
+    most=COUNT,
+)
+on_group(
+    "assert/same-seats",
+    assertions.assert_same_seats,
+    "Fail if members or their topic partitions differ from `before`, the `assignment` of an earlier moment",
+    before=ASSIGNMENT,
+)
+on_group("expire", Group.expire, "Expire a member", member=MEMBER)
+on_group(
+    "silence",
+    Group.silence,
+    "Count no request of a member, which gets its answers: it expires after its session timeout",
+    member=MEMBER,
+)
+on_group("hear", Group.hear, "Count the requests of a silenced member again", member=MEMBER)
 
 
 @operation("POST", f"{GROUP}/fill", CREW, **FILL)
@@ -404,8 +394,6 @@ def look(desk: Desk, group_id: str) -> Any:
 
 
 # Members without clients, by their crew.
-
-CREWS = "/v1/crews/{crew_id}"
 
 
 @operation("GET", "/v1/crews", list_of(CREW))
@@ -436,39 +424,11 @@ def wait_until_seated(desk: Desk, crew_id: int, guard: Guard, generation: int = 
     return desk.crew_json(crew_id)
 
 
-@operation("POST", f"{CREWS}/restart", CREW, index=COUNT)
-def restart(desk: Desk, crew_id: int, index: int, guard: Guard) -> Any:
-    """Restart a member; answers before it has joined."""
-    desk.crew(crew_id, index).restart(index, guard=guard)
-    return desk.crew_json(crew_id)
-
-
-@operation("POST", f"{CREWS}/fall-silent", CREW, index=COUNT)
-def fall_silent(desk: Desk, crew_id: int, index: int) -> Any:
-    """Let a member send nothing while its connection stays."""
-    desk.crew(crew_id, index).fall_silent(index)
-    return desk.crew_json(crew_id)
-
-
-@operation("POST", f"{CREWS}/speak-again", CREW, index=COUNT)
-def speak_again(desk: Desk, crew_id: int, index: int) -> Any:
-    """Let a silent member go on."""
-    desk.crew(crew_id, index).speak_again(index)
-    return desk.crew_json(crew_id)
-
-
-@operation("POST", f"{CREWS}/leave", CREW, index=COUNT)
-def leave(desk: Desk, crew_id: int, index: int, guard: Guard) -> Any:
-    """Let a member leave with a LeaveGroup."""
-    desk.crew(crew_id, index).leave(index, guard=guard)
-    return desk.crew_json(crew_id)
-
-
-@operation("POST", f"{CREWS}/be-slow", CREW, index=COUNT, seconds=SECONDS)
-def be_slow(desk: Desk, crew_id: int, index: int, seconds: float) -> Any:
-    """Let a member join each rebalance so much later."""
-    desk.crew(crew_id, index).be_slow(index, seconds)
-    return desk.crew_json(crew_id)
+on_crew("restart", Members.restart, "Restart a member; answers before it has joined")
+on_crew("fall-silent", Members.fall_silent, "Let a member send nothing while its connection stays")
+on_crew("speak-again", Members.speak_again, "Let a silent member go on")
+on_crew("leave", Members.leave, "Let a member leave with a LeaveGroup")
+on_crew("be-slow", Members.be_slow, "Let a member join each rebalance so much later", seconds=SECONDS)
 
 
 # Time.
