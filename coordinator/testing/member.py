@@ -1,7 +1,7 @@
 """The life of a member without a client: it joins, syncs, sends heartbeats, and begins again where a consumer would.
 
 A life is one task. `restart` ends it and begins another one; `leave` ends it. A silent member's task stands still at
-its next request.
+its next request. The lives of one `fill` have a `Crew`.
 
 House rule: the coordinator's answers alone decide what a member does next, and all that a member waits for ends with
 its task.
@@ -10,9 +10,10 @@ its task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from coordinator.client.client import COORDINATOR_MOVED, KEY_TYPE_GROUP, metadata_request
 from coordinator.client.connection import Address
@@ -41,6 +42,8 @@ VERSION = b"\0\0"
 """The version in front of a subscription and of an assignment."""
 SOON_S = 0.01
 """The pause before a heartbeat that another member made necessary; it doubles up to the interval."""
+CONNECTS_AT_ONCE = 32
+"""Connections that wait for the server at the same time; Kafka accepts 50."""
 RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 1.0
 """The pause before a member connects again; it doubles from try to try."""
@@ -49,6 +52,10 @@ Assignment = Mapping[str, Sequence[int]]
 """Topic -> partitions."""
 Key = tuple[str, str]
 """Instance id, "" for a dynamic member, and member id."""
+
+
+class NotSeated(Exception):
+    """The members didn't come to their seats in time, or a coordinator refused one; `str()` names the first of them."""
 
 
 class Doing(StrEnum):
@@ -74,44 +81,6 @@ class Member(NamedTuple):
     doing: Doing
     is_silent: bool
     trouble: str
-
-
-class Crew(Protocol):
-    """The state that the members of a `fill` share.
-
-    join: how each of them joins, but for its ids. topics: what each subscribes to. interval_s: the seconds between two
-    heartbeats, in the consumer protocol at most. answer_within_s: how long a member waits for an answer; for that to a
-    JoinGroup also the rebalance timeout.
-    """
-
-    join: JoinGroupRequest
-    topics: Sequence[str]
-    interval_s: float
-    answer_within_s: float
-
-    async def connect(self, address: Address | None) -> Link:
-        """Connect to a node, None for any. Raises Unreachable."""
-
-    async def assemble(self, life: Life) -> None:
-        """Wait until each member has found its coordinator once, or gave up: then all join at once."""
-
-    def give_up(self, life: Life) -> None:
-        """Let nobody wait for this member in `assemble`."""
-
-    def enters(self, life: Life) -> None:
-        """Note that a member waits in a JoinGroup or SyncGroup."""
-
-    def entered(self, life: Life) -> None:
-        """Note that it waits no more."""
-
-    def first_pause_s(self, life: Life) -> float:
-        """The seconds before the first heartbeat of a generation."""
-
-    def nudge(self) -> None:
-        """Let all members that have a seat send a heartbeat."""
-
-    def changed(self) -> None:
-        """Note that a member changed."""
 
 
 class Life:
@@ -391,6 +360,145 @@ class Life:
     def _see(self, **changes: Any) -> None:
         self.seen = self.seen._replace(**changes)
         self._crew.changed()
+
+
+class Crew:
+    """The state that the members of a `fill` share: addresses, their JoinGroup, who waits in one, who waits for them.
+
+    join: how each of them joins, but for its ids. client_id: of each connection. topics: what each subscribes to.
+    kind: of the members. interval_s: the seconds between two heartbeats, in the consumer protocol at most.
+    answer_within_s: how long a member waits for an answer; for that to a JoinGroup also the rebalance timeout.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        join: JoinGroupRequest,
+        client_id: str,
+        instance_ids: Iterable[str | None],
+        topics: Sequence[str],
+        kind: type[Life],
+        *,
+        interval_s: float,
+        answer_within_s: float,
+    ) -> None:
+        self.join = join
+        self.topics = topics
+        self.interval_s = interval_s
+        self.answer_within_s = answer_within_s
+        self.lives = [kind(self, index, instance_id) for index, instance_id in enumerate(instance_ids)]
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._connects = asyncio.Semaphore(CONNECTS_AT_ONCE)
+        self._awaited = set(self.lives)
+        self._assembled = asyncio.Event()
+        self._entering: set[Life] = set()
+        self._waiting: dict[asyncio.Future[int], int] = {}
+        self._look_is_due = False
+
+    async def begin(self) -> None:
+        """Let all members begin."""
+        for life in self.lives:
+            life.start()
+
+    async def end(self) -> None:
+        """End all members."""
+        for life in self.lives:
+            await life.end()
+
+    async def connect(self, address: Address | None) -> Link:
+        """Connect to a node, None for any. Raises Unreachable."""
+        addresses = self._bootstrap if address is None else [address]
+        async with self._connects:
+            for each in addresses[:-1]:
+                with suppress(Unreachable):
+                    return await Link.connect(each, self._client_id, self.answer_within_s)
+            return await Link.connect(addresses[-1], self._client_id, self.answer_within_s)
+
+    async def assemble(self, life: Life) -> None:
+        """Wait until each member has found its coordinator once, or gave up: then all join at once."""
+        self.give_up(life)
+        await self._assembled.wait()
+
+    def give_up(self, life: Life) -> None:
+        """Let nobody wait for this member in `assemble`."""
+        self._awaited.discard(life)
+        if not self._awaited:
+            self._assembled.set()
+
+    def enters(self, life: Life) -> None:
+        """Note that a member waits in a JoinGroup or SyncGroup."""
+        if not self._entering:
+            asyncio.get_running_loop().call_later(SOON_S, self._nudge_if_one_enters)
+        self._entering.add(life)
+
+    def entered(self, life: Life) -> None:
+        """Note that it waits no more."""
+        self._entering.discard(life)
+
+    def first_pause_s(self, life: Life) -> float:
+        """The seconds before the first heartbeat of a generation.
+
+        Members that begin together don't send their heartbeats together.
+        """
+        return SOON_S if self._entering else self.interval_s * (life.index + 1) / len(self.lives)
+
+    def nudge(self) -> None:
+        """Let all members that have a seat send a heartbeat."""
+        for life in self.lives:
+            life.nudge()
+
+    def _nudge_if_one_enters(self) -> None:
+        if self._entering:
+            self.nudge()
+
+    def changed(self) -> None:
+        """Note that a member changed. Those that wait look once for all changes of a moment."""
+        if self._waiting and not self._look_is_due:
+            self._look_is_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    async def seated(self, generation: int, within_s: float) -> int:
+        """See Members.wait_until_seated."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = generation
+        try:
+            self._look()
+            if not future.done():
+                await asyncio.wait([future], timeout=within_s)
+                self._look()  # the last change may not be looked at yet
+            if future.done():
+                return future.result()
+        finally:
+            del self._waiting[future]
+        raise NotSeated(f"not within {within_s:g} s: {self._missing(generation)}")
+
+    def _look(self) -> None:
+        self._look_is_due = False
+        refused = next((life for life in self.lives if life.refused), None)
+        present = [life.seen for life in self.lives if life.takes_part]
+        generations = {seen.generation if seen.doing is Doing.SEATED else -1 for seen in present}
+        for future, at_least in self._waiting.items():
+            if future.done():
+                continue
+            if refused is not None:
+                future.set_exception(NotSeated(f"{refused.name}: {refused.refused}"))
+            elif len(generations) == 1 and max(generations) >= at_least:
+                future.set_result(max(generations))
+
+    def _missing(self, generation: int) -> str:
+        """Why `seated` waits on."""
+        present = [life for life in self.lives if life.takes_part]
+        if not present:
+            return "no member takes part"
+        newest = max(generation, *(life.seen.generation for life in present))
+        late = [life for life in present if life.seen.doing is Doing.JOINING or life.seen.generation < newest]
+        first = late[0]
+        trouble = f", after {first.seen.trouble}" if first.seen.trouble else ""
+        return (
+            f"{len(late)} of {len(present)} members have no seat in generation {newest}: {first.name} is "
+            f"{first.seen.doing}, its last generation is {first.seen.generation}{trouble}"
+        )
 
 
 def ranges(counts: Mapping[str, int], wanted: Mapping[Key, frozenset[str]]) -> dict[Key, dict[str, list[int]]]:

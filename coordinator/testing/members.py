@@ -20,23 +20,18 @@ House rule: a member never acts for another one; what one learns only makes the 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
 
 from coordinator.client.client import parse_addresses
-from coordinator.client.connection import Address
-from coordinator.client.errors import Unreachable
 from coordinator.group.notes import CLASSIC
 from coordinator.testing.consumer_life import ConsumerLife
 from coordinator.testing.forks import FORKED, Held, hold
-from coordinator.testing.link import Link
 from coordinator.testing.loop_thread import LoopThread
-from coordinator.testing.member import SOON_S, VERSION, Doing, Life, Member
+from coordinator.testing.member import VERSION, Crew, Life, Member
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerProtocolSubscription, JoinGroupRequest, encode
 
@@ -47,8 +42,6 @@ REQUEST_TIMEOUT_MS = 30_000
 """Defaults of Kafka's consumer: session.timeout.ms, heartbeat.interval.ms, max.poll.interval.ms, request.timeout.ms."""
 ASSIGNORS = ("range", "roundrobin")
 """The protocol names that each member offers: real consumers of the group have one of them."""
-CONNECTS_AT_ONCE = 32
-"""Connections that wait for the server at the same time; Kafka accepts 50."""
 LIVES: dict[str, type[Life]] = {CLASSIC: Life, CONSUMER: ConsumerLife}
 """By protocol."""
 MEMBERS_MAX = 10_000
@@ -57,10 +50,6 @@ WITHIN_S = 30.0
 """How long a call waits for the members, in seconds, unless its caller says otherwise."""
 
 Result = TypeVar("Result")
-
-
-class NotSeated(Exception):
-    """The members didn't come to their seats in time, or a coordinator refused one; `str()` names the first of them."""
 
 
 class FillOptions(TypedDict, total=False):
@@ -116,16 +105,23 @@ def fill(
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in ASSIGNORS],
     )
     instance_ids = [f"{client_id}-{index}" if static else None for index in range(count)]
-    crew = _Crew(parse_addresses(bootstrap), join, client_id, instance_ids, names, LIVES[protocol])
-    crew.interval_s = heartbeat_interval_ms / 1000
-    crew.answer_within_s = request_timeout_ms / 1000
+    crew = Crew(
+        parse_addresses(bootstrap),
+        join,
+        client_id,
+        instance_ids,
+        names,
+        LIVES[protocol],
+        interval_s=heartbeat_interval_ms / 1000,
+        answer_within_s=request_timeout_ms / 1000,
+    )
     return Members(crew)
 
 
 class Members:
     """The members that `fill` made, by index. After `stop` they can be read; other calls raise RuntimeError."""
 
-    def __init__(self, crew: _Crew) -> None:
+    def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self._stopping = Lock()
         self._thread: LoopThread | None = LoopThread(f"members of {crew.join.group_id}")
@@ -230,134 +226,3 @@ class Members:
             return function()
 
         return self._do(call())
-
-
-class _Crew:
-    """The state that the members share: addresses, their JoinGroup, who waits in one, who waits for them.
-
-    client_id: of each connection; static members have it in their instance ids.
-    """
-
-    def __init__(
-        self,
-        bootstrap: Sequence[Address],
-        join: JoinGroupRequest,
-        client_id: str,
-        instance_ids: Iterable[str | None],
-        topics: Sequence[str],
-        kind: type[Life],
-    ) -> None:
-        self.join = join
-        self.topics = topics
-        self.interval_s = HEARTBEAT_INTERVAL_MS / 1000
-        self.answer_within_s = REQUEST_TIMEOUT_MS / 1000
-        self.lives = [kind(self, index, instance_id) for index, instance_id in enumerate(instance_ids)]
-        self._bootstrap = bootstrap
-        self._client_id = client_id
-        self._connects = asyncio.Semaphore(CONNECTS_AT_ONCE)
-        self._awaited = set(self.lives)
-        self._assembled = asyncio.Event()
-        self._entering: set[Life] = set()
-        self._waiting: dict[asyncio.Future[int], int] = {}
-        self._look_is_due = False
-
-    async def begin(self) -> None:
-        """Let all members begin."""
-        for life in self.lives:
-            life.start()
-
-    async def end(self) -> None:
-        """End all members."""
-        for life in self.lives:
-            await life.end()
-
-    async def connect(self, address: Address | None) -> Link:
-        """See Crew."""
-        addresses = self._bootstrap if address is None else [address]
-        async with self._connects:
-            for each in addresses[:-1]:
-                with suppress(Unreachable):
-                    return await Link.connect(each, self._client_id, self.answer_within_s)
-            return await Link.connect(addresses[-1], self._client_id, self.answer_within_s)
-
-    async def assemble(self, life: Life) -> None:
-        """See Crew."""
-        self.give_up(life)
-        await self._assembled.wait()
-
-    def give_up(self, life: Life) -> None:
-        """See Crew."""
-        self._awaited.discard(life)
-        if not self._awaited:
-            self._assembled.set()
-
-    def enters(self, life: Life) -> None:
-        """See Crew."""
-        if not self._entering:
-            asyncio.get_running_loop().call_later(SOON_S, self._nudge_if_one_enters)
-        self._entering.add(life)
-
-    def entered(self, life: Life) -> None:
-        """See Crew."""
-        self._entering.discard(life)
-
-    def first_pause_s(self, life: Life) -> float:
-        """See Crew. Members that begin together don't send their heartbeats together."""
-        return SOON_S if self._entering else self.interval_s * (life.index + 1) / len(self.lives)
-
-    def nudge(self) -> None:
-        """See Crew."""
-        for life in self.lives:
-            life.nudge()
-
-    def _nudge_if_one_enters(self) -> None:
-        if self._entering:
-            self.nudge()
-
-    def changed(self) -> None:
-        """See Crew. Those that wait look once for all changes of a moment."""
-        if self._waiting and not self._look_is_due:
-            self._look_is_due = True
-            asyncio.get_running_loop().call_soon(self._look)
-
-    async def seated(self, generation: int, within_s: float) -> int:
-        """See Members.wait_until_seated."""
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[future] = generation
-        try:
-            self._look()
-            if not future.done():
-                await asyncio.wait([future], timeout=within_s)
-                self._look()  # the last change may not be looked at yet
-            if future.done():
-                return future.result()
-        finally:
-            del self._waiting[future]
-        raise NotSeated(f"not within {within_s:g} s: {self._missing(generation)}")
-
-    def _look(self) -> None:
-        self._look_is_due = False
-        refused = next((life for life in self.lives if life.refused), None)
-        present = [life.seen for life in self.lives if life.takes_part]
-        generations = {seen.generation if seen.doing is Doing.SEATED else -1 for seen in present}
-        for future, at_least in self._waiting.items():
-            if future.done():
-                continue
-            if refused is not None:
-                future.set_exception(NotSeated(f"{refused.name}: {refused.refused}"))
-            elif len(generations) == 1 and max(generations) >= at_least:
-                future.set_result(max(generations))
-
-    def _missing(self, generation: int) -> str:
-        """Why `seated` waits on."""
-        present = [life for life in self.lives if life.takes_part]
-        if not present:
-            return "no member takes part"
-        newest = max(generation, *(life.seen.generation for life in present))
-        late = [life for life in present if life.seen.doing is Doing.JOINING or life.seen.generation < newest]
-        first = late[0]
-        trouble = f", after {first.seen.trouble}" if first.seen.trouble else ""
-        return (
-            f"{len(late)} of {len(present)} members have no seat in generation {newest}: {first.name} is "
-            f"{first.seen.doing}, its last generation is {first.seen.generation}{trouble}"
-        )

@@ -11,8 +11,8 @@ import pytest
 
 from coordinator.client.errors import Refused
 from coordinator.testing import Group, Tenure
-from coordinator.testing.member import Doing
-from coordinator.testing.members import Members, NotSeated
+from coordinator.testing.member import Doing, NotSeated
+from coordinator.testing.members import Members
 from tests.support.patience import WITHIN_S
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.testing.member import Doing, encoded, ranges
-from coordinator.testing.members import NotSeated, fill
+from coordinator.testing.member import Doing, NotSeated, encoded, ranges
+from coordinator.testing.members import fill
 from protocol.consumer import CONSUMER, decode_assignment
 from protocol.messages import (
     FindCoordinatorResponse,

@@ -18,8 +18,8 @@ import confluent_kafka
 import pytest
 
 from coordinator.client.errors import Refused
-from coordinator.testing.member import Doing
-from coordinator.testing.members import Members, NotSeated, fill
+from coordinator.testing.member import Doing, NotSeated
+from coordinator.testing.members import Members, fill
 from tests.server.harness import Serving, serving
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port

@@ -30,7 +30,7 @@ from coordinator.site.web import error
 from coordinator.testing.http.given import body_fields, check, query_fields
 from coordinator.testing.http.openapi import document
 from coordinator.testing.http.operations import OPERATIONS, Desk, Operation
-from coordinator.testing.members import NotSeated
+from coordinator.testing.member import NotSeated
 from coordinator.testing.tenure import NotRunning, Tenure
 
 if TYPE_CHECKING:
