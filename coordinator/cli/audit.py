@@ -21,7 +21,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.options import LIMIT_OPTIONS, limits_of
 from coordinator.cli.cluster import CommandConfig, cluster, read_command_config
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import whole_number
+from coordinator.cli.options import argument, flag, option, whole_number
 from coordinator.client.client import Cluster
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ POLL_S = 1.0
 
 
 def _limit(name: str) -> Any:
-    option = LIMIT_OPTIONS[name]
-    return typer.Option(option.flag, metavar=option.metavar, parser=whole_number, help=option.help)
+    limit = LIMIT_OPTIONS[name]
+    return option(limit.flag, limit.metavar, limit.help, whole_number)
 
 
 def _default(name: str) -> int | None:
@@ -43,30 +43,18 @@ def _default(name: str) -> int | None:
 
 
 DataDir = Annotated[
-    Path | None,
-    typer.Argument(metavar="DATA_DIR", help="A data folder of Tenure, a broker's log folder, or a copy of one."),
+    Path | None, argument("DATA_DIR", "A data folder of Tenure, a broker's log folder, or a copy of one.")
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Write findings, tables, summary and an HTML page here.")
-]
-Before = Annotated[
-    Path | None,
-    typer.Option("--before", metavar="DIR", help="The same log before a compaction: find keys that it lost."),
-]
+Out = Annotated[Path | None, option("--out", "DIR", "Write findings, tables, summary and an HTML page here.")]
+Before = Annotated[Path | None, option("--before", "DIR", "The same log before a compaction: find keys that it lost.")]
 Bootstrap = Annotated[
-    str | None,
-    typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Read a cluster instead of a folder, on Spark."),
+    str | None, option("--bootstrap-server", "HOST:PORT", "Read a cluster instead of a folder, on Spark.")
 ]
 Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow", help="Write tables, findings and summary below --out as the log grows, on Spark, until SIGINT."
-    ),
+    bool, flag("--follow", "Write tables, findings and summary below --out as the log grows, on Spark, until SIGINT.")
 ]
-OnSpark = Annotated[bool, typer.Option("--spark", help="Work on Spark: for logs of many gigabytes.")]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master, local[*] if none is named.")
-]
+OnSpark = Annotated[bool, flag("--spark", "Work on Spark: for logs of many gigabytes.")]
+Master = Annotated[str | None, option("--master", "URL", "Spark's master, local[*] if none is named.")]
 
 
 def command(

@@ -17,11 +17,9 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import seconds
+from coordinator.cli.options import option, seconds
 from coordinator.client.client import TIMEOUT, Client, Cluster, parse_addresses
 from coordinator.client.errors import OtherKind, PortClosed, Refused, Unauthenticated, Unreachable, error_name
 from coordinator.text import printable
@@ -31,25 +29,18 @@ if TYPE_CHECKING:
     from coordinator.client.security import Security
 
 BootstrapServer = Annotated[
-    str,
-    typer.Option("--bootstrap-server", metavar="HOST:PORT", help="A server of the cluster, Tenure or Apache Kafka."),
+    str, option("--bootstrap-server", "HOST:PORT", "A server of the cluster, Tenure or Apache Kafka.")
 ]
 CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Client properties for TLS and SASL, as Kafka's tools take them.",
-    ),
+    Path | None, option("--command-config", "FILE", "Client properties for TLS and SASL, as Kafka's tools take them.")
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--timeout",
-        metavar="SECONDS",
-        parser=seconds,
-        help="How long to try before giving up; without it request.timeout.ms of the client properties, or "
-        f"{TIMEOUT:g}.",
+        "SECONDS",
+        f"How long to try before giving up; without it request.timeout.ms of the client properties, or {TIMEOUT:g}.",
+        seconds,
     ),
 ]
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"

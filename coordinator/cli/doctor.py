@@ -22,7 +22,7 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.explain import reader_of
-from coordinator.cli.options import OutputForm, Since, names_or_all, whole_number
+from coordinator.cli.options import OutputForm, Since, argument, flag, names_or_all, option, whole_number
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import COORDINATOR_MOVED, Client
 from coordinator.client.examination import examine, wall_ms, watch
@@ -40,20 +40,13 @@ from schemas.errors import ErrorCode
 
 
 def command(
-    group_id: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="The group's id, unless you look at all with --all.")
-    ] = None,
+    group_id: Annotated[str | None, argument("GROUP", "The group's id, unless you look at all with --all.")] = None,
     since: Since = None,
     last: Annotated[
         int | None,
-        typer.Option(
-            "--last",
-            metavar="N",
-            parser=whole_number,
-            help="Only the newest N entries of each group, counted as in explain.",
-        ),
+        option("--last", "N", "Only the newest N entries of each group, counted as in explain.", whole_number),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Look at every group, in place of GROUP.")] = False,
+    every: Annotated[bool, flag("--all", "Look at every group, in place of GROUP.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,

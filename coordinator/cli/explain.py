@@ -23,11 +23,9 @@ import time
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import OutputForm, Since, whole_number
+from coordinator.cli.options import OutputForm, Since, argument, option, whole_number
 from coordinator.cli.output import Output, print_json
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -57,16 +55,10 @@ from schemas.errors import ErrorCode
 
 
 def command(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    group_id: Annotated[str, argument("GROUP", "The group's id.")],
     since: Since = None,
     last: Annotated[
-        int | None,
-        typer.Option(
-            "--last",
-            metavar="N",
-            parser=whole_number,
-            help="Only the newest N entries; a line of many restarts is one.",
-        ),
+        int | None, option("--last", "N", "Only the newest N entries; a line of many restarts is one.", whole_number)
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,

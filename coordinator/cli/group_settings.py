@@ -12,11 +12,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, OutputForm
+from coordinator.cli.options import Command, OutputForm, argument, option
 from coordinator.cli.output import Output, print_json, print_table
 from coordinator.cli.ready import app
 from coordinator.client.group_settings import change_settings, names_of, settings_of
@@ -26,15 +24,10 @@ __all__ = ["app"]
 
 @app.command("settings", cls=Command)
 def settings_command(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
-    given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set this setting; may be repeated.")
-    ] = None,
+    group_id: Annotated[str, argument("GROUP", "The group's id.")],
+    given: Annotated[list[str] | None, option("--set", "NAME=VALUE", "Set this setting; may be repeated.")] = None,
     unset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unset", metavar="NAME", help="Remove this setting: the server's value counts; may be repeated."
-        ),
+        list[str] | None, option("--unset", "NAME", "Remove this setting: the server's value counts; may be repeated.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,

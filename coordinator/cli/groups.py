@@ -13,11 +13,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster, refusal
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
-from coordinator.cli.options import Command, OutputForm, commands, names_or_all, number_or_none
+from coordinator.cli.options import Command, OutputForm, argument, commands, flag, names_or_all, number_or_none, option
 from coordinator.cli.output import Output, assignment_text, print_json, print_table, show
 from coordinator.client.client import Client
 from coordinator.client.errors import OtherKind, Refused, error_name
@@ -73,9 +71,7 @@ EPOCH_COLUMNS = ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
 TOPOLOGY_COLUMN = "TOPOLOGY-EPOCH"
 """Only streams groups have it."""
 
-Named = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="A group id, as for Kafka's tool; may be repeated.")
-]
+Named = Annotated[list[str] | None, option("--group", "GROUP", "A group id, as for Kafka's tool; may be repeated.")]
 
 app = commands("List, describe, wait for, set and delete groups.")
 
@@ -83,7 +79,7 @@ app = commands("List, describe, wait for, set and delete groups.")
 @app.command("list", cls=Command)
 def list_command(
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; may be repeated.")
+        list[str] | None, option("--state", "STATE", "Only groups in this state; may be repeated.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -100,20 +96,20 @@ def list_command(
 
 @app.command("describe", cls=Command)
 def describe_command(
-    group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
+    group_ids: Annotated[list[str] | None, argument("GROUP", "Group ids.")] = None,
     named: Named = None,
-    every: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets and lag (the default).")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Members and their assignments.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="State and coordinator.")] = False,
+    every: Annotated[bool, flag("--all", "Describe every group.")] = False,
+    offsets: Annotated[bool, flag("--offsets", "Committed offsets and lag (the default).")] = False,
+    members: Annotated[bool, flag("--members", "Members and their assignments.")] = False,
+    state: Annotated[bool, flag("--state", "State and coordinator.")] = False,
     lag_time: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--lag-time",
-            metavar="SECONDS",
-            parser=number_or_none,
-            help="Look for this time, and show lag in time: the age of the oldest record to read, the rates at which "
+            "SECONDS",
+            "Look for this time, and show lag in time: the age of the oldest record to read, the rates at which "
             "records come and are read, and when the group has read all. Clients commit every 5 s by default.",
+            number_or_none,
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -153,7 +149,7 @@ def describe_command(
 
 @app.command("delete", cls=Command)
 def delete_command(
-    group_ids: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Group ids.")] = None,
+    group_ids: Annotated[list[str] | None, argument("GROUP", "Group ids.")] = None,
     named: Named = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,

@@ -10,17 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import typer
-
 from coordinator.cli.exit_codes import ExitCode, fail
+from coordinator.cli.options import option
 from coordinator.text import printable
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """A pod's own namespace, as Kubernetes writes it."""
 
 Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="How to reach Kubernetes; in a pod its service account does."),
+    Path | None, option("--kubeconfig", "FILE", "How to reach Kubernetes; in a pod its service account does.")
 ]
 
 

@@ -17,12 +17,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, end, fail, warn
 from coordinator.cli.groups import MEMBER_COLUMNS, group_of_consumers, member_row
-from coordinator.cli.options import Command, OutputForm, commands, names_or_all
+from coordinator.cli.options import Command, OutputForm, commands, flag, names_or_all, option
 from coordinator.cli.output import Output, show
 from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
@@ -39,18 +37,15 @@ app = commands("Probe static members of a group, and remove them.")
 
 @app.command("remove", cls=Command)
 def remove_command(
-    group_id: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group's id.")],
+    group_id: Annotated[str, option("--group", "GROUP", "The group's id.")],
     instance_ids: Annotated[
-        list[str] | None,
-        typer.Option("--instance-id", metavar="ID", help="A member's group.instance.id; may be repeated."),
+        list[str] | None, option("--instance-id", "ID", "A member's group.instance.id; may be repeated.")
     ] = None,
     all_absent: Annotated[
-        bool, typer.Option("--all-absent", help="All static members that are away, in place of --instance-id.")
+        bool, flag("--all-absent", "All static members that are away, in place of --instance-id.")
     ] = False,
     absent_after: AbsentAfter = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the members to remove, and their partitions.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show the members to remove, and their partitions.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
@@ -72,8 +67,8 @@ def remove_command(
 
 @app.command("alive", cls=Command)
 def alive_command(
-    group_id: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group's id.")],
-    instance_id: Annotated[str, typer.Option("--instance-id", metavar="ID", help="The member's group.instance.id.")],
+    group_id: Annotated[str, option("--group", "GROUP", "The group's id.")],
+    instance_id: Annotated[str, option("--instance-id", "ID", "The member's group.instance.id.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     timeout: Timeout = None,

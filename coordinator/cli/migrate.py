@@ -17,7 +17,7 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import group_of_consumers
-from coordinator.cli.options import Command, OutputForm, commands
+from coordinator.cli.options import Command, OutputForm, argument, commands
 from coordinator.cli.output import Output, print_json
 from coordinator.client.migration import facts_of
 from coordinator.story.events import fields_of
@@ -29,7 +29,7 @@ app = commands("Check whether groups may change their protocol.")
 
 @app.command("check", cls=Command)
 def check_command(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    group_id: Annotated[str, argument("GROUP", "The group's id.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,

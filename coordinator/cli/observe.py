@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import typer
-
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -28,7 +26,7 @@ from coordinator.cli.cluster import (
     named_cluster,
 )
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import seconds
+from coordinator.cli.options import flag, option, seconds
 from coordinator.client.client import TIMEOUT
 from coordinator.config import HTTP, ConfigError, load
 from coordinator.observe.observer import CannotListen, Observer, Options, observe
@@ -46,59 +44,44 @@ def command(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     http: Annotated[
-        str,
-        typer.Option("--http", metavar="HOST:PORT", help='The address of the page, JSON and metrics; "" for none.'),
+        str, option("--http", "HOST:PORT", 'The address of the page, JSON and metrics; "" for none.')
     ] = DEFAULT_HTTP,
     events: Annotated[
         str,
-        typer.Option(
+        option(
             "--events",
-            metavar="FILE|topic",
-            help="Write each event into a file, one JSON object a line, or into the topic __rebalance_events.",
+            "FILE|topic",
+            "Write each event into a file, one JSON object a line, or into the topic __rebalance_events.",
         ),
     ] = "",
     broker_log: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             "--broker-log",
-            metavar="FILE",
-            help="A broker's server.log, whose lines name the causes of the groups that it coordinates; repeatable.",
+            "FILE",
+            "A broker's server.log, whose lines name the causes of the groups that it coordinates; repeatable.",
         ),
     ] = None,
     look_every: Annotated[
-        float,
-        typer.Option(
-            "--look-every",
-            metavar="SECONDS",
-            parser=seconds,
-            help="The time between two looks at how far a group is, at least.",
-        ),
+        float, option("--look-every", "SECONDS", "The time between two looks at how far a group is, at least.", seconds)
     ] = LOOK_S,
     webhook: Annotated[
         str,
-        typer.Option(
+        option(
             "--webhook",
-            metavar="URL",
-            help="Post findings about progress when they begin and end, and rebalances when they are over.",
+            "URL",
+            "Post findings about progress when they begin and end, and rebalances when they are over.",
         ),
     ] = "",
     webhook_form: Annotated[
-        str, typer.Option("--webhook-form", metavar="json|slack", help="The form of a post: an event, or Slack's.")
+        str, option("--webhook-form", "json|slack", "The form of a post: an event, or Slack's.")
     ] = "json",
     webhook_secret_file: Annotated[
-        Path | None,
-        typer.Option("--webhook-secret-file", metavar="FILE", help="A file with the secret that signs each post."),
+        Path | None, option("--webhook-secret-file", "FILE", "A file with the secret that signs each post.")
     ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help=f"A setting: {SETTINGS_TEXT}; repeatable.",
-        ),
-    ] = None,
+    sets: Annotated[list[str] | None, option("--set", "NAME=VALUE", f"A setting: {SETTINGS_TEXT}; repeatable.")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for a cluster that doesn't answer yet; without it: exit code 5.")
+        bool, flag("--wait", "Wait for a cluster that doesn't answer yet; without it: exit code 5.")
     ] = False,
     timeout: Timeout = None,
 ) -> None:

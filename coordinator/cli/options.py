@@ -11,7 +11,7 @@ House rule: an option with a value has a metavar, and a parser unless it takes a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf, nan
 from typing import Annotated, Any, ClassVar
 
@@ -66,6 +66,21 @@ def number_or_none(text: str | int) -> int:
     return whole_number(text, least=0)
 
 
+def option(flag: str, metavar: str, about: str, parser: Callable[[str], object] | None = None) -> Any:
+    """An option with a value. about: for the help. parser: None for any text."""
+    return typer.Option(flag, metavar=metavar, parser=parser, help=about)
+
+
+def flag(name: str, about: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=about)
+
+
+def argument(metavar: str, about: str) -> Any:
+    """An argument."""
+    return typer.Argument(metavar=metavar, help=about)
+
+
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 DAYS_MAX, DIGITS_MAX = 10_000, 9
@@ -86,18 +101,8 @@ def duration_ms(text: str) -> int:
     return duration
 
 
-Since = Annotated[
-    int | None,
-    typer.Option(
-        "--since",
-        metavar="DURATION",
-        parser=duration_ms,
-        help="How far back to look: 90s, 15m, 2h, 7d.",
-    ),
-]
-OutputForm = Annotated[
-    Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Columns, or JSON.")
-]
+Since = Annotated[int | None, option("--since", "DURATION", "How far back to look: 90s, 15m, 2h, 7d.", duration_ms)]
+OutputForm = Annotated[Output, option("--output", "table|json", "Columns, or JSON.", output_form)]
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 findings or a negative answer, 2 wrong usage, setting or input, 3 no such group, member or "

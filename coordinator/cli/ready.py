@@ -17,7 +17,7 @@ import typer
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.groups import group_of_consumers
-from coordinator.cli.options import Command, duration_ms, seconds, whole_number
+from coordinator.cli.options import Command, argument, duration_ms, option, seconds, whole_number
 from coordinator.cli.wait import app
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader, NoEvents
@@ -37,12 +37,12 @@ def _ms(text: str) -> int:
 
 AbsentAfter = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--absent-after",
-        metavar="SECONDS",
-        parser=_ms,
-        help="A member that was silent for this long is away: two thirds of its session unless given, and 10 at most. "
+        "SECONDS",
+        "A member that was silent for this long is away: two thirds of its session unless given, and 10 at most. "
         "Give more than heartbeat.interval.ms.",
+        _ms,
     ),
 ]
 SINCE = 7 * 86_400_000
@@ -50,32 +50,23 @@ SINCE = 7 * 86_400_000
 
 @app.command("ready", cls=Command)
 def ready_command(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    group_id: Annotated[str, argument("GROUP", "The group's id.")],
     restart: Annotated[
         str | None,
-        typer.Option(
-            "--restart",
-            metavar="INSTANCE",
-            help="The member to restart, by its group.instance.id; any member unless given.",
-        ),
+        option("--restart", "INSTANCE", "The member to restart, by its group.instance.id; any member unless given."),
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option(
-            "--members",
-            metavar="N",
-            parser=whole_number,
-            help="The group is ready only with N members; standbys don't count.",
-        ),
+        option("--members", "N", "The group is ready only with N members; standbys don't count.", whole_number),
     ] = None,
     absent_after: AbsentAfter = None,
     since: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--since",
-            metavar="DURATION",
-            parser=duration_ms,
-            help="How far back restarts and expired members count, 7d unless given: 90s, 15m, 2h, 7d.",
+            "DURATION",
+            "How far back restarts and expired members count, 7d unless given: 90s, 15m, 2h, 7d.",
+            duration_ms,
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,

@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, named_cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.kubernetes import Kubeconfig, check_kubeconfig, fail_without_extra, own_namespace, say
-from coordinator.cli.options import Command, commands, seconds
+from coordinator.cli.options import Command, argument, commands, flag, option, seconds
 
 if TYPE_CHECKING:
     from coordinator.seats.run import Lease
@@ -31,46 +29,25 @@ GRACE_SHARE_MAX = 0.6
 
 @app.command("run", cls=Command)
 def run_command(
-    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", help="The program and its arguments, behind --.")],
-    pool: Annotated[
-        str, typer.Option("--pool", metavar="NAMES", help="The names: orders-[0..7], or several with commas.")
-    ],
+    command: Annotated[list[str], argument("PROGRAM", "The program and its arguments, behind --.")],
+    pool: Annotated[str, option("--pool", "NAMES", "The names: orders-[0..7], or several with commas.")],
     variable: Annotated[
-        str, typer.Option("--variable", metavar="NAME", help="The program's environment variable for the name.")
+        str, option("--variable", "NAME", "The program's environment variable for the name.")
     ] = "GROUP_INSTANCE_ID",
     identity: Annotated[
-        str,
-        typer.Option(
-            "--identity",
-            metavar="TEXT",
-            help="The same text after a restart gets the same name; by default the host name.",
-        ),
+        str, option("--identity", "TEXT", "The same text after a restart gets the same name; by default the host name.")
     ] = "",
-    kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", help="Lease names by Leases of Kubernetes, not by a group.")
-    ] = False,
-    namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAMESPACE", help="Of the Leases; by default the pod's own.")
-    ] = "",
+    kubernetes: Annotated[bool, flag("--kubernetes", "Lease names by Leases of Kubernetes, not by a group.")] = False,
+    namespace: Annotated[str, option("--namespace", "NAMESPACE", "Of the Leases; by default the pod's own.")] = "",
     kubeconfig: Kubeconfig = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
-    group: Annotated[
-        str, typer.Option("--group", metavar="GROUP", help="The group of the lease; by default from the pool's name.")
-    ] = "",
+    group: Annotated[str, option("--group", "GROUP", "The group of the lease; by default from the pool's name.")] = "",
     session: Annotated[
-        float,
-        typer.Option(
-            "--session", metavar="SECONDS", parser=seconds, help="After it, the name of a program that is lost is free."
-        ),
+        float, option("--session", "SECONDS", "After it, the name of a program that is lost is free.", seconds)
     ] = 30.0,
-    grace: Annotated[
-        float,
-        typer.Option("--grace", metavar="SECONDS", parser=seconds, help="From SIGTERM to SIGKILL, at a lost lease."),
-    ] = 10.0,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for a name, or end with exit code 1 if none is free.")
-    ] = True,
+    grace: Annotated[float, option("--grace", "SECONDS", "From SIGTERM to SIGKILL, at a lost lease.", seconds)] = 10.0,
+    wait: Annotated[bool, flag("--wait/--no-wait", "Wait for a name, or end with exit code 1 if none is free.")] = True,
 ) -> None:
     """Run a program under a name that no other program of the pool has.
 

@@ -12,8 +12,6 @@ import socket
 from typing import Annotated
 from uuid import uuid4
 
-import typer
-
 from coordinator.cli.cluster import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -24,34 +22,25 @@ from coordinator.cli.cluster import (
 )
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.kubernetes import Kubeconfig, check_kubeconfig, fail_without_extra, own_namespace, say
+from coordinator.cli.options import flag, option
 from coordinator.client.client import TIMEOUT
 from coordinator.client.errors import Unauthenticated
 from coordinator.config import ConfigError, load
 
 
 def command(
-    free: Annotated[bool, typer.Option("--free", help="Free seats; without it only say which.")] = False,
-    namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAMESPACE", help="Follow this namespace alone; without it: all.")
-    ] = "",
+    free: Annotated[bool, flag("--free", "Free seats; without it only say which.")] = False,
+    namespace: Annotated[str, option("--namespace", "NAMESPACE", "Follow this namespace alone; without it: all.")] = "",
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     kubeconfig: Kubeconfig = None,
     lease: Annotated[
-        str,
-        typer.Option(
-            "--lease",
-            metavar="[NAMESPACE/]NAME",
-            help="Of several controllers, the holder of this Lease acts.",
-        ),
+        str, option("--lease", "[NAMESPACE/]NAME", "Of several controllers, the holder of this Lease acts.")
     ] = "tenure-seats",
     any_host: Annotated[
-        bool,
-        typer.Option("--any-host", help="Free seats of members whose address isn't their pod's: behind a NAT."),
+        bool, flag("--any-host", "Free seats of members whose address isn't their pod's: behind a NAT.")
     ] = False,
-    http: Annotated[
-        str, typer.Option("--http", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz here.")
-    ] = "",
+    http: Annotated[str, option("--http", "HOST:PORT", "Serve /metrics, /healthz and /readyz here.")] = "",
     timeout: Timeout = None,
 ) -> None:
     """Free the seats of static members whose pods are gone for good, in Kubernetes.

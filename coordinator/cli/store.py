@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
-import typer
-
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.cli.options import Command, commands
+from coordinator.cli.options import Command, commands, option
 from coordinator.text import several
 
 if TYPE_CHECKING:
@@ -59,16 +57,13 @@ def store_config(
 
 @app.command("restore", cls=Command)
 def restore_command(
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="etcd://HOST:PORT,...", help="The etcd that was restored.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")] = None,
+    store: Annotated[str | None, option("--store", "etcd://HOST:PORT,...", "The etcd that was restored.")] = None,
+    cluster: Annotated[str | None, option("--cluster", "NAME", "The name of the cluster.")] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
+        list[str] | None, option("--set", "NAME=VALUE", "A setting by Kafka's name, as for the server.")
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
+        Path | None, option("--config", "FILE", "The server's settings, as a Java properties file.")
     ] = None,
 ) -> None:
     """Fence all nodes that ran before etcd was restored from a snapshot; run it before a node starts."""

@@ -12,11 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Timeout, cluster, refusal
 from coordinator.cli.exit_codes import ExitCode, end, fail
-from coordinator.cli.options import Command, OutputForm, commands, minutes, names_or_all
+from coordinator.cli.options import Command, OutputForm, argument, commands, flag, minutes, names_or_all, option
 from coordinator.cli.output import Output, show
 from coordinator.client.transactions import (
     OpenTransaction,
@@ -54,23 +52,16 @@ OPEN_COLUMNS = (
 
 app = commands("List and describe transactions, and abort those that hang.")
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")]
+Topics = Annotated[list[str] | None, option("--topic", "TOPIC", "Only this topic; may be repeated.")]
 OlderThan = Annotated[
-    float,
-    typer.Option(
-        "--older-than",
-        metavar="MINUTES",
-        parser=minutes,
-        help="Only where the producer has written nothing for so long.",
-    ),
+    float, option("--older-than", "MINUTES", "Only where the producer has written nothing for so long.", minutes)
 ]
 
 
 @app.command("list", cls=Command)
 def list_command(
     state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only ids in this state, such as Ongoing; may be repeated."),
+        list[str] | None, option("--state", "STATE", "Only ids in this state, such as Ongoing; may be repeated.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -86,7 +77,7 @@ def list_command(
 
 @app.command("describe", cls=Command)
 def describe_command(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID", help="A transactional id, or several.")],
+    transactional_ids: Annotated[list[str], argument("ID", "A transactional id, or several.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
@@ -127,19 +118,14 @@ def find_hanging_command(
 def abort_command(
     topic: Topics = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", metavar="NUMBER", help="The partition of --topic, with --start-offset.")
+        int | None, option("--partition", "NUMBER", "The partition of --topic, with --start-offset.")
     ] = None,
     start_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--start-offset", metavar="OFFSET", help="Where an open transaction begins, even if it doesn't hang."
-        ),
+        int | None, option("--start-offset", "OFFSET", "Where an open transaction begins, even if it doesn't hang.")
     ] = None,
-    hanging: Annotated[
-        bool, typer.Option("--hanging", help="All that `find-hanging` finds, in place of --start-offset.")
-    ] = False,
+    hanging: Annotated[bool, flag("--hanging", "All that `find-hanging` finds, in place of --start-offset.")] = False,
     older_than: OlderThan = OLDER_THAN_MIN,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be aborted.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be aborted.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,

@@ -23,7 +23,7 @@ import typer
 
 from coordinator.cli.cluster import CommandConfig, Timeout, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, OutputForm, commands
+from coordinator.cli.options import Command, OutputForm, argument, commands, option
 from coordinator.cli.output import Output, show
 from coordinator.client.users import remove_credential, set_credential, users_of
 from coordinator.config import Config, ConfigError, load
@@ -45,24 +45,16 @@ app = commands("Users that log in by SCRAM: of a running server, or in the data 
 
 Server = Annotated[
     str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="A running server, Tenure or Apache Kafka, in place of a data folder.",
-    ),
+    option("--bootstrap-server", "HOST:PORT", "A running server, Tenure or Apache Kafka, in place of a data folder."),
 ]
 
 DataDir = Annotated[
-    str | None,
-    typer.Option("--data-dir", metavar="DIR", help="The server's data folder; only `add` makes one that isn't there."),
+    str | None, option("--data-dir", "DIR", "The server's data folder; only `add` makes one that isn't there.")
 ]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The properties file that the server gets.")
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+ConfigFile = Annotated[Path | None, option("--config", "FILE", "The properties file that the server gets.")]
+Name = Annotated[str, argument("NAME", "The user's name.")]
 Mechanisms = Annotated[
-    list[str] | None,
-    typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Default: both."),
+    list[str] | None, option("--mechanism", "NAME", "SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Default: both.")
 ]
 
 
@@ -79,18 +71,11 @@ def add_command(
     data_dir: DataDir = None,
     config: ConfigFile = None,
     password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", metavar="FILE", help="Has the password in its first line. Default: a prompt."),
+        Path | None, option("--password-file", "FILE", "Has the password in its first line. Default: a prompt.")
     ] = None,
     mechanism: Mechanisms = None,
     iterations: Annotated[
-        int,
-        typer.Option(
-            "--iterations",
-            metavar="NUMBER",
-            parser=_iterations,
-            help="How often the password is hashed, by clients too.",
-        ),
+        int, option("--iterations", "NUMBER", "How often the password is hashed, by clients too.", _iterations)
     ] = ITERATIONS_MIN,
     bootstrap_server: Server = None,
     command_config: CommandConfig = None,

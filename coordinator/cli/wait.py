@@ -14,12 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, cluster
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.groups import app, states_named
-from coordinator.cli.options import Command, number_or_none, seconds
+from coordinator.cli.options import Command, argument, number_or_none, option, seconds
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
@@ -34,32 +32,24 @@ LOOK_AGAIN_AFTER_S = 0.2
 
 @app.command("wait", cls=Command)
 def wait_command(
-    group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+    group_id: Annotated[str, argument("GROUP", "The group's id.")],
     state: Annotated[
         list[str] | None,
-        typer.Option(
-            "--state", metavar="STATE", help="The group is in this state, Stable unless given; may be repeated."
-        ),
+        option("--state", "STATE", "The group is in this state, Stable unless given; may be repeated."),
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option(
-            "--members",
-            metavar="N",
-            parser=number_or_none,
-            help="The group has N members; standbys and members that are away don't count.",
+        option(
+            "--members", "N", "The group has N members; standbys and members that are away don't count.", number_or_none
         ),
     ] = None,
     restarted: Annotated[
-        str | None,
-        typer.Option("--restarted", metavar="INSTANCE", help="The seat of INSTANCE has another member id than --from."),
+        str | None, option("--restarted", "INSTANCE", "The seat of INSTANCE has another member id than --from.")
     ] = None,
     former: Annotated[
-        str | None, typer.Option("--from", metavar="MEMBER-ID", help="The member id of INSTANCE before its restart.")
+        str | None, option("--from", "MEMBER-ID", "The member id of INSTANCE before its restart.")
     ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", parser=seconds, help="How long to wait.")
-    ] = 60.0,
+    timeout: Annotated[float, option("--timeout", "SECONDS", "How long to wait.", seconds)] = 60.0,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
 ) -> None:

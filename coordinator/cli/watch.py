@@ -22,12 +22,10 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Annotated, NamedTuple
 
-import typer
-
 from coordinator.cli.cluster import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, cluster
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.explain import described, reader_of
-from coordinator.cli.options import OutputForm, seconds
+from coordinator.cli.options import OutputForm, argument, option, seconds
 from coordinator.cli.output import Output, json_text
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Unauthenticated
@@ -70,20 +68,18 @@ PAUSE_S = 0.5
 
 
 def command(
-    group_id: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="The group's id; default: all groups.")
-    ] = None,
+    group_id: Annotated[str | None, argument("GROUP", "The group's id; default: all groups.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     output: OutputForm = Output.TABLE,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
             "--timeout",
-            metavar="SECONDS",
-            parser=seconds,
-            help="How long to wait for an answer, and at the start, how long to try before giving up; without it "
+            "SECONDS",
+            "How long to wait for an answer, and at the start, how long to try before giving up; without it "
             "request.timeout.ms of the client properties, or 5.",
+            seconds,
         ),
     ] = None,
 ) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coordinator.cli.exit_codes import ExitCode, fail, warn
-from coordinator.cli.options import Command, commands, output_form, whole_number
+from coordinator.cli.options import Command, argument, commands, option, output_form, whole_number
 from coordinator.cli.output import Output
 from coordinator.text import several
 
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 app = commands("Print the log, check it, move it.")
 
 SourcePath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH", help="A data folder, a broker's log folder, the folder of one partition, or a segment."
-    ),
+    Path, argument("PATH", "A data folder, a broker's log folder, the folder of one partition, or a segment.")
 ]
 
 
@@ -81,14 +78,9 @@ def _begins_with_batch(path: Path) -> bool:
 @app.command("dump", cls=Command)
 def dump_command(
     path: SourcePath,
-    group_id: Annotated[
-        str | None, typer.Option("--group", metavar="GROUP", help="Only records of this group.")
-    ] = None,
+    group_id: Annotated[str | None, option("--group", "GROUP", "Only records of this group.")] = None,
     output: Annotated[
-        Output,
-        typer.Option(
-            "--output", metavar="table|json", parser=output_form, help="Columns, or JSON: one object per line."
-        ),
+        Output, option("--output", "table|json", "Columns, or JSON: one object per line.", output_form)
     ] = Output.TABLE,
 ) -> None:
     """Print every record of the log, decoded. A folder of `__transaction_state` has transactional ids."""
@@ -116,16 +108,9 @@ def verify_command(
     path: SourcePath,
     partition_count: Annotated[
         int | None,
-        typer.Option(
-            "--partitions",
-            metavar="N",
-            parser=whole_number,
-            help="offsets.topic.num.partitions; by default found in the folder.",
-        ),
+        option("--partitions", "N", "offsets.topic.num.partitions; by default found in the folder.", whole_number),
     ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", metavar="table|json", parser=output_form, help="Lines, or JSON.")
-    ] = Output.TABLE,
+    output: Annotated[Output, option("--output", "table|json", "Lines, or JSON.", output_form)] = Output.TABLE,
 ) -> None:
     """Check the log: checksums, order, every record, each group's last state. A folder's transactional ids, too."""
     from coordinator.cli.log.report import ProgressLines, print_report
@@ -153,30 +138,17 @@ def verify_command(
 
 
 KafkaLogDirs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="KAFKA_LOG_DIR",
-        help="All log.dirs of stopped brokers; with --store also a data folder.",
-    ),
+    list[Path], argument("KAFKA_LOG_DIR", "All log.dirs of stopped brokers; with --store also a data folder.")
 ]
 NewDataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="The data folder to make; it must not exist yet, or be empty."),
+    Path | None, option("--data-dir", "DIR", "The data folder to make; it must not exist yet, or be empty.")
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting by Kafka's name, as for the server."),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The server's settings, as a Java properties file.")
-]
+Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "A setting by Kafka's name, as for the server.")]
+ConfigFile = Annotated[Path | None, option("--config", "FILE", "The server's settings, as a Java properties file.")]
 StoreUrl = Annotated[
-    str | None,
-    typer.Option("--store", metavar="etcd://HOST:PORT,...", help="In place of --data-dir: a cluster in etcd."),
+    str | None, option("--store", "etcd://HOST:PORT,...", "In place of --data-dir: a cluster in etcd.")
 ]
-ClusterName = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster in --store.")
-]
+ClusterName = Annotated[str | None, option("--cluster", "NAME", "The name of the cluster in --store.")]
 
 
 @app.command("import", cls=Command)
@@ -222,15 +194,9 @@ def import_command(
 @app.command("export", cls=Command)
 def export_command(
     kafka_dir: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TARGET",
-            help="One of a stopped broker's log.dirs; with --store also a data folder to make.",
-        ),
+        Path, argument("TARGET", "One of a stopped broker's log.dirs; with --store also a data folder to make.")
     ],
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="The data folder of a stopped Tenure.")
-    ] = None,
+    data_dir: Annotated[Path | None, option("--data-dir", "DIR", "The data folder of a stopped Tenure.")] = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
     store: StoreUrl = None,
