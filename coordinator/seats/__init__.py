@@ -2,10 +2,9 @@
 
     pods        reads objects of Kubernetes
     core        decides which seats are free, and in which order they are freed
-    groups      asks a group for the members that have its seats
     api         speaks with the API server: lists, watches, Events, a lease
     metrics     counts and health over HTTP
-    controller  puts all of it together
+    controller  asks groups for the members that have their seats, and puts all of it together
 
 And names of a pool for programs that have none of their own (`tenure seat run`).
 

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.client.client import Cluster
-from coordinator.client.errors import ClientError, Unauthenticated
-from coordinator.client.groups import remove_seats
+from coordinator.client.client import Client, Cluster
+from coordinator.client.errors import ClientError, Refused, Unauthenticated
+from coordinator.client.groups import describe_groups, is_unknown, remove_seats
 from coordinator.seats.api import Api, ApiError, Lease, connect, event_of, follow
 from coordinator.seats.core import (
     Action,
@@ -32,6 +33,7 @@ from coordinator.seats.core import (
     Confirm,
     Confirmed,
     Event,
+    Holder,
     Kind,
     Leads,
     Leave,
@@ -47,7 +49,6 @@ from coordinator.seats.core import (
     Tell,
     Tick,
 )
-from coordinator.seats.groups import holders
 from coordinator.seats.metrics import Metrics, serving
 from coordinator.seats.pods import Object, Pod, read_pod, read_set
 from protocol.errors import ProtocolError
@@ -285,6 +286,35 @@ class Controller:
             self._say(f"no Event about StatefulSet {action.set.name}: {error}")
 
 
+def holders(client: Client, group_id: str) -> dict[str, Holder]:
+    """The static members of a group, by instance id; none if there is no such group. Raises as the client does.
+
+    A removal names a member's id. Without it, a member that came back would go.
+    """
+    group = describe_groups(client, [group_id])[group_id]
+    if isinstance(group, Refused):
+        if is_unknown(group):
+            return {}
+        raise group
+    return {
+        member.group_instance_id: Holder(member.member_id, _address(member.client_host))
+        for member in group.members
+        if member.group_instance_id is not None
+    }
+
+
+def _address(host: str) -> str:
+    """A member's host, which Kafka writes as "/10.1.2.3", in the form that Kubernetes has."""
+    text = host.rpartition("/")[2]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
 def run(
     cluster: Cluster,
     kubeconfig: Path | None,
@@ -297,33 +327,26 @@ def run(
 
     listening: for HTTP. on_ready: called with the address of HTTP, or "", when all sets and pods have been read.
     """
-    asyncio.run(_run(cluster, kubeconfig, options, listening, say, on_ready))
 
+    async def work_until_ended() -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        async with AsyncExitStack() as stack:
+            controller = Controller(await stack.enter_async_context(connect(kubeconfig)), cluster, options, say)
+            at = ""
+            if listening is not None:
+                await stack.enter_async_context(serving(listening, controller.metrics, lambda: controller.not_ready))
+                at = "{}:{}".format(*listening.getsockname()[:2])
+            work, ending = loop.create_task(controller.run()), loop.create_task(ended.wait())
+            known = loop.create_task(controller.known.wait())
+            await asyncio.wait((work, ending, known), return_when=asyncio.FIRST_COMPLETED)
+            if known.done():
+                on_ready(at)
+            await asyncio.wait((work, ending), return_when=asyncio.FIRST_COMPLETED)
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work  # if it ended by a fault, this raises it
 
-async def _run(
-    cluster: Cluster,
-    kubeconfig: Path | None,
-    options: Options,
-    listening: socket.socket | None,
-    say: Callable[[str], None],
-    on_ready: Callable[[str], None],
-) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    async with AsyncExitStack() as stack:
-        controller = Controller(await stack.enter_async_context(connect(kubeconfig)), cluster, options, say)
-        at = ""
-        if listening is not None:
-            await stack.enter_async_context(serving(listening, controller.metrics, lambda: controller.not_ready))
-            at = "{}:{}".format(*listening.getsockname()[:2])
-        work, ending = loop.create_task(controller.run()), loop.create_task(ended.wait())
-        known = loop.create_task(controller.known.wait())
-        await asyncio.wait((work, ending, known), return_when=asyncio.FIRST_COMPLETED)
-        if known.done():
-            on_ready(at)
-        await asyncio.wait((work, ending), return_when=asyncio.FIRST_COMPLETED)
-        work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work  # if it ended by a fault, this raises it
+    asyncio.run(work_until_ended())
