@@ -15,8 +15,7 @@ import binascii
 import hmac
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Generator
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple
 
@@ -98,82 +97,69 @@ class Scram:
         return ScramExchange(self)
 
 
-class State(Enum):
-    """The message that comes next."""
-
-    FIRST = "client-first"
-    FINAL = "client-final"
-    OVER = "nothing"
-
-
 class ScramExchange:
     """See the module."""
 
     def __init__(self, mechanism: Scram) -> None:
-        self._mechanism = mechanism
-        self._state = State.FIRST
-        self._user = ""
-        self._header = b""
-        self._nonce = ""
-        self._first = ""
-        self._credential: Credential
-        self._is_known = False
+        self._dialogue = _dialogue(mechanism)
+        next(self._dialogue)
 
     def step(self, token: bytes) -> Step:
         """See Exchange."""
-        state, self._state = self._state, State.OVER
-        if len(token) > TOKEN_MAX:
-            raise AuthenticationFailed(f"the message is longer than {TOKEN_MAX} bytes")
         try:
-            text = token.decode()
-        except UnicodeDecodeError:
-            raise AuthenticationFailed("the message is not UTF-8") from None
-        if state is State.FIRST:
-            return self._take_first(text)
-        if state is State.FINAL:
-            return self._take_final(text)
-        raise AuthenticationFailed("the exchange is over")
+            return self._dialogue.send(token)
+        except StopIteration:
+            raise AuthenticationFailed("the exchange is over") from None
 
-    def _take_first(self, text: str) -> Step:
-        found = FIRST.fullmatch(text)
-        if found is None:
-            raise AuthenticationFailed(_problem(text))
-        flag, wanted, name, nonce, _ = found.groups()
-        self._user = _user_of(name)
-        if wanted and _user_of(wanted) != self._user:
-            raise AuthenticationFailed("the client asks for another user's name", ANOTHER_NAME)
-        self._header = f"{flag},{'' if wanted is None else f'a={wanted}'},".encode()
-        self._credential, self._is_known = self._mechanism.find(self._user)
-        self._nonce = self._mechanism.nonce()
-        salt = b64encode(self._credential.salt).decode()
-        answer = f"r={nonce}{self._nonce},s={salt},i={self._credential.iterations}"
-        self._first = f"{text[len(self._header.decode()) :]},{answer}"
-        self._state = State.FINAL
-        return Step(answer.encode())
 
-    def _take_final(self, text: str) -> Step:
-        found = FINAL.fullmatch(text)
-        if found is None:
-            raise AuthenticationFailed("the last message is not as RFC 5802 has it")
-        binding, nonce, extensions, proof = found.groups()
-        if ",m=" in extensions:
-            raise AuthenticationFailed("the client demands an extension")
-        # Only the server's own part is compared, as in Kafka: librdkafka 2.0 sends the client's part twice.
-        if not nonce.endswith(self._nonce):
-            raise AuthenticationFailed("another nonce than the server's")
-        if _from_base64(binding) != self._header:
-            raise AuthenticationFailed("another channel binding than in the first message")
-        digest, known = self._mechanism.digest, self._credential
-        said = f"{self._first},{text[: text.rindex(',p=')]}".encode()
-        signature = hmac.digest(known.stored_key, said, digest)
-        given = _from_base64(proof)
-        if len(given) != len(signature):
-            raise AuthenticationFailed("a proof of another length")
-        client_key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
-        is_right = hmac.compare_digest(new(digest, client_key).digest(), known.stored_key)
-        if not (is_right and self._is_known):
-            raise AuthenticationFailed("wrong name or password")
-        return Step(b"v=" + b64encode(hmac.digest(known.server_key, said, digest)), self._user)
+def _dialogue(mechanism: Scram) -> Generator[Step, bytes, None]:
+    """Yields the answer to each message that it gets; before the first one, something without a meaning."""
+    text = _text((yield Step(b"")))
+    found = FIRST.fullmatch(text)
+    if found is None:
+        raise AuthenticationFailed(_problem(text))
+    flag, wanted, name, nonce, _ = found.groups()
+    user = _user_of(name)
+    if wanted and _user_of(wanted) != user:
+        raise AuthenticationFailed("the client asks for another user's name", ANOTHER_NAME)
+    header = f"{flag},{'' if wanted is None else f'a={wanted}'},"
+    known, is_known = mechanism.find(user)
+    ours = mechanism.nonce()
+    answer = f"r={nonce}{ours},s={b64encode(known.salt).decode()},i={known.iterations}"
+    first = f"{text[len(header) :]},{answer}"
+
+    text = _text((yield Step(answer.encode())))
+    found = FINAL.fullmatch(text)
+    if found is None:
+        raise AuthenticationFailed("the last message is not as RFC 5802 has it")
+    binding, nonce, extensions, proof = found.groups()
+    if ",m=" in extensions:
+        raise AuthenticationFailed("the client demands an extension")
+    # Only the server's own part is compared, as in Kafka: librdkafka 2.0 sends the client's part twice.
+    if not nonce.endswith(ours):
+        raise AuthenticationFailed("another nonce than the server's")
+    if _from_base64(binding) != header.encode():
+        raise AuthenticationFailed("another channel binding than in the first message")
+    said = f"{first},{text[: text.rindex(',p=')]}".encode()
+    signature = hmac.digest(known.stored_key, said, mechanism.digest)
+    given = _from_base64(proof)
+    if len(given) != len(signature):
+        raise AuthenticationFailed("a proof of another length")
+    client_key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
+    is_right = hmac.compare_digest(new(mechanism.digest, client_key).digest(), known.stored_key)
+    if not (is_right and is_known):
+        raise AuthenticationFailed("wrong name or password")
+    yield Step(b"v=" + b64encode(hmac.digest(known.server_key, said, mechanism.digest)), user)
+
+
+def _text(token: bytes) -> str:
+    """The text of a client's message."""
+    if len(token) > TOKEN_MAX:
+        raise AuthenticationFailed(f"the message is longer than {TOKEN_MAX} bytes")
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("the message is not UTF-8") from None
 
 
 def _user_of(name: str) -> str:
