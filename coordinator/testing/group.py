@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import Event
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
@@ -116,9 +115,7 @@ class Block(AbstractContextManager[None]):
         if self._guards:
             self._group.guards.append(self.check)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         if self._guards:
             self._group.guards.remove(self.check)

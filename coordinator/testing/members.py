@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from threading import Lock
-from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
 
 from coordinator.client.client import parse_addresses
@@ -141,9 +140,7 @@ class Members:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def wait_until_seated(

@@ -36,7 +36,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 from uuid import UUID
 
@@ -162,9 +161,7 @@ class Tenure:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # The server.
