@@ -9,16 +9,14 @@ House rule: what a rule means is in `security.acls`. Source: Kafka's AclApis and
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from coordinator.log.engine import EngineError
 from coordinator.log.topics.list import ACLS
 from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pattern, Permission, Rule
-from coordinator.server.nodes.topics import Altered, Change, ChangeResult
-from coordinator.server.requests.many import answer_changed, error_of
+from coordinator.server.nodes.topics import Altered, Change
+from coordinator.server.requests.many import answer_changed, changed, error_of
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.requests.topics import in_time
 from coordinator.server.wire.call import Call, Services, Steps
 from coordinator.text import cut_text
 from protocol.errors import ProtocolError
@@ -163,13 +161,8 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
         yield
     body = CreateAclsResponse(results=results)
     accepted = [result for result in results if not result.error_code]
-
-    if added:
-        change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])
-        answer = call.receiver(partial(answer_changed, call, body, accepted))
-        services.discovery.topics.change(change, in_time(services, call, TIMEOUT_MS, answer))
-    else:
-        call.answer(body)
+    change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])
+    yield from answer_changed(services, call, change if added else None, body, accepted, TIMEOUT_MS)
 
 
 def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> Steps:
@@ -208,20 +201,14 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
                         removed[text] = _matching(rule)
                     result.matching_acls.append(removed[text])
                 yield
-    body = DeleteAclsResponse(filter_results=results)
-
-    def answer(outcome: ChangeResult) -> None:
+    if removed:
+        change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(removed))])
+        outcome = yield from changed(services, call, change, TIMEOUT_MS)
         if isinstance(outcome, EngineError):
             for result in results:
                 result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))
                 result.matching_acls = []
-        call.answer(body)
-
-    if removed:
-        change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(removed))])
-        services.discovery.topics.change(change, in_time(services, call, TIMEOUT_MS, answer))
-    else:
-        call.answer(body)
+    call.answer(DeleteAclsResponse(filter_results=results))
 
 
 def _matching(rule: Rule) -> DeleteAclsResponse.DeleteAclsMatchingAcl:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -416,12 +415,10 @@ def _alter(
         del changed[GROUPS.topic_id]
     else:
         accepted += of_groups
-    answer = call.receiver(partial(answer_changed, call, answer_class(responses=results), accepted))
-    if request.validate_only or not changed:
-        answer({})
-    else:
-        change = Change(altered=[Altered(topic_id, configs=configs) for topic_id, configs in changed.items()])
-        topics.change(change, call.reply(answer).deliver)
+    change = Change(altered=[Altered(topic_id, configs=configs) for topic_id, configs in changed.items()])
+    is_change = bool(changed) and not request.validate_only
+    body = answer_class(responses=results)
+    yield from answer_changed(services, call, change if is_change else None, body, accepted)
 
 
 def _alterable(

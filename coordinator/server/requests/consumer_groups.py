@@ -17,7 +17,7 @@ from coordinator.security.acls import Operation
 from coordinator.server.nodes.topic_view import problem, when_loaded
 from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations_on_group
-from coordinator.server.wire.call import Call, Services, Steps, gather
+from coordinator.server.wire.call import Answers, Call, Services, Steps
 from protocol.messages import ConsumerGroupDescribeResponse
 from schemas.errors import ErrorCode
 
@@ -83,17 +83,8 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
     group_ids, places = yield from each_once(request.group_ids)
     asked: list[Asked] = []
 
-    def put_together(found: list[Description | Described]) -> Steps:
-        groups: list[Described] = []
-        for each in (yield from still_true(asked, found)):
-            groups.append((yield from _shown(services, call, each)) if isinstance(each, Description) else each)
-            if request.include_authorized_operations and not groups[-1].error_code:
-                groups[-1].authorized_operations = operations_on_group(services, call, groups[-1].group_id)
-            yield
-        call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
-
-    for group_id, receive in zip(group_ids, gather(len(group_ids), call.receiver(put_together)), strict=True):
-        reply = call.reply(receive)
+    answers = Answers(call, len(group_ids))
+    for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
@@ -103,6 +94,13 @@ def describe(services: Services, call: Call, request: ConsumerGroupDescribeReque
         else:
             services.runtime.submit(group_id, event)
         yield
+    groups: list[Described] = []
+    for each in (yield from still_true(asked, (yield from answers.all()))):
+        groups.append((yield from _shown(services, call, each)) if isinstance(each, Description) else each)
+        if request.include_authorized_operations and not groups[-1].error_code:
+            groups[-1].authorized_operations = operations_on_group(services, call, groups[-1].group_id)
+        yield
+    call.answer(ConsumerGroupDescribeResponse(groups=(yield from at_places(groups, places))))
 
 
 def _shown(services: Services, call: Call, description: Description) -> Generator[None, None, Described]:

@@ -13,7 +13,6 @@ ScramImage, release 3.9.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import CREDENTIALS
@@ -151,13 +150,8 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
             accepted.append(result)
         answer.results.append(result)
         yield
-    if not changes:
-        call.answer(answer)
-        return
-
     change = Change(altered=[Altered(CREDENTIALS.topic_id, configs=changes)])
-    written = call.receiver(partial(answer_changed, call, answer, accepted))
-    services.discovery.topics.change(change, call.reply(written).deliver)
+    yield from answer_changed(services, call, change if changes else None, answer, accepted)
 
 
 def _problem(name: str, mechanism: int) -> _Refusal | None:

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from coordinator.log.segments.segment import ENGINES_TOPICS
 from coordinator.log.segments.view import NO_OFFSET, Ends, View
-from coordinator.log.topics.list import Topic
 from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.topic_data import Budget, Key
@@ -27,8 +26,8 @@ from coordinator.server.requests.records import (
     Look,
     begun,
     code_of,
-    leader_error,
     note_engines_log,
+    partition_of,
     topic_of,
 )
 from coordinator.server.requests.rights import may
@@ -45,6 +44,10 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 WATCHED_MAX = 2_000
 """Topic partitions of a Fetch that end its wait. With more, news of the others waits for max_wait_ms."""
+
+
+ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""The errors of topic partitions that don't exist."""
 
 
 @dataclass(slots=True)
@@ -84,21 +87,20 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
         answers = []
         for asked in topic.partitions:
             yield
-            error = problem if known is None else problem or _fetch_error(services, known, asked)
-            answer = _unread(asked.partition, error, request.isolation_level)
+            found = problem or partition_of(services, known, asked.partition, asked.current_leader_epoch)
+            if isinstance(found, ErrorCode):
+                answers.append(_unread(asked.partition, found, request.isolation_level))
+                refused += found not in ABSENT
+                continue
+            answer = _unread(asked.partition, ErrorCode.NONE, request.isolation_level)
             answers.append(answer)
-            if error is ErrorCode.NONE:
-                assert known is not None
-                topic_partition = services.data.topic_partition(known, asked.partition)
-                # A cluster may have taken over the offsets of a broker: it has no records at them.
-                is_empty = not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS
-                offset = 0 if is_empty else asked.fetch_offset
-                only_committed = request.isolation_level == READ_COMMITTED
-                wanted.append(_Wanted(topic_partition, offset, asked.partition_max_bytes, answer, only_committed))
-                if len(keys) < WATCHED_MAX:
-                    keys.append(topic_partition.key)
-            elif error not in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
-                refused += 1
+            # A cluster may have taken over the offsets of a broker: it has no records at them.
+            is_empty = not services.discovery.keeps_records and found.topic not in INTERNAL_TOPICS
+            offset = 0 if is_empty else asked.fetch_offset
+            only_committed = request.isolation_level == READ_COMMITTED
+            wanted.append(_Wanted(found, offset, asked.partition_max_bytes, answer, only_committed))
+            if len(keys) < WATCHED_MAX:
+                keys.append(found.key)
         responses.append(
             FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=answers)
         )
@@ -309,16 +311,10 @@ def _read(view_of: Look, wanted: list[_Wanted], max_bytes: int, min_bytes: int, 
     return allowed - left
 
 
-def _fetch_error(services: Services, topic: Topic, asked: FetchRequest.FetchPartition) -> ErrorCode:
-    if not 0 <= asked.partition < topic.partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return leader_error(services, topic, asked.partition, asked.current_leader_epoch)
-
-
 def _unread(partition: int, error: ErrorCode, isolation_level: int) -> FetchResponse.PartitionData:
     """The answer before anything is read. It has zero bytes of records, because some clients don't take null."""
     # Kafka sends an empty list in place of null for a topic or partition that it doesn't know.
-    absent = error in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    absent = error in ABSENT
     return FetchResponse.PartitionData(
         partition_index=partition,
         error_code=error,

@@ -13,8 +13,6 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -36,7 +34,8 @@ from coordinator.security.acls import Operation
 from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_once, still_true
 from coordinator.server.requests.rights import may, operations, operations_on_group
 from coordinator.server.runtime.partition import Partition, Standing
-from coordinator.server.wire.call import Call, Services, Steps, gather, parts
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Answers, Call, Services, Steps, parts
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -127,23 +126,18 @@ def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> S
 def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) -> Steps:
     """A LeaveGroup of many members: an event for some members at a time."""
     call.is_kept = True
-    some = parts(request.members, LEAVING_AT_ONCE)
-    count = math.ceil(len(request.members) / LEAVING_AT_ONCE)
-
-    for members, receive in zip(some, gather(count, call.receiver(partial(_answer_leave, call))), strict=True):
+    some = list(parts(request.members, LEAVING_AT_ONCE))
+    answers = Answers(call, len(some))
+    for members, reply in zip(some, answers, strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
-        services.runtime.submit(request.group_id, LeaveGroup(call.reply(receive), call.api_version, call.client, body))
+        services.runtime.submit(request.group_id, LeaveGroup(reply, call.api_version, call.client, body))
         yield
-
-
-def _answer_leave(call: Call, bodies: list[LeaveGroupResponse]) -> Steps:
-    """Put the answers of parts together. An error of one is the request's."""
     whole = LeaveGroupResponse(members=[])
-    for body in bodies:
-        if body.error_code:
-            whole = body
+    for answered in (yield from answers.all()):
+        if answered.error_code:  # an error of one is the request's
+            whole = answered
             break
-        whole.members += body.members
+        whole.members += answered.members
         yield
     call.answer(whole)
 
@@ -154,23 +148,8 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     group_ids, places = yield from each_once(request.groups)
     asked: list[Asked] = []
 
-    def put_together(groups: list[DescribeGroupsResponse.DescribedGroup]) -> Steps:
-        told = yield from still_true(asked, groups)
-        call.answer(DescribeGroupsResponse(groups=(yield from at_places(told, places))))
-
-    def take(
-        receive: Callable[[DescribeGroupsResponse.DescribedGroup], None], group: DescribeGroupsResponse.DescribedGroup
-    ) -> None:
-        if shows_operations and not group.error_code:
-            group.authorized_operations = (
-                operations_on_group(services, call, group.group_id)
-                if call.api_version >= DESCRIBE_OF_KAFKA_4
-                else operations(services, call, Resource.GROUP, group.group_id)
-            )
-        receive(group)
-
-    for group_id, receive in zip(group_ids, gather(len(group_ids), call.receiver(put_together)), strict=True):
-        reply = call.reply(partial(take, receive))
+    answers = Answers(call, len(group_ids))
+    for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
         asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
         if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
@@ -178,6 +157,16 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
         else:
             reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
+    told = yield from still_true(asked, (yield from answers.all()))
+    for group in told if shows_operations else ():
+        if not group.error_code:
+            group.authorized_operations = (
+                operations_on_group(services, call, group.group_id)
+                if call.api_version >= DESCRIBE_OF_KAFKA_4
+                else operations(services, call, Resource.GROUP, group.group_id)
+            )
+        yield
+    call.answer(DescribeGroupsResponse(groups=(yield from at_places(told, places))))
 
 
 def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> Steps:
@@ -188,47 +177,34 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
         group_ids[group_id] = None
         yield
 
-    def answer(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
-        call.answer(DeleteGroupsResponse(results=results))
-
-    def take(
-        group_id: str,
-        receive: Callable[[DeleteGroupsResponse.DeletableGroupResult], None],
-        result: DeleteGroupsResponse.DeletableGroupResult | Remainder,
-    ) -> None:
-        if isinstance(result, Remainder):
-            call.work_later(_erase_offsets(services, call, group_id, result, receive))
-        else:
-            receive(result)
-
-    for group_id, receive in zip(group_ids, gather(len(group_ids), answer), strict=True):
-        reply = call.reply(partial(take, group_id, receive))
-        event = DeleteGroup(reply, group_id, call.client)
-        if may(services, call, Operation.DELETE, Resource.GROUP, group_id):
-            services.runtime.submit(group_id, event)
-        else:
-            receive(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    answers = Answers(call, len(group_ids))
+    for group_id, reply in zip(group_ids, answers, strict=True):
+        call.work(_delete_group(services, call, group_id, reply))
         yield
+    call.answer(DeleteGroupsResponse(results=(yield from answers.all())))
 
 
-def _erase_offsets(
-    services: Services,
-    call: Call,
-    group_id: str,
-    remainder: Remainder,
-    receive: Callable[[DeleteGroupsResponse.DeletableGroupResult], None],
-) -> Steps:
-    """Erase the offsets of a deleted group, a piece at a time. receive: gets the first error, or a result without."""
-    left = ((topic, index, each) for topic, held in remainder.offsets.items() for index, each in held.items())
-    size = sum(map(len, remainder.offsets.values()))
-
-    def done(results: list[DeleteGroupsResponse.DeletableGroupResult]) -> None:
-        receive(next((result for result in results if result.error_code), results[0]))
-
-    for take in gather(math.ceil(size / REMOVED_AT_ONCE), done):
-        some = list(islice(left, REMOVED_AT_ONCE))
-        services.runtime.submit(group_id, EraseOffsets(call.reply(take), group_id, some, call.client))
+def _delete_group(services: Services, call: Call, group_id: str, reply: Reply) -> Steps:
+    """Delete a group, and then its offsets, a piece at a time. reply: gets the first error, or a result without."""
+    answer = Answers(call)
+    event = DeleteGroup(answer.reply, group_id, call.client)
+    if not may(services, call, Operation.DELETE, Resource.GROUP, group_id):
+        reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
+    services.runtime.submit(group_id, event)
+    (result,) = yield from answer.all()
+    if isinstance(result, Remainder):
         yield
+        left = ((topic, index, each) for topic, held in result.offsets.items() for index, each in held.items())
+        size = sum(map(len, result.offsets.values()))
+        erased = Answers(call, math.ceil(size / REMOVED_AT_ONCE))
+        for erasing in erased:
+            some = list(islice(left, REMOVED_AT_ONCE))
+            services.runtime.submit(group_id, EraseOffsets(erasing, group_id, some, call.client))
+            yield
+        results = yield from erased.all()
+        result = next((each for each in results if each.error_code), results[0])
+    reply.deliver(result)
 
 
 def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> Steps:
@@ -265,25 +241,24 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
     # Tenure's own commands ask so whether a group that they don't know is one of Kafka's other kinds.
     lets_none_pass = bool(types) and types.isdisjoint(KINDS)
     for partition in () if lets_none_pass else services.runtime.served():
-        groups = partition.coordinator.groups
-        if len(groups) <= AT_ONCE:
+        held = partition.coordinator.groups
+        if len(held) <= AT_ONCE:
             some.append((partition, None))
         else:
-            some += [(partition, group_ids) for group_ids in parts(list(groups), AT_ONCE)]
+            some += [(partition, group_ids) for group_ids in parts(list(held), AT_ONCE)]
 
-    def put_together(listed: list[list[ListGroupsResponse.ListedGroup] | None]) -> Steps:
-        error = before or trouble()
-        groups: list[ListGroupsResponse.ListedGroup] = []
-        for part in listed:
-            if part is None:
-                # Its groups are missing, although the lapse or the failed write may be over by now.
-                error = error or ErrorCode.COORDINATOR_NOT_AVAILABLE
-            else:
-                groups += part if sees_all else [each for each in part if is_seen(each.group_id)]
-            yield
-        call.answer(ListGroupsResponse(error_code=error, groups=groups))
-
-    for (partition, group_ids), receive in zip(some, gather(len(some), call.receiver(put_together)), strict=True):
-        event = ListGroups(call.reply(receive), list(states), list(types), call.client, group_ids)
-        partition.submit(None, event)
+    answers = Answers(call, len(some))
+    for (partition, group_ids), reply in zip(some, answers, strict=True):
+        partition.submit(None, ListGroups(reply, list(states), list(types), call.client, group_ids))
         yield
+    listed = yield from answers.all()
+    error = before or trouble()
+    groups: list[ListGroupsResponse.ListedGroup] = []
+    for part in listed:
+        if part is None:
+            # Its groups are missing, although the lapse or the failed write may be over by now.
+            error = error or ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            groups += part if sees_all else [each for each in part if is_seen(each.group_id)]
+        yield
+    call.answer(ListGroupsResponse(error_code=error, groups=groups))

@@ -12,8 +12,7 @@ House rule: no state. Source: Kafka's KafkaApis and GroupCoordinatorAdapter, rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,7 +25,7 @@ from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_p
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.partition import Partition
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Call, OneByOne, Services, Steps, gather
+from coordinator.server.wire.call import Answers, Call, Services, Steps
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     OffsetCommitRequest,
@@ -127,12 +126,11 @@ def _commit_in_steps(
     request.topics = known
     prepared: Prepared = yield from offsets.prepare(request, services.config.group, services.clock.wall_ms())
 
-    def answer(error: ErrorCode) -> None:
-        call.work(_answer_commit(call, known, unknown, error, () if error else prepared.too_large))
-
-    services.runtime.submit(
-        request.group_id, CommitPrepared(call.reply(answer), call.client, request, prepared, call.api_version)
-    )
+    answers = Answers(call)
+    event = CommitPrepared(answers.reply, call.client, request, prepared, call.api_version)
+    services.runtime.submit(request.group_id, event)
+    (error,) = yield from answers.all()
+    yield from _answer_commit(call, known, unknown, error, () if error else prepared.too_large)
 
 
 def _answer_commit(
@@ -202,10 +200,12 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
         yield from _fetch_groups(services, call, request)
         return
 
-    answer = call.receiver(partial(_answer_one_group, call, request))
+    answer = Answers(call)
     yield from _fetch_group(
-        services, call, request.group_id, request.topics, answer, require_stable=request.require_stable
+        services, call, request.group_id, request.topics, answer.reply, require_stable=request.require_stable
     )
+    (group,) = yield from answer.all()
+    yield from _answer_one_group(call, request, group)
 
 
 def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
@@ -222,17 +222,17 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
             groups.append(group)
         yield
 
-    def put_together(bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup]) -> Steps:
-        told = yield from still_true(asked, bodies)
-        call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
-
-    for group, receive in zip(groups, gather(len(groups), call.receiver(put_together)), strict=True):
+    answers = Answers(call, len(groups))
+    for group, reply in zip(groups, answers, strict=True):
         event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
         asked.append(Asked(event, services.runtime.partition_of(group.group_id).stays()))
-        yield from _fetch_group(
-            services, call, group.group_id, group.topics, receive, require_stable=request.require_stable, member=group
+        steps = _fetch_group(
+            services, call, group.group_id, group.topics, reply, require_stable=request.require_stable, member=group
         )
+        call.work(steps)
         yield
+    told = yield from still_true(asked, (yield from answers.all()))
+    call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
 
 
 def _fetch_group(
@@ -240,7 +240,7 @@ def _fetch_group(
     call: Call,
     group_id: str,
     asked: Collection[Any] | None,
-    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
+    reply: Reply,
     *,
     require_stable: bool,
     member: OffsetFetchRequest.OffsetFetchRequestGroup | None = None,
@@ -251,9 +251,9 @@ def _fetch_group(
     """
     who = (None, -1) if member is None else (member.member_id, member.member_epoch)
     partition = services.runtime.partition_of(group_id)
-    all_of_it = FetchOffsets(call.reply(receive), group_id, None, require_stable, call.client, *who)
     if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
-        receive(all_of_it.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        event = FetchOffsets(call, group_id, None, require_stable, call.client)
+        reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     topics: Iterable[tuple[str, list[int]]] | None
     hidden: list[Hidden] = []
@@ -264,27 +264,39 @@ def _fetch_group(
         if is_checked:
             asked, hidden = yield from _divide(services, call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
-    if is_checked:
-        receive = _shown(services, call, asked, hidden, receive)
-    if topics is None:
-        all_of_it.request = call.reply(receive)
-        partition.submit(group_id, all_of_it)
-        return
-
-    some = yield from filled_pieces(topics)
-
-    received = gather(len(some), call.receiver(partial(_receive_pieces, some, receive)))
-    for piece, take in zip(some, received, strict=True):
-        named = [
-            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-            for name, indexes in piece.topics
-        ]
-        partition.submit(group_id, FetchOffsets(call.reply(take), group_id, named, require_stable, call.client, *who))
+    some = [ALL] if topics is None else (yield from filled_pieces(topics))
+    answers = Answers(call, len(some))
+    for piece, answer in zip(some, answers, strict=True):
+        named = (
+            None
+            if piece is ALL
+            else [
+                OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+                for name, indexes in piece.topics
+            ]
+        )
+        partition.submit(group_id, FetchOffsets(answer, group_id, named, require_stable, call.client, *who))
         yield
+    whole, *others = yield from answers.all()
+    for piece, body in zip(some[1:], others, strict=True):
+        if whole.error_code:
+            break
+        if body.error_code:  # an error of one is the group's
+            whole = body
+        else:
+            append(whole.topics, body.topics, goes_on=piece.goes_on)
+        yield
+    if is_checked:
+        yield from _show(services, call, asked, hidden, whole)
+    reply.deliver(whole)
 
 
 Hidden = tuple[Any, ErrorCode]
 """A topic that a client asked for and doesn't get, and why."""
+
+
+ALL = Piece([], goes_on=False)
+"""Stands for all topics of a group."""
 
 
 def _divide(
@@ -303,42 +315,37 @@ def _divide(
     return shown, hidden
 
 
-def _shown(
+def _show(
     services: Services,
     call: Call,
     asked: Collection[Any] | None,
     hidden: list[Hidden],
-    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
-) -> Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None]:
-    """Takes an answer, and passes on what the client may see. asked: the topics that it may describe; None for all."""
-
-    def show(body: OffsetFetchResponse.OffsetFetchResponseGroup) -> Steps:
-        if asked is None:
-            body.topics = yield from _described(services, call, body.topics)
-        elif call.api_version >= TOPIC_IDS_SINCE:
-            ids: dict[str, UUID] = {}
-            for topic in asked:
-                ids[topic.name] = topic.topic_id
-                yield
-            for answered in body.topics:
-                answered.topic_id = ids[answered.name]
-                yield
-        for topic, error in () if body.error_code else hidden:
-            refused = OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=[])
-            if call.api_version >= TOPIC_IDS_SINCE:  # a request for one group has topics without the field
-                refused.topic_id = topic.topic_id
-            for index in topic.partition_indexes:
-                refused.partitions.append(
-                    OffsetFetchResponse.OffsetFetchResponsePartitions(
-                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
-                    )
-                )
-                yield
-            body.topics.append(refused)
+    body: OffsetFetchResponse.OffsetFetchResponseGroup,
+) -> Steps:
+    """Leave in an answer what the client may see. asked: the topics that it may describe; None for all."""
+    if asked is None:
+        body.topics = yield from _described(services, call, body.topics)
+    elif call.api_version >= TOPIC_IDS_SINCE:
+        ids: dict[str, UUID] = {}
+        for topic in asked:
+            ids[topic.name] = topic.topic_id
             yield
-        receive(body)
-
-    return call.receiver(show)
+        for answered in body.topics:
+            answered.topic_id = ids[answered.name]
+            yield
+    for topic, error in () if body.error_code else hidden:
+        refused = OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=[])
+        if call.api_version >= TOPIC_IDS_SINCE:  # a request for one group has topics without the field
+            refused.topic_id = topic.topic_id
+        for index in topic.partition_indexes:
+            refused.partitions.append(
+                OffsetFetchResponse.OffsetFetchResponsePartitions(
+                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+                )
+            )
+            yield
+        body.topics.append(refused)
+        yield
 
 
 def _described(services: Services, call: Call, topics: list[Any]) -> Generator[None, None, list[Any]]:
@@ -364,24 +371,6 @@ def _topics_of_large_group(partition: Partition, group_id: str) -> Iterator[tupl
     if len(stored) <= AT_ONCE and sum(map(len, stored.values())) <= AT_ONCE:
         return None
     return ((topic, list(stored.get(topic, ()))) for topic in list(stored))
-
-
-def _receive_pieces(
-    some: list[Piece],
-    receive: Callable[[OffsetFetchResponse.OffsetFetchResponseGroup], None],
-    bodies: list[OffsetFetchResponse.OffsetFetchResponseGroup],
-) -> Steps:
-    """Put the answers of pieces together. An error of one is the group's."""
-    whole, *others = bodies
-    for piece, body in zip(some[1:], others, strict=True):
-        if whole.error_code:
-            break
-        if body.error_code:
-            whole = body
-        else:
-            append(whole.topics, body.topics, goes_on=piece.goes_on)
-        yield
-    receive(whole)
 
 
 def _answer_one_group(
@@ -450,27 +439,18 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
         yield
 
     some = yield from filled_pieces(known, DELETED_AT_ONCE)
-
-    def ask(piece: Piece, reply: Reply) -> None:
+    bodies: list[OffsetDeleteResponse] = []
+    for piece in some:  # one after the other: each makes a note of all that it removes
         topics = [
             OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=partitions)
             for name, partitions in piece.topics
         ]
-        body = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
-        services.runtime.submit(request.group_id, DeleteOffsets(reply, body, call.client))
-
-    # One after the other: each makes a note of all that it removes.
-    OneByOne(call, some, ask, call.receiver(partial(_answer_delete, call, some, unknown))).go_on()
-
-
-def _answer_delete(
-    call: Call,
-    some: list[Piece],
-    unknown: list[OffsetDeleteResponse.OffsetDeleteResponseTopic],
-    bodies: list[OffsetDeleteResponse],
-) -> Steps:
-    """Put the answers of pieces together. An error of the whole request has no topics."""
-    whole = bodies[0]
+        answers = Answers(call)
+        event = DeleteOffsets(answers.reply, OffsetDeleteRequest(group_id=request.group_id, topics=topics), call.client)
+        services.runtime.submit(request.group_id, event)
+        bodies += yield from answers.all()
+        yield
+    whole = bodies[0]  # an error of the whole request has no topics
     for piece, body in zip(some[1:], bodies[1:], strict=True):
         if whole.error_code:
             break

@@ -15,7 +15,6 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from coordinator.apis import WRITE
-from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import reason
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 from coordinator.log.segments.view import NO_OFFSET, Rejected
@@ -59,15 +58,9 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
         refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
 
-    def done(outcome: int | Exception) -> None:
-        if isinstance(outcome, int):
-            call.answer(InitProducerIdResponse(producer_id=outcome))
-        elif isinstance(outcome, EngineError):
-            refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            raise outcome
-
-    services.data.producer_id(call.reply(done).deliver)
+    transactions.with_fresh_id(
+        services, call, lambda fresh: call.answer(InitProducerIdResponse(producer_id=fresh)), refuse
+    )
 
 
 ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1

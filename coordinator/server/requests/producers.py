@@ -9,8 +9,6 @@ House rule: no state. Source: Kafka's KafkaApis, release 3.9 and 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.config import topic_name_problem
@@ -18,14 +16,14 @@ from coordinator.group.events import EndTransaction
 from coordinator.group.transactions import marker
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from coordinator.log.segments.view import Rejected
 from coordinator.log.topics.log import Written
 from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.log.topics.producers import marker_error
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.requests.records import note_engines_log
+from coordinator.server.requests.records import code_of, note_engines_log, partition_of
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Services, Steps, gather
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Answers, Call, Services, Steps, result_of
 from coordinator.transaction.state import V2
 from protocol.messages import DescribeProducersResponse, WriteTxnMarkersResponse
 from schemas.errors import ErrorCode
@@ -73,43 +71,35 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             if known is None or problem:
                 yield
                 continue
-            if not 0 <= index < known.partition_count:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif not services.data.leads(known, index):
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            found = partition_of(services, known, index)
+            if isinstance(found, ErrorCode):
+                answer.error_code = found
             else:
-                asked.append(services.data.topic_partition(known, index))
+                asked.append(found)
                 answers.append(answer)
-                note_engines_log(in_journals, asked[-1])
+                note_engines_log(in_journals, found)
             yield
         yield
 
-    def fill(found: list[Any] | Exception) -> Steps:
-        if isinstance(found, Exception):
-            raise found
-        for answer, producers in zip(answers, found, strict=True):
-            if isinstance(producers, EngineError):
-                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                continue
-            for each, start in producers:
-                answer.active_producers.append(
-                    kinds.ProducerState(
-                        producer_id=each.producer_id,
-                        producer_epoch=each.epoch,
-                        last_sequence=each.last_sequence,
-                        last_timestamp=each.last_ms,
-                        coordinator_epoch=each.coordinator_epoch,
-                        current_txn_start_offset=start,
-                    )
+    described = (yield from result_of(call, services.data.producers, asked, in_journals)) if asked else ()
+    for answer, producers in zip(answers, described, strict=True):
+        if isinstance(producers, EngineError):
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
+        for each, start in producers:
+            answer.active_producers.append(
+                kinds.ProducerState(
+                    producer_id=each.producer_id,
+                    producer_epoch=each.epoch,
+                    last_sequence=each.last_sequence,
+                    last_timestamp=each.last_ms,
+                    coordinator_epoch=each.coordinator_epoch,
+                    current_txn_start_offset=start,
                 )
-                yield
+            )
             yield
-        call.answer(body)
-
-    if asked:
-        services.data.producers(asked, in_journals, call.reply(call.receiver(fill)).deliver)
-    else:
-        call.answer(body)
+        yield
+    call.answer(body)
 
 
 def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRequest) -> Steps:
@@ -135,73 +125,51 @@ def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRe
             yield
         yield
 
-    def done(_: list[Any]) -> None:
-        call.answer(body)
-
-    for (answer, asked, name, index), receive in zip(wanted, gather(len(wanted), done), strict=True):
-        written = partial(_written, answer, receive)
+    outcomes = Answers(call, len(wanted))
+    for (_, asked, name, index), reply in zip(wanted, outcomes, strict=True):
         if is_allowed:
-            _write(services, call, asked, name, index, written)
+            call.work(_mark(services, call, asked, name, index, reply))
         else:
-            written(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            reply.deliver(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         yield
+    for (answer, *_), outcome in zip(wanted, (yield from outcomes.all()), strict=True):
+        if isinstance(outcome, Exception):
+            answer.error_code = code_of(outcome)
+        elif not isinstance(outcome, Written):
+            answer.error_code = outcome
+        yield
+    call.answer(body)
 
 
-def _written(
-    answer: WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult, receive: Callable[[Any], None], outcome: Any
-) -> None:
-    """A marker has an outcome: an ErrorCode, or that of the log."""
-    if isinstance(outcome, Written):
-        outcome = ErrorCode.NONE
-    elif isinstance(outcome, Rejected):
-        outcome = outcome.error
-    elif isinstance(outcome, EngineError | OSError):
-        outcome = ErrorCode.KAFKA_STORAGE_ERROR
-    elif isinstance(outcome, Exception):
-        raise outcome
-    answer.error_code = outcome
-    receive(outcome)
-
-
-def _write(
+def _mark(
     services: Services,
     call: Call,
     asked: WriteTxnMarkersRequest.WritableTxnMarker,
     name: str,
     index: int,
-    written: Callable[[Any], None],
-) -> None:
-    topic = services.discovery.topic(name)
+    reply: Reply,
+) -> Steps:
+    """Write a marker. reply: gets an ErrorCode, or the outcome of the log."""
     # Records of `__transaction_state` have no producers, so there is nothing to end.
     has_none = name == TRANSACTIONS_TOPIC or services.transactions.refusal
-    if has_none or topic is None or not 0 <= index < topic.partition_count:
-        written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return
-    if not services.data.leads(topic, index):
-        written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition = partition_of(services, None if has_none else services.discovery.topic(name), index)
+    if isinstance(partition, ErrorCode):
+        reply.deliver(partition)
         return
     ids = asked.producer_id, asked.producer_epoch
     is_commit, epoch = asked.transaction_result, asked.coordinator_epoch
     is_higher = asked.transaction_version >= V2
-    partition = services.data.topic_partition(topic, index)
-    if name == OFFSETS_TOPIC:
-
-        def settle(found: list[Any] | Exception) -> None:
-            if isinstance(found, Exception):
-                raise found
-            (producers,) = found
-            if isinstance(producers, EngineError):
-                written(producers)
-                return
-            known = next((each for each, _ in producers if each.producer_id == asked.producer_id), None)
-            error = marker_error(known, asked.producer_epoch, epoch, is_higher=is_higher)
-            if error:
-                written(error)
-            else:
-                event = EndTransaction(call.reply(written), *ids, is_commit, epoch, call.client)
-                services.runtime.partitions[index].submit(None, event)
-
-        services.data.producers([partition], {index}, call.reply(settle).deliver)
+    if name != OFFSETS_TOPIC:
+        batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=services.clock.wall_ms())
+        services.data.append_marker(partition, batch, reply.deliver, epoch, is_higher=is_higher)
         return
-    batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=services.clock.wall_ms())
-    services.data.append_marker(partition, batch, call.reply(written).deliver, epoch, is_higher=is_higher)
+    (producers,) = yield from result_of(call, services.data.producers, [partition], {index})
+    if isinstance(producers, EngineError):
+        reply.deliver(producers)
+        return
+    known = next((each for each, _ in producers if each.producer_id == asked.producer_id), None)
+    error = marker_error(known, asked.producer_epoch, epoch, is_higher=is_higher)
+    if error:
+        reply.deliver(error)
+    else:
+        services.runtime.partitions[index].submit(None, EndTransaction(reply, *ids, is_commit, epoch, call.client))

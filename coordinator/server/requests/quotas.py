@@ -8,7 +8,6 @@ House rule: no state. Source: Kafka's ClientQuotaControlManager and ClientQuotas
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.log.topics.list import QUOTAS
@@ -171,15 +170,12 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
             yield
         yield
     body = AlterClientQuotasResponse(entries=results)
-    topics = services.discovery.topics
-    if not _has_room(topics.newest_entry(QUOTAS).configs, texts, removed):
+    if not _has_room(services.discovery.topics.newest_entry(QUOTAS).configs, texts, removed):
         yield from refuse_all(accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}.")
         texts.clear()
-    answer = call.receiver(partial(answer_changed, call, body, accepted))
-    if request.validate_only or not texts:
-        answer({})
-    else:
-        topics.change(Change(altered=[Altered(QUOTAS.topic_id, configs=texts)]), call.reply(answer).deliver)
+    change = Change(altered=[Altered(QUOTAS.topic_id, configs=texts)])
+    is_change = bool(texts) and not request.validate_only
+    yield from answer_changed(services, call, change if is_change else None, body, accepted)
 
 
 def _texts(

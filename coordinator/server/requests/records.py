@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sized
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from coordinator.config import INT64_MAX
@@ -26,14 +26,13 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
-from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Call, OneByOne, Services, Steps, at_once, parts
+from coordinator.server.wire.call import Call, Services, Steps, at_once, parts, result_of
 from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest, Message, OffsetForLeaderEpochRequest
+    from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, NOT_TIERED = -1, -2, -3, -4, -5, -6
 """The negative timestamps of ListOffsets, which ask for an end of a log or a special record."""
@@ -72,11 +71,20 @@ Open = Callable[["LogPartition"], "TopicLog"]
 """On the logs' thread: open a log to read it, or to change it. Raises EngineError."""
 
 
-def leader_error(services: Services, topic: Topic, partition: int, current_leader_epoch: int) -> ErrorCode:
-    """The error if this node is not the leader, or the client expects a later leader epoch (KIP-320)."""
-    if not services.data.leads(topic, partition):
+def partition_of(
+    services: Services, topic: Topic | None, index: int, current_leader_epoch: int = LEADER_EPOCH
+) -> LogPartition | ErrorCode:
+    """A partition of a topic; an error if there is none, or if another node leads it.
+
+    The client may also expect a later epoch of its leader (KIP-320).
+    """
+    if topic is None or not 0 <= index < topic.partition_count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not services.data.leads(topic, index):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.UNKNOWN_LEADER_EPOCH if current_leader_epoch > LEADER_EPOCH else ErrorCode.NONE
+    if current_leader_epoch > LEADER_EPOCH:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return services.data.topic_partition(topic, index)
 
 
 def topic_of(services: Services, call: Call, operation: Operation, named: UUID | str) -> tuple[Topic | None, ErrorCode]:
@@ -102,15 +110,30 @@ def code_of(problem: Exception) -> ErrorCode:
     raise problem
 
 
-def answering(call: Call, body: Message) -> Callable[[Exception | None], None]:
-    """A function that takes the outcome of work on the logs' thread, and then answers with `body`."""
+class _Asked(NamedTuple):
+    """A topic partition that a request asks about. answer: its part of the response. about: what the request says."""
 
-    def done(outcome: Exception | None) -> None:
-        if outcome is not None:
-            raise outcome
-        call.answer(body)
+    answer: Any
+    topic_partition: LogPartition
+    about: int
 
-    return call.reply(done).deliver
+
+def _read(services: Services, call: Call, asked_of: list[_Asked], find: Callable[[Any, int, View], None]) -> Steps:
+    """Have `find` fill each answer on the logs' thread, from what the request says and the log."""
+
+    def look(view_of: Look) -> None:
+        for answer, topic_partition, about in asked_of:
+            try:
+                find(answer, about, view_of(topic_partition))
+            except Exception as problem:  # noqa: BLE001 - code_of sorts them
+                answer.error_code = code_of(problem)
+
+    if asked_of:
+        in_journals: set[int] = set()
+        for each in asked_of:
+            note_engines_log(in_journals, each.topic_partition)
+            yield
+        yield from result_of(call, services.data.read, look, in_journals)
 
 
 # ListOffsets.
@@ -126,8 +149,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             yield
         yield
     topics = []
-    asked_of: list[tuple[ListOffsetsResponse.ListOffsetsPartitionResponse, LogPartition, int]] = []
-    in_journals: set[int] = set()
+    asked_of: list[_Asked] = []
     for topic in request.topics:
         partitions = []
         known = services.discovery.topic(topic.name)
@@ -145,31 +167,27 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             elif asked.timestamp < NOT_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
                 answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                error = leader_error(services, known, asked.partition_index, asked.current_leader_epoch)
-                answer.error_code = error
-                if not error:
-                    topic_partition = services.data.topic_partition(known, asked.partition_index)
-                    asked_of.append((answer, topic_partition, asked.timestamp))
-                    note_engines_log(in_journals, topic_partition)
+                found = partition_of(services, known, asked.partition_index, asked.current_leader_epoch)
+                if isinstance(found, ErrorCode):
+                    answer.error_code = found
+                else:
+                    asked_of.append(_Asked(answer, found, asked.timestamp))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield
 
     only_committed = request.isolation_level == READ_COMMITTED
 
-    def look(view_of: Look) -> None:
-        for answer, topic_partition, timestamp in asked_of:
-            try:
-                found = _offset_at(view_of(topic_partition), timestamp, only_committed=only_committed)
-            except Exception as problem:  # noqa: BLE001 - code_of sorts them
-                answer.error_code = code_of(problem)
-            else:
-                _fill(answer, call.api_version, found)
+    def find(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, timestamp: int, log: View) -> None:
+        found = _offset_at(log, timestamp, only_committed=only_committed)
+        if found is not None and call.api_version == 0:
+            answer.old_style_offsets = [found[0]]
+        elif found is not None:
+            answer.offset, answer.timestamp = found
+            if call.api_version >= 4:
+                answer.leader_epoch = LEADER_EPOCH
 
-    body = ListOffsetsResponse(topics=topics)
-    if asked_of:
-        services.data.read(look, in_journals, answering(call, body))
-    else:
-        call.answer(body)
+    yield from _read(services, call, asked_of, find)
+    call.answer(ListOffsetsResponse(topics=topics))
 
 
 def note_engines_log(numbers: set[int], topic_partition: LogPartition) -> None:
@@ -195,20 +213,6 @@ def _offset_at(log: View, timestamp: int, *, only_committed: bool) -> tuple[int,
     return None if found is not None and only_committed and found[0] >= ends.stable else found
 
 
-def _fill(
-    answer: ListOffsetsResponse.ListOffsetsPartitionResponse, version: int, found: tuple[int, int] | None
-) -> None:
-    if found is None:
-        return
-    offset, timestamp_ms = found
-    if version == 0:
-        answer.old_style_offsets = [offset]
-        return
-    answer.offset, answer.timestamp = offset, timestamp_ms
-    if version >= 4:
-        answer.leader_epoch = LEADER_EPOCH
-
-
 def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
     """OffsetForLeaderEpoch: a log has one epoch, which ends at the end of the log.
 
@@ -217,8 +221,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     cut, and commit other offsets.
     """
     topics = []
-    asked_of: list[tuple[OffsetForLeaderEpochResponse.EpochEndOffset, LogPartition]] = []
-    in_journals: set[int] = set()
+    asked_of: list[_Asked] = []
     may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_logged=False)
     for topic in request.topics:
         partitions = []
@@ -231,47 +234,27 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             if not is_allowed:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
-            if known is None or not 0 <= asked.partition < known.partition_count:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            answer.error_code = leader_error(services, known, asked.partition, asked.current_leader_epoch)
-            if answer.error_code:
-                continue
-            if not services.discovery.keeps_records and known.name not in INTERNAL_TOPICS:
+            found = partition_of(services, known, asked.partition, asked.current_leader_epoch)
+            if isinstance(found, ErrorCode):
+                answer.error_code = found
+            elif not services.discovery.keeps_records and topic.topic not in INTERNAL_TOPICS:
                 answer.leader_epoch, answer.end_offset = asked.leader_epoch, INT64_MAX
             elif asked.leader_epoch == LEADER_EPOCH:
-                topic_partition = services.data.topic_partition(known, asked.partition)
-                asked_of.append((answer, topic_partition))
-                note_engines_log(in_journals, topic_partition)
+                asked_of.append(_Asked(answer, found, LEADER_EPOCH))
         topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
         yield
 
-    def look(view_of: Look) -> None:
-        for answer, topic_partition in asked_of:
-            try:
-                answer.end_offset, answer.leader_epoch = view_of(topic_partition).ends().end, LEADER_EPOCH
-            except Exception as problem:  # noqa: BLE001 - code_of sorts them
-                answer.error_code = code_of(problem)
+    def find(answer: OffsetForLeaderEpochResponse.EpochEndOffset, epoch: int, log: View) -> None:
+        answer.end_offset, answer.leader_epoch = log.ends().end, epoch
 
-    body = OffsetForLeaderEpochResponse(topics=topics)
-    if asked_of:
-        services.data.read(look, in_journals, answering(call, body))
-    else:
-        call.answer(body)
+    yield from _read(services, call, asked_of, find)
+    call.answer(OffsetForLeaderEpochResponse(topics=topics))
 
 
 # DeleteRecords.
 
 DELETED_AT_ONCE = 10
 """Logs whose start the logs' thread moves in one go, each with a sync of the disk. Other calls wait for that."""
-
-
-class _Deletion(NamedTuple):
-    """Records of a topic partition before an offset, to delete. answer: its part of the response."""
-
-    answer: DeleteRecordsResponse.DeleteRecordsPartitionResult
-    topic_partition: LogPartition
-    offset: int
 
 
 def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
@@ -286,39 +269,29 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             yield
         yield
     topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
-    asked_of: list[_Deletion] = []
+    asked_of: list[_Asked] = []
     for (name, index), offset in offsets.items():
-        known = services.discovery.topic(name)
+        found = partition_of(services, services.discovery.topic(name), index)
         answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
         topics.setdefault(name, DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)).partitions.append(answer)
         if not may(services, call, Operation.DELETE, Kind.TOPIC, name):
             answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif known is None or not 0 <= index < known.partition_count:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif known.name in ENGINES_TOPICS:
+        elif found is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in ENGINES_TOPICS:
             answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif not services.data.leads(known, index):
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif not services.data.topic_partition(known, index).limits.is_deleted:
+        elif isinstance(found, ErrorCode):
+            answer.error_code = found
+        elif not found.limits.is_deleted:
             answer.error_code = ErrorCode.POLICY_VIOLATION
         else:
-            asked_of.append(_Deletion(answer, services.data.topic_partition(known, index), offset))
+            asked_of.append(_Asked(answer, found, offset))
         yield
-    body = DeleteRecordsResponse(topics=list(topics.values()))
-
-    def ask(some: list[_Deletion], reply: Reply) -> None:
-        services.data.write(partial(_delete_before, some), reply.deliver)
-
-    def done(outcomes: list[Exception | None]) -> None:
-        if outcomes and outcomes[-1] is not None:
-            call.fail(outcomes[-1])
-        else:
-            call.answer(body)
-
-    OneByOne(call, parts(asked_of, DELETED_AT_ONCE), ask, done).go_on()
+    for some in parts(asked_of, DELETED_AT_ONCE):
+        yield from result_of(call, services.data.write, partial(_delete_before, some))
+        yield
+    call.answer(DeleteRecordsResponse(topics=list(topics.values())))
 
 
-def _delete_before(asked_of: Iterable[_Deletion], open_log: Open) -> None:
+def _delete_before(asked_of: Iterable[_Asked], open_log: Open) -> None:
     """On the logs' thread: move the start of some logs."""
     for answer, topic_partition, offset in asked_of:
         try:

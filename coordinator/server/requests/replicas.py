@@ -10,7 +10,7 @@ KafkaApis, ReplicaManager and ReplicationControlManager, release 3.9 in KRaft mo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from coordinator.config import TOPIC_NAME_MAX
@@ -19,8 +19,7 @@ from coordinator.log.topics.list import Topic
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Call, OneByOne, Services, Steps, parts
+from coordinator.server.wire.call import Call, Services, Steps, outcome_of, parts
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -107,25 +106,36 @@ def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRe
         yield
     partitions = list(found.values())
 
-    def ask(some: list[TopicPartition], reply: Reply) -> None:
-        services.data.measure(some, reply.deliver)
-
-    def answer(outcomes: list[Any]) -> None:
-        assert services.data.log_dir is not None
-        result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=services.data.log_dir)
-        last = outcomes[-1]
-        if isinstance(last, EngineError | OSError):
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            call.answer(DescribeLogDirsResponse(results=[result]))
-        elif isinstance(last, Exception):
-            call.fail(last)
-        else:
-            result.total_bytes, result.usable_bytes = last.total, last.usable
-            sizes = [size for outcome in outcomes for size in outcome.sizes]
-            call.work(_described(call, result, partitions, sizes))
-
+    outcome: Any = None
+    sizes: list[int] = []
     # Also without partitions: the folder's size is asked for.
-    OneByOne(call, list(parts(partitions, MEASURED_AT_ONCE)) or [[]], ask, answer).go_on()
+    for some in list(parts(partitions, MEASURED_AT_ONCE)) or [[]]:
+        outcome = yield from outcome_of(call, services.data.measure, some)
+        if isinstance(outcome, Exception):
+            break
+        sizes += outcome.sizes
+        yield
+    assert services.data.log_dir is not None
+    result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=services.data.log_dir)
+    body = DescribeLogDirsResponse(results=[result])
+    if isinstance(outcome, EngineError | OSError):
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        call.answer(body)
+        return
+    if isinstance(outcome, Exception):
+        raise outcome
+    result.total_bytes, result.usable_bytes = outcome.total, outcome.usable
+    topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+    for partition, size in zip(partitions, sizes, strict=True):
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = DescribeLogDirsResponse.DescribeLogDirsTopic(name=partition.topic)
+        topic.partitions.append(
+            DescribeLogDirsResponse.DescribeLogDirsPartition(partition_index=partition.number, partition_size=size)
+        )
+        yield
+    result.topics = list(topics.values())
+    call.answer(body)
 
 
 def _led(services: Services, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:
@@ -142,26 +152,6 @@ def _led(services: Services, request: DescribeLogDirsRequest) -> Iterator[TopicP
                 yield None
             else:
                 yield services.data.topic_partition(topic, index)
-
-
-def _described(
-    call: Call,
-    result: DescribeLogDirsResponse.DescribeLogDirsResult,
-    partitions: Sequence[TopicPartition],
-    sizes: Sequence[int],
-) -> Steps:
-    """Answer a DescribeLogDirs. sizes: of the partitions."""
-    topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
-    for partition, size in zip(partitions, sizes, strict=True):
-        topic = topics.get(partition.topic)
-        if topic is None:
-            topic = topics[partition.topic] = DescribeLogDirsResponse.DescribeLogDirsTopic(name=partition.topic)
-        topic.partitions.append(
-            DescribeLogDirsResponse.DescribeLogDirsPartition(partition_index=partition.number, partition_size=size)
-        )
-        yield
-    result.topics = list(topics.values())
-    call.answer(DescribeLogDirsResponse(results=[result]))
 
 
 def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplicaLogDirsRequest) -> Steps:

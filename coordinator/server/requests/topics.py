@@ -5,8 +5,7 @@ House rule: no state. Source: Kafka's KafkaApis, ControllerApis and ReplicationC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,9 +18,9 @@ from coordinator.log.topics.list import Topic
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH, NO_NODE, Discovery, Node
 from coordinator.server.nodes.topic_settings import TOPIC_CONFIGS, config_problem, trimmed
-from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeDone, ChangeResult
+from coordinator.server.nodes.topics import INTERNAL_TOPICS, Altered, Change, ChangeResult
 from coordinator.server.requests.configs import CreatedConfigs
-from coordinator.server.requests.many import TimedOut, answer_changed, error_of
+from coordinator.server.requests.many import answer_changed, changed, error_of
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.wire.call import Call, Services, Steps, count
@@ -360,27 +359,6 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
 
 # Changes of the list of topics.
 
-TIMEOUT_MIN_MS = 1_000
-"""A change has at least this long, whatever the request says: a disk may need some of it."""
-
-
-def in_time(services: Services, call: Call, timeout_ms: int, answer: Callable[[ChangeResult], None]) -> ChangeDone:
-    """Call `answer` with the result of a change, or with TimedOut if none comes in time: another worker may hang."""
-    reply = call.reply(answer)
-
-    def end(outcome: ChangeResult) -> None:
-        # Both results may come: the late one first, and then that of the change.
-        if call.on_wait is not None:
-            call.on_wait = None
-            services.waits.cancel(call)
-            reply.deliver(outcome)
-
-    late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
-    call.on_wait = partial(end, late)
-    services.waits.arm(call, services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
-    return end
-
-
 THROTTLED = "The throttling quota has been exceeded."
 
 
@@ -436,20 +414,9 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             if times > 1:
                 results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             yield
-    answer = call.receiver(partial(_created, call, results))
-    if request.validate_only or not created:
-        answer({})
-    else:
-        services.discovery.topics.create(created, in_time(services, call, request.timeout_ms, answer))
-
-
-def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
-    default = services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
-    return len(asked.assignments) or default
-
-
-def _created(call: Call, results: list[CreateTopicsResponse.CreatableTopicResult], outcome: ChangeResult) -> Steps:
-    """Answer a CreateTopics. results: as if each topic without a problem had been created. outcome: of the change."""
+    outcome: ChangeResult = {}
+    if created and not request.validate_only:
+        outcome = yield from changed(services, call, Change(created=created), request.timeout_ms)
     topics = []
     for result in results:
         name = result.name
@@ -461,6 +428,11 @@ def _created(call: Call, results: list[CreateTopicsResponse.CreatableTopicResult
             topics.append(_failed(name, *_taken(name, outcome[name])) if name in outcome else result)
         yield
     call.answer(CreateTopicsResponse(topics=topics))
+
+
+def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
+    default = services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
+    return len(asked.assignments) or default
 
 
 def _succeeded(
@@ -576,20 +548,10 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         results[asked.name] = error, message
         yield
 
-    def answer(outcome: ChangeResult) -> None:
+    if grown and not request.validate_only:
+        outcome = yield from changed(services, call, Change(altered=list(grown.values())), request.timeout_ms)
         if isinstance(outcome, EngineError):
             results.update(dict.fromkeys(grown, (error_of(outcome), cut_text(str(outcome)))))
-        call.work(_grown(call, results))
-
-    if request.validate_only or not grown:
-        answer({})
-    else:
-        change = Change(altered=list(grown.values()))
-        services.discovery.topics.change(change, in_time(services, call, request.timeout_ms, answer))
-
-
-def _grown(call: Call, results: dict[str, tuple[ErrorCode, str | None]]) -> Steps:
-    """Answer a CreatePartitions."""
     topics = []
     for name, (error, message) in results.items():
         topics.append(
@@ -664,11 +626,8 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
         yield
-    answer = call.receiver(partial(answer_changed, call, DeleteTopicsResponse(responses=results), deleted.values()))
-    if deleted:
-        topics.change(Change(deleted=deleted.keys()), in_time(services, call, request.timeout_ms, answer))
-    else:
-        answer({})
+    body, change = DeleteTopicsResponse(responses=results), Change(deleted=deleted.keys()) if deleted else None
+    yield from answer_changed(services, call, change, body, deleted.values(), request.timeout_ms)
 
 
 def _may_not_delete(

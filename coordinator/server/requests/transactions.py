@@ -22,7 +22,8 @@ from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.many import at_places, each_once
 from coordinator.server.requests.records import begun, go_on
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Services, Steps, gather
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Answers, Call, Services, Steps, outcome_of
 from coordinator.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -98,18 +99,18 @@ def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode
     return forbidden or (ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST)
 
 
-def _with_fresh_id(
-    services: Services, call: Call, submit: Callable[[int], None], answer: Callable[[Granted], None]
+def with_fresh_id(
+    services: Services, call: Call, submit: Callable[[int], None], refuse: Callable[[ErrorCode], None]
 ) -> None:
-    """Submit with a producer id that no producer has; answer with an error if there is none yet."""
+    """Submit with a producer id that no producer has; refuse if there is none yet."""
 
     def got(outcome: int | Exception) -> None:
-        if isinstance(outcome, EngineError):
-            answer(Granted(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        elif isinstance(outcome, Exception):
-            raise outcome
-        else:
+        if isinstance(outcome, int):
             submit(outcome)
+        elif isinstance(outcome, EngineError):
+            refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            raise outcome
 
     services.data.producer_id(call.reply(got).deliver)
 
@@ -141,7 +142,7 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
     if error:
         answer(Granted(error))
     else:
-        _with_fresh_id(services, call, submit, answer)
+        with_fresh_id(services, call, submit, lambda error: answer(Granted(error)))
 
 
 # Partitions.
@@ -150,38 +151,32 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
 def add_partitions_to_txn(services: Services, call: Call, request: AddPartitionsToTxnRequest) -> Steps:
     """AddPartitionsToTxn: one transaction up to v3; several from v4 on, which brokers send to each other."""
     call.is_kept = True
+    body = AddPartitionsToTxnResponse()
     if call.api_version < BATCHES_SINCE:
         kinds = AddPartitionsToTxnResponse.V3AndBelowTopicResult, AddPartitionsToTxnResponse.V3AndBelowPartitionResult
-        transactional_id = request.v3_and_below_transactional_id
         producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
-
-        def done(topics: list[Any]) -> None:
-            call.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
-
-        yield from _add(services, call, kinds, transactional_id, producer, request.v3_and_below_topics, done)
+        topics = request.v3_and_below_topics
+        answer = Answers(call)
+        yield from _add(services, call, kinds, request.v3_and_below_transactional_id, producer, topics, answer.reply)
+        (body.results_by_topic_v3_and_below,) = yield from answer.all()
+        call.answer(body)
         return
     many = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-
-    def build(results: list[Any]) -> Steps:
-        body = AddPartitionsToTxnResponse()
-        for each, topics in zip(request.transactions, results, strict=True):
-            body.results_by_transaction.append(
-                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                    transactional_id=each.transactional_id, topic_results=topics
-                )
-            )
-            yield
-        call.answer(body)
-
-    received = gather(len(request.transactions), call.receiver(build))
-    for each, receive in zip(request.transactions, received, strict=True):
+    answers = Answers(call, len(request.transactions))
+    for each, reply in zip(request.transactions, answers, strict=True):
         producer = each.producer_id, each.producer_epoch
-        topics = each.topics
-        yield from _add(
-            services, call, (many, one), each.transactional_id, producer, topics, receive, only_verify=each.verify_only
+        ids = each.transactional_id, producer
+        call.work(_add(services, call, (many, one), *ids, each.topics, reply, only_verify=each.verify_only))
+        yield
+    for each, topics in zip(request.transactions, (yield from answers.all()), strict=True):
+        body.results_by_transaction.append(
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id, topic_results=topics
+            )
         )
         yield
+    call.answer(body)
 
 
 def _add(
@@ -191,11 +186,11 @@ def _add(
     transactional_id: str,
     producer: tuple[int, int],
     topics: Iterable[Any],
-    done: Callable[[list[Any]], None],
+    reply: Reply,
     *,
     only_verify: bool = False,
 ) -> Steps:
-    """Add partitions to a transaction. kinds: classes of the answer's topics and partitions, which `done` gets.
+    """Add partitions to a transaction. kinds: classes of the answer's topics and partitions, which `reply` gets.
 
     If one of the partitions doesn't exist, none is added, and no transaction begins.
     """
@@ -217,33 +212,31 @@ def _add(
             yield
         yield
 
-    def build(found: dict[TopicPartition, ErrorCode]) -> Steps:
-        answered = []
-        for name, indexes in asked:
-            topic = make_topic(name=name, results_by_partition=[])
-            answered.append(topic)
-            for index in indexes:
-                error = _error_in("AddPartitionsToTxn", call.api_version, found[TopicPartition(name, index)])
-                topic.results_by_partition.append(make_partition(partition_index=index, partition_error_code=error))
-                yield
-            yield
-        done(answered)
-
     if refused is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        yield from build(dict.fromkeys(errors, refused))
+        errors = dict.fromkeys(errors, refused)
     elif any(errors.values()):
         for where, error in errors.items():
             errors[where] = error or ErrorCode.OPERATION_NOT_ATTEMPTED
             yield
-        yield from build(errors)
     elif refused:
-        yield from build(dict.fromkeys(errors, refused))
+        errors = dict.fromkeys(errors, refused)
     else:
-        answer = call.receiver(build)
+        answers = Answers(call)
         event = AddPartitions(
-            call.reply(answer), call.client, transactional_id, *producer, list(errors), only_verify=only_verify
+            answers.reply, call.client, transactional_id, *producer, list(errors), only_verify=only_verify
         )
         services.transactions.submit(transactional_id, event)
+        (errors,) = yield from answers.all()
+    answered = []
+    for name, indexes in asked:
+        topic = make_topic(name=name, results_by_partition=[])
+        answered.append(topic)
+        for index in indexes:
+            error = _error_in("AddPartitionsToTxn", call.api_version, errors[TopicPartition(name, index)])
+            topic.results_by_partition.append(make_partition(partition_index=index, partition_error_code=error))
+            yield
+        yield
+    reply.deliver(answered)
 
 
 def add_offsets_to_txn(services: Services, call: Call, request: AddOffsetsToTxnRequest) -> None:
@@ -448,7 +441,7 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
     if error:
         answer(Granted(error))
     elif is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
-        _with_fresh_id(services, call, submit, answer)
+        with_fresh_id(services, call, submit, lambda error: answer(Granted(error)))
     else:
         submit(-1)
 
@@ -460,27 +453,24 @@ def describe_transactions(services: Services, call: Call, request: DescribeTrans
     """DescribeTransactions. An id is described once, however often it is named; each has its own error."""
     kind = DescribeTransactionsResponse.TransactionState
     ids, places = yield from each_once(request.transactional_ids)
-
-    def put_together(states: list[Any]) -> Steps:
-        call.answer(DescribeTransactionsResponse(transaction_states=(yield from at_places(states, places))))
-
-    for each, receive in zip(ids, gather(len(ids), call.receiver(put_together)), strict=True):
+    answers = Answers(call, len(ids))
+    for each, reply in zip(ids, answers, strict=True):
         if services.transactions.refusal:
-            receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
+            reply.deliver(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
         elif not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each):
-            receive(kind(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id=each))
+            reply.deliver(kind(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id=each))
         elif not each:
-            receive(kind(error_code=ErrorCode.INVALID_REQUEST, transactional_id=each))
+            reply.deliver(kind(error_code=ErrorCode.INVALID_REQUEST, transactional_id=each))
         else:
-            event = DescribeTransaction(call.reply(partial(_described, services, call, receive)), call.client, each)
-            services.transactions.submit(each, event)
+            services.transactions.submit(each, DescribeTransaction(reply, call.client, each))
         yield
-
-
-def _described(services: Services, call: Call, receive: Callable[[Any], None], state: Any) -> None:
-    """Leave out the topics that the client may not describe."""
-    state.topics = [each for each in state.topics if may(services, call, Operation.DESCRIBE, Kind.TOPIC, each.topic)]
-    receive(state)
+    states = yield from answers.all()
+    for state in states:  # without the topics that the client may not describe
+        state.topics = [
+            each for each in state.topics if may(services, call, Operation.DESCRIBE, Kind.TOPIC, each.topic)
+        ]
+        yield
+    call.answer(DescribeTransactionsResponse(transaction_states=(yield from at_places(states, places))))
 
 
 UNKNOWN_MAX = 100
@@ -492,24 +482,13 @@ LABELS = {*(status.label for status in Status), "Dead", "PrepareEpochFence"}
 
 def list_transactions(services: Services, call: Call, request: ListTransactionsRequest) -> Steps:
     """ListTransactions: the ids of this node that pass all filters."""
-    regex = request.transactional_id_pattern
-    if not regex:
-        yield from _list(services, call, request, None)
-        return
-
-    def read(_: None) -> None:
+    regex, matches = request.transactional_id_pattern, None
+    if regex:
+        yield from outcome_of(call, lambda done: when_loaded(services.runtime.hop, partial(done, None)))
         matches = matcher(regex) if len(regex) <= REGEX_MAX else None
         if matches is None:
             call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
-        else:
-            call.work(_list(services, call, request, matches))
-
-    when_loaded(services.runtime.hop, partial(call.reply(read).deliver, None))
-
-
-def _list(
-    services: Services, call: Call, request: ListTransactionsRequest, matches: Callable[[str], Any] | None
-) -> Steps:
+            return
     now_ms = services.clock.wall_ms()
     states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
 
@@ -522,25 +501,25 @@ def _list(
             and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
         )
 
-    def answer(listed: list[list[Listed] | None]) -> Steps:
-        unknown = list(islice(filterfalse(LABELS.__contains__, request.state_filters), UNKNOWN_MAX))
-        body = ListTransactionsResponse(unknown_state_filters=unknown)
-        if None in listed:
-            body.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        else:
-            for each in chain.from_iterable(filter(None, listed)):
-                if passes(each):
-                    body.transaction_states.append(
-                        ListTransactionsResponse.TransactionState(
-                            transactional_id=each.transactional_id,
-                            producer_id=each.producer_id,
-                            transaction_state=each.status,
-                        )
-                    )
-                yield
-        call.answer(body)
-
     partitions = services.transactions.partitions()
-    for partition, receive in zip(partitions, gather(len(partitions), call.receiver(answer)), strict=True):
-        partition.submit(None, ListTransactions(call.reply(receive), call.client))
+    answers = Answers(call, len(partitions))
+    for partition, reply in zip(partitions, answers, strict=True):
+        partition.submit(None, ListTransactions(reply, call.client))
         yield
+    listed = yield from answers.all()
+    unknown = list(islice(filterfalse(LABELS.__contains__, request.state_filters), UNKNOWN_MAX))
+    body = ListTransactionsResponse(unknown_state_filters=unknown)
+    if None in listed:
+        body.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    else:
+        for each in chain.from_iterable(filter(None, listed)):
+            if passes(each):
+                body.transaction_states.append(
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=each.transactional_id,
+                        producer_id=each.producer_id,
+                        transaction_state=each.status,
+                    )
+                )
+            yield
+    call.answer(body)

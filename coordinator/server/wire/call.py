@@ -5,7 +5,8 @@ later. If the connection closes before, the answer is dropped.
 
 A request may ask for much: a hundred thousand offsets, or all groups. Its decoding, its handler and the encoding of its
 answer are then generators, which yield behind each piece of work. `Call.work` goes on with them while the turn has
-time, and in further turns after that, so that other connections get theirs (`long_calls`).
+time, and in further turns after that, so that other connections get theirs (`long_calls`). A handler that needs the
+answers of events, or another outcome, waits for them in its steps (`Answers`, `outcome_of`).
 
 House rule: a handler touches no socket, and its faults cost only its own connection. A handler that loops over
 something that a client can make long is a generator.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from coordinator.config import Config
 from coordinator.group.client import Client
@@ -26,7 +27,7 @@ from coordinator.loop.pace import Pace
 from coordinator.security.access import Access
 from coordinator.server.nodes.discovery import Discovery
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.replies import Errand, Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import Transactions
@@ -47,10 +48,10 @@ WHOLE_BYTES_MAX = 64 * 1024
 PARTS_AT_ONCE = 100
 """Parts of an answer that are joined if they have WHOLE_BYTES_MAX at most."""
 
-Steps = Generator[None, None, None]
-"""Work that yields where it can pause."""
+Steps = Generator[Any, None, None]
+"""Work that yields where it can pause, or `Answers` where it has to wait for them."""
 
-ENDED = object()
+ENDED: Any = object()
 """Stands for the end of steps."""
 
 Item = TypeVar("Item")
@@ -233,7 +234,7 @@ class Call(Reply):
         self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
 
     def work(self, steps: Steps) -> None:
-        """Do `steps` while this turn has time, and the rest in further turns.
+        """Do `steps` while this turn has time, and the rest in further turns. They stop where they wait for `Answers`.
 
         If the connection closes, they end, unless the call is kept.
         """
@@ -242,7 +243,10 @@ class Call(Reply):
         began_ms = pace.ms()
         try:
             while self.is_kept or not self.is_closed:
-                if next(steps, ENDED) is ENDED:
+                answers = next(steps, ENDED)
+                if answers is not None:
+                    if answers is not ENDED:
+                        answers.steps = steps
                     return
                 if not pace.has_time():
                     self.worked_ms += pace.ms() - began_ms
@@ -254,15 +258,6 @@ class Call(Reply):
         finally:
             if meter is not None and begins:
                 meter.end()
-
-    def work_later(self, steps: Steps) -> None:
-        """As `work`, but begin in a later turn: for steps that may begin their like, or the stack would grow."""
-        self._long.pace.has_time()  # begins the turn, if nothing has
-        self._long.later(self, partial(self.work, steps))
-
-    def receiver(self, steps_of: Callable[[Item], Steps]) -> Callable[[Item], None]:
-        """A receiver of an outcome. It does the steps that `steps_of` makes of the outcome."""
-        return lambda outcome: self.work(steps_of(outcome))
 
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
@@ -329,42 +324,57 @@ def parts(items: list[Item], size: int) -> Iterator[list[Item]]:
     return (items[at : at + size] for at in range(0, len(items), size))
 
 
-class OneByOne(Generic[Item]):
-    """Asks for one item after the other, the next in a turn with time. `done` gets all answers, in their order.
+class Answers:
+    """The answers, or other outcomes, that the steps of a call wait for. It is the same as the replies that take them.
 
-    An exception is the last answer. If the connection closes, it stops, unless the call is kept. ask: gets an item, and
-    what takes its answer. This is a class, because functions that call each other would refer to each other for ever.
+    steps: those that go on once the last one has come.
     """
 
-    __slots__ = ("_answers", "_ask", "_call", "_done", "_items")
+    __slots__ = ("_call", "_found", "_missing", "steps")
 
-    def __init__(
-        self, call: Call, items: Iterable[Item], ask: Callable[[Item, Reply], None], done: Callable[[list[Any]], None]
-    ) -> None:
+    def __init__(self, call: Call, count: int = 1) -> None:
         self._call = call
-        self._items = iter(items)
-        self._ask = ask
-        self._done = done
-        self._answers: list[Any] = []
+        self._found: list[Any] = [None] * count
+        self._missing = count
+        self.steps: Steps | None = None
 
-    def go_on(self) -> None:
-        """Ask for the next item."""
-        for item in self._items:
-            self._ask(item, self._call.reply(self._take))
-            return
-        self._done(self._answers)
+    def __iter__(self) -> Iterator[Reply]:
+        return (Errand(partial(self._take, number)) for number in range(len(self._found)))
 
-    def _take(self, answer: Any) -> None:
-        self._answers.append(answer)
-        if isinstance(answer, Exception):
-            self._done(self._answers)
-        else:
-            # Not at once: the stack would grow with each item that is answered at once.
-            self._call.work_later(self._step())
+    @property
+    def reply(self) -> Reply:
+        """The only reply."""
+        (reply,) = self
+        return reply
 
-    def _step(self) -> Steps:
-        self.go_on()
-        yield
+    def _take(self, number: int, answer: Any) -> None:
+        self._found[number] = answer
+        self._missing -= 1
+        if not self._missing and self.steps is not None:
+            steps, self.steps = self.steps, None  # they refer to this
+            self._call.work(steps)
+
+    def all(self) -> Generator[Answers, None, list[Any]]:
+        """All answers, in the order of their replies."""
+        if self._missing:
+            yield self
+        return self._found
+
+
+def outcome_of(call: Call, begin: Callable[..., object], *arguments: Any) -> Generator[Answers, None, Any]:
+    """Call `begin` with these arguments and a function that takes the outcome; returns the outcome."""
+    answers = Answers(call)
+    begin(*arguments, answers.reply.deliver)
+    (outcome,) = yield from answers.all()
+    return outcome
+
+
+def result_of(call: Call, begin: Callable[..., object], *arguments: Any) -> Generator[Answers, None, Any]:
+    """As `outcome_of`, but raises an outcome that is an exception."""
+    outcome = yield from outcome_of(call, begin, *arguments)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -380,9 +390,9 @@ def count(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
 
 
 def at_once(steps: Iterable[None]) -> None:
-    """Do all steps now, because they are few."""
-    for _ in steps:
-        pass
+    """Do all steps now, because they are few. They wait for nothing."""
+    for answers in steps:
+        assert answers is None
 
 
 def ring(call: Call) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.loop.pace import Pace
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.wire.call import Call, Steps, gather, ring
+from coordinator.server.wire.call import Answers, Call, Steps, gather, outcome_of, ring
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
@@ -116,6 +116,46 @@ def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
     assert got == [["a", "b", "c"]]
     assert not list(gather(0, got.append))
     assert got[-1] == []
+
+
+def test_steps_wait_for_all_answers_and_get_them_in_order() -> None:
+    """They go on when the last one comes, or at once if all are there; an outcome is one answer."""
+    got: list[Any] = []
+    call = call_of()
+    answers = Answers(call, 2)
+    first, second = answers
+
+    def steps(of: Answers) -> Steps:
+        got.append((yield from of.all()))
+        got.append((yield from outcome_of(call, lambda what, done: done(f"{what} done"), "all")))
+
+    call.work(steps(answers))
+    second.deliver("b")
+    assert got == []
+    first.deliver("a")
+    assert got == [["a", "b"], "all done"]
+    call.work(steps(Answers(call, 0)))
+    assert got[2:] == [[], "all done"]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_only_a_call_that_is_kept_goes_on_without_its_client(*, is_kept: bool) -> None:
+    """If the connection closes while the steps wait, the last answer ends them; a change is carried out."""
+    got: list[Any] = []
+    call = call_of()
+    call.is_kept = is_kept
+    answers = Answers(call)
+
+    def steps() -> Steps:
+        try:
+            got.extend((yield from answers.all()))
+        finally:
+            got.append("ended")
+
+    call.work(steps())
+    call.close()
+    answers.reply.deliver("a")
+    assert got == (["a", "ended"] if is_kept else ["ended"])
 
 
 def test_work_pauses_when_the_turn_has_no_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from coordinator.server.wire.call import Call, Steps
 from coordinator.server.wire.long_calls import AT_ONCE, FREE_MS, LongCalls
@@ -81,7 +82,8 @@ def test_a_call_that_goes_on_comes_before_those_that_were_never_under_way() -> N
     further = crowd.begin(50, LONG, lambda: None)
     while len(crowd.done) < 1:
         crowd.turns.turn()
-    calls[0].work_later(crowd.steps(100, 1))
+    crowd.turns.pace.has_time()
+    crowd.long.later(calls[0], partial(calls[0].work, crowd.steps(100, 1)))
     crowd.end()
     assert crowd.done.index(100) < crowd.done.index(AT_ONCE)
     assert further.was_under_way
