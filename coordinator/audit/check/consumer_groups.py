@@ -13,19 +13,21 @@ House rule: the rules are those of coordinator.group.consumer.invariants.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.audit.check.checks import Findings
-from coordinator.audit.check.generations import words_of
+from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
 from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH
 from coordinator.log.topics.list import kafka_id
+from coordinator.story.events import Cause
 from coordinator.story.inference.consumer import Consumer
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import read_key
+from coordinator.story.schema import UNKNOWN
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -274,6 +276,16 @@ class ConsumerHistory:
                 target_epoch=records.target_epoch, members=late[:NAMES_MAX], late_ms=end_ms - since_ms,
                 rebalance_timeout_ms=limit_ms,
             )  # fmt: skip
+
+
+def words_of(causes: Iterable[Cause]) -> str:
+    """Inferred causes in words, each once: "joined, left or expired"."""
+    return ", ".join(dict.fromkeys(_word(cause) for cause in causes))
+
+
+def _word(cause: Cause) -> str:
+    kinds = cause.possible or () if cause.kind == UNKNOWN else [cause.kind]
+    return " or ".join(CauseKind(kind).words.short for kind in kinds) or UNKNOWN
 
 
 def _partitions(said: object) -> list[Partition]:

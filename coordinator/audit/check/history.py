@@ -27,12 +27,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coordinator.audit.check.checks import Finding, Findings
 from coordinator.audit.check.commits import Commits
-from coordinator.audit.check.consumer_groups import ConsumerHistory
-from coordinator.audit.check.drawing import STEPS_MAX, Step, draw
-from coordinator.audit.check.generations import Clock, words_of
+from coordinator.audit.check.consumer_groups import ConsumerHistory, words_of
 from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
@@ -42,8 +41,8 @@ from coordinator.audit.read.parse import Row
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import NOUNS, REJOIN, RESTART, TAKEOVER
 from coordinator.story.inference.classic import Classic
-from coordinator.story.inference.seen import Seat, Seen, returned, taken
-from coordinator.story.lanes import MARKS, Lane
+from coordinator.story.inference.seen import Seen, returned, taken
+from coordinator.story.lanes import MARKS, Lane, Mark, hold
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import GROUP_KIND, NEWER_GROUPS, OFFSET_KIND, read_group, read_key
 from protocol.messages import GroupMetadataValue
@@ -58,11 +57,30 @@ LOOPED = {RESTART: RESTARTS, UNSAID: RETURNS}
 """Kinds of returns that may be a loop; the doctor doesn't count takeovers and rejoins as one either."""
 OLD_CLIENTS_MAX = 100
 """Client ids of a group that are kept."""
+STEPS_MAX = 2_000
+"""Steps of a group that are kept: the last ones."""
+LANES_MAX = 60
+"""Seats of a group that are kept: the first ones, as many as a page has room for."""
+MARKS_MAX = 500
+"""Spans, and restarts, of a seat that are kept."""
 
 OLD_CLIENTS = {
     "aiokafka-": "aiokafka's heartbeats have no instance id: a member that was replaced goes on until it rejoins",
 }
 """Start of a client library's default client id -> what its static members can't do."""
+
+
+class Step(NamedTuple):
+    """A record of the group, for its drawing. cause: why it was written, in words.
+
+    kind: generation, return, rewritten, empty, deleted, or converted (to another group protocol).
+    """
+
+    ts: int
+    kind: str
+    generation: int | None
+    members: int
+    cause: str
 
 
 @dataclass
@@ -123,6 +141,35 @@ class Story:
     def return_count(self) -> int:
         """How many returns there were."""
         return self.returns_recorded.total() + sum(self.returns.values())
+
+    def draw(self, seats: Collection[str], kinds: Mapping[str, str], ts: int) -> None:
+        """Note which seats are taken from `ts` on, and which members came back. kinds: of returns, by instance id."""
+        if not hold(self.lanes, seats, ts, lanes_max=LANES_MAX, spans_max=MARKS_MAX):
+            self.seats_left_out = True
+        for seat, kind in kinds.items():
+            if seat in self.lanes:
+                mark = MARKS.get(kind, "return" if kind == UNSAID else "restart")
+                self.lanes[seat].add(Mark(mark, ts, ts), MARKS_MAX)
+
+
+class Clock:
+    """A time that never goes back, made of the timestamps of several coordinators with different clocks.
+
+    If the clock of a new owner is behind, time stands still for one record and then follows the new clock. A measured
+    duration is too short by that one step at most.
+    """
+
+    def __init__(self) -> None:
+        self._last_ms: int | None = None
+        self._now_ms = 0
+
+    def tick(self, ts: int) -> int:
+        """The time of a record with that timestamp, in ms; a record without a timestamp has a negative one."""
+        if ts >= 0:
+            if self._last_ms is not None:
+                self._now_ms += max(0, ts - self._last_ms)
+            self._last_ms = ts
+        return self._now_ms
 
 
 class History:
@@ -261,7 +308,7 @@ class History:
         elif self._last is None:
             self._deleted_at = offset
             story.deleted = True
-            draw(story.lanes, (), {}, ts)
+            story.draw((), {}, ts)
             story.steps.append(Step(ts, "deleted", None, 0, "deleted"))
 
     def _end_consumer_batch(self, story: Story) -> None:
@@ -285,12 +332,12 @@ class History:
             if not self._recorded.rebalance_count:
                 story.causes[why] += 1
                 self._storms.add(self._now_ms, ts, 1, why, self._offset, moved.epoch)
-        _draw_returns(story, dict.fromkeys(moved.seats), kinds, ts)
+        story.draw(dict.fromkeys(moved.seats), kinds, ts)
 
     def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
         if self._last is not None:
             self._before_deletion = self._last
-            draw(story.lanes, (), {}, ts)
+            story.draw((), {}, ts)
         self._last, self._classic = None, Classic()
         self._deleted_at = offset
         self._instances.clear()
@@ -323,7 +370,7 @@ class History:
         seats = before.seats if before else {}
         self._instances.follow(seats, seen, {name: LOOPED[each] for name, each in came_back.items() if each in LOOPED})
         story.steps.append(Step(ts, kind, value.generation, len(value.members), why))
-        _draw_returns(story, _names(seen.seats), came_back, ts)
+        story.draw(dict.fromkeys(seat.name for seat in seen.seats), came_back, ts)
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC
         self._last = seen
@@ -415,18 +462,6 @@ def _why_written(before: Seen, seen: Seen) -> str:
 def _nouns(kinds: Mapping[str, str]) -> str:
     """Each kind of returns once, in words."""
     return ", ".join(dict.fromkeys(NOUNS.get(each, "return") for each in kinds.values()))
-
-
-def _draw_returns(story: Story, seats: Collection[str], kinds: Mapping[str, str], ts: int) -> None:
-    """Draw the seats that are taken from `ts` on, and the returns, by instance id."""
-    marks = {name: MARKS.get(each, "return" if each == UNSAID else "restart") for name, each in kinds.items()}
-    if not draw(story.lanes, seats, marks, ts):
-        story.seats_left_out = True
-
-
-def _names(seats: Iterable[Seat]) -> dict[str, None]:
-    """The names of the seats, each once, in their order."""
-    return dict.fromkeys(seat.name for seat in seats)
 
 
 def _note_clients(story: Story, value: GroupMetadataValue) -> None:

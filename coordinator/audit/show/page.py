@@ -27,8 +27,7 @@ from typing import NamedTuple
 from coordinator import pages
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
-from coordinator.audit.check.drawing import STEPS_MAX, Step
-from coordinator.audit.check.history import READ, Story
+from coordinator.audit.check.history import READ, STEPS_MAX, Step, Story
 from coordinator.audit.show.report import by_size, growth_text, least_text, state_text
 from coordinator.audit.words import detail_words
 from coordinator.group.notes import CLASSIC, CONSUMER

@@ -13,8 +13,7 @@ import pytest
 
 from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import CHECKS, finding
-from coordinator.audit.check.drawing import LANES_MAX, MARKS_MAX, STEPS_MAX, Step
-from coordinator.audit.check.history import Story
+from coordinator.audit.check.history import LANES_MAX, MARKS_MAX, STEPS_MAX, Step, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show import page as module
 from coordinator.audit.show.page import page, write_page
