@@ -5,7 +5,7 @@
     show       findings and stories -> a report, a page, a summary
     audit      all of it in one process; options: the limits of the coordinators, as a user gives them
     following  the state between two looks at a log that grows
-    publish    writes a result in every form; words: numbers, times and details as text
+    publish    writes a result in every form
     spark      all of it on Spark
 
 House rule: check imports nothing of show, and read nothing of check (pyproject.toml has it as a contract).

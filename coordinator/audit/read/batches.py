@@ -1,4 +1,4 @@
-"""Reads batches and markers, within limits: for the audit, `tenure log verify` and `tenure log dump`.
+"""Reads batches, markers and whole topics, within limits: for the audit, `tenure log verify` and `tenure log dump`.
 
 The decoders are those of the coordinator: protocol.records for batches. coordinator.story.records reads keys and
 values.
@@ -6,14 +6,16 @@ values.
 A few compressed bytes may unpack to many millions of records. So their count is compared with its limit before anything
 is decoded, and the reason names the limit.
 
-House rule: bytes raise CorruptBatch, and nothing else.
+House rule: bytes raise CorruptBatch, and nothing else. Where a topic is read, they are None, and reading goes on.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from coordinator.log.segments.outside import Log, NoBatch, opened, read_segment
 from coordinator.log.segments.transactions import COMMIT, marker_type
 from protocol.checksum import Buffer
 from protocol.records.batch import CorruptBatch, Header, Record, check_crc, peek_header
@@ -84,3 +86,23 @@ def read_marker(record: Record) -> Marker:
     if size < _MARKER_VALUE_SIZE:
         return Marker(version, None, f"a marker's value of {size} bytes")
     return Marker(version, ends == COMMIT)
+
+
+def read_records(log: Log) -> Iterator[tuple[int, Record] | None]:
+    """The records of a partition with their offsets; None for bytes that can't be read. Raises OSError.
+
+    For the topics beside the log of groups: `__rebalance_events`, and `__transaction_state`.
+    """
+    with opened(log) as segments:
+        for segment in segments:
+            for frame in read_segment(segment):
+                if isinstance(frame, NoBatch):
+                    if not frame.at_end:  # at the end a write may be under way
+                        yield None
+                    continue
+                try:
+                    batch = unpack(frame.data, frame.at, frame.header)
+                except CorruptBatch:
+                    yield None
+                else:
+                    yield from zip(batch.offsets, batch.records, strict=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator.audit.read.topics import read_records
+from coordinator.audit.read.batches import read_records
 from coordinator.log.segments.outside import Log
 from coordinator.log.segments.segment import topic_partition_of
 from coordinator.story import entries

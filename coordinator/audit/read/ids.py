@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.audit.read.batches import read_records
 from coordinator.audit.read.logs import known_partitions
-from coordinator.audit.read.topics import read_records
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import ID_PARTITIONS, noted_partition_count
 from coordinator.log.segments.outside import Log, find_logs_of_ids

@@ -28,8 +28,7 @@ from coordinator import pages
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import READ, STEPS_MAX, Step, Story
-from coordinator.audit.show.report import by_size, growth_text, least_text, state_text
-from coordinator.audit.words import detail_words
+from coordinator.audit.show.report import by_size, detail_words, growth_text, least_text, state_text
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity

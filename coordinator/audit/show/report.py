@@ -5,6 +5,7 @@ House rule: each list has a limit, and the report says how many are left out; te
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
@@ -16,7 +17,6 @@ from rich.text import Text
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import KINDS, READ, Story
-from coordinator.audit.words import detail_words
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
@@ -33,6 +33,8 @@ TABLE_WIDTH = 140
 """Columns of a table of groups with its names; on a narrower terminal each group is a paragraph."""
 PIPE_WIDTH = 200
 """Columns if the output doesn't say how many it has."""
+MOMENTS_FROM_MS = 10**11
+"""A number of ms from here on is a moment (1973), below it a duration."""
 
 
 def print_to(stream: TextIO, result: AuditResult) -> None:
@@ -88,6 +90,29 @@ def _findings(result: AuditResult, console: Console) -> None:
         written = "all of them" if not result.left_out else f"the first {FINDINGS_KEPT:,} of each check"
         _line(console, f"and {counts.total() - FINDINGS_MAX:,} more: --out DIR writes {written}")
         console.print()
+
+
+def detail_words(text: str) -> list[tuple[str, str]]:
+    """Name and value of each part of a finding's detail, not made printable; ("", text) if it is no object."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return [("", text)]
+    return [(name, _value_text(name, value)) for name, value in values.items()]
+
+
+def _value_text(name: str, value: object) -> str:
+    if name.endswith("_ms") and isinstance(value, int) and value >= MOMENTS_FROM_MS:
+        return second_text(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{count} x {what}" for what, count in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def _groups(result: AuditResult, console: Console) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
 from coordinator.audit.read import batches as module
-from coordinator.audit.read.batches import read_marker, unpack
+from coordinator.audit.read.batches import read_marker, read_records, unpack
+from coordinator.log.segments.outside import find_logs
 from protocol.records.batch import CorruptBatch, Record, encode_batch, peek_header
-from tests.audit.scenes import GROUP, START_MS, offset_key
+from tests.audit.scenes import GROUP, START_MS, Scene, offset_key
 
 
 @pytest.mark.parametrize(("number", "ends"), [(0, False), (1, True)])
@@ -41,3 +43,11 @@ def test_batch_of_very_many_records_is_not_unpacked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "RECORDS_MAX", 2)
     with pytest.raises(CorruptBatch, match="3 records, 2 allowed"):
         unpack(data, 0, peek_header(data))
+
+
+def test_reading_goes_on_behind_damage(tmp_path: Path) -> None:
+    """A damaged batch is None, and the records around it have their offsets."""
+    scene = Scene().commit(1).commit(2).commit(3)
+    scene.batches[1] = scene.batches[1][:-1] + b"\xff"
+    (log,) = find_logs(scene.write(tmp_path))
+    assert [each and each[0] for each in read_records(log)] == [0, None, 2]

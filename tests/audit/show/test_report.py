@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.check.checks import finding
 from coordinator.audit.show import report
-from coordinator.audit.show.report import print_report
-from coordinator.audit.words import detail_words
+from coordinator.audit.show.report import detail_words, print_report
 from tests.audit.check.test_checks import FAULTS
 from tests.audit.scenes import (
     GROUP,
@@ -145,3 +145,14 @@ def test_members_that_are_not_read_are_not_counted(tmp_path: Path) -> None:
     scene = Scene().append((newer_key(GROUP, 11), share_value()))
     assert "    share protocol, at least 0 rebalances, " in printed(scene, tmp_path, 80)
     assert printed(scene, tmp_path).splitlines()[1].split()[-7:] == ["least", "0", "at", "least", "0", "26", "B"]
+
+
+def test_detail_is_names_and_values() -> None:
+    """Lists and counts become words and times become dates; durations stay numbers, and other text stays as it is."""
+    detail = finding(
+        "commit_back", 0, 1, gap_ms=5, ts_ms=1_700_000_000_000, x=["a", 1], y={"b": 2}, z=None, r=True
+    ).detail
+    assert detail_words(detail) == [
+        ("gap_ms", "5"), ("r", "yes"), ("ts_ms", "2023-11-14 22:13:20"), ("x", "a, 1"), ("y", "2 x b"), ("z", "none"),
+    ]  # fmt: skip
+    assert [detail_words(text) for text in ("no JSON", "[1]")] == [[("", "no JSON")], [("", "[1]")]]
