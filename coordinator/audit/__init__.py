@@ -3,7 +3,7 @@
     read       files -> rows
     check      rows -> findings and stories
     show       findings and stories -> a report, a page, a summary
-    audit      all of it in one process; options: the limits of the coordinators, as a user gives them
+    audit      all of it in one process
     following  the state between two looks at a log that grows
     publish    writes a result in every form
     spark      all of it on Spark

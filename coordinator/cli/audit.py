@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from coordinator.audit.check.limits import Limits
-from coordinator.audit.options import LIMIT_OPTIONS, limits_of
+from coordinator.audit.check.limits import LIMIT_OPTIONS, Limits, limits_of
 from coordinator.cli.cluster import CommandConfig, cluster, read_command_config
 from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.cli.options import argument, flag, option, whole_number

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from coordinator.audit import audit as audit_module
 from coordinator.audit.audit import AuditResult, Options
-from coordinator.audit.check.limits import Limits
-from coordinator.audit.options import LIMIT_OPTIONS
+from coordinator.audit.check.limits import LIMIT_OPTIONS, Limits
 from tests.audit.scenes import Scene, clean, static_members
 from tests.cli.conftest import make_app
 from tests.support.ports import refusing_port

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator.audit.audit import NothingRead, Options
-from coordinator.audit.options import LIMIT_OPTIONS, add_limit_options, limits_of
+from coordinator.audit.check.limits import LIMIT_OPTIONS, add_limit_options, limits_of
 from coordinator.audit.publish import publish
 from coordinator.audit.read.logs import look
 from coordinator.audit.spark.job import audit_folder
