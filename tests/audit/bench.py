@@ -33,13 +33,14 @@ from typing import NamedTuple
 
 from coordinator.audit.audit import CHECKED, Options, audit
 from coordinator.audit.read.columns import read_tables
-from coordinator.audit.read.logs import Range, plan, read_range
-from coordinator.audit.read.parse import TABLES, parse
+from coordinator.audit.read.logs import Range, plan
+from coordinator.audit.read.parse import TABLES
 from coordinator.audit.spark.job import audit_folder, load
 from coordinator.audit.spark.session import make_session
 from coordinator.audit.spark.source import GroupLogSource
 from protocol.messages import encode
 from protocol.records.batch import Record, encode_batch
+from tests.audit.reference import parse
 from tests.audit.scenes import START_MS, group_key, group_value, member, offset_key, offset_value
 from tests.support.apache import dump_log_segments
 
@@ -188,7 +189,7 @@ def bench_plain(folder: Path) -> Reach:
 
     def parse_all(ranges: list[Range]) -> None:
         for each in ranges:
-            parse(each, *read_range(each))
+            parse(each)
 
     measured("parser, all tables (the reference)", part, lambda: parse_all(tenth), 1)
     figure = measured("columns: all but assignments", size, lambda: read(planned.ranges, MEMBER_TABLES), ROUNDS)

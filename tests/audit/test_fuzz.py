@@ -28,9 +28,9 @@ from typer.testing import CliRunner
 
 from coordinator.audit.audit import FINDINGS_KEPT, AuditResult, Options, audit
 from coordinator.audit.read.columns import read_tables
-from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan, read_range
-from coordinator.audit.read.parse import NOT_RECORDS, parse
-from coordinator.audit.read.tables import SCHEMAS, all_to_arrow, to_rows
+from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan
+from coordinator.audit.read.parse import NOT_RECORDS
+from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.show.page import page
 from coordinator.audit.show.report import print_report
 from coordinator.audit.show.summary import write_summary
@@ -42,6 +42,7 @@ from protocol.records.varint import encode_varint
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
 from tests.audit.read.test_columns import whole
+from tests.audit.reference import all_to_arrow, parse
 from tests.audit.scenes import (
     GROUP,
     START_MS,
@@ -81,7 +82,7 @@ NO_BATCHES = {NO_BATCH_KIND, TORN_TAIL_KIND, ROOM_KIND}
 def assert_sound(folder: Path) -> AuditResult:
     """Both ways to read agree, the rows account for each byte, and every output can be written."""
     for of in plan(folder).ranges:
-        rows = parse(of, *read_range(of))
+        rows = parse(of)
         wanted, found = all_to_arrow(rows), whole(read_tables(of))
         for table, batch in found.items():
             batch.validate(full=True)

@@ -28,7 +28,6 @@ from coordinator.audit.read.logs import (
     OLD_FORMAT_KIND,
     ROOM_KIND,
     TORN_TAIL_KIND,
-    FilePart,
     Piece,
     Range,
 )
@@ -68,18 +67,6 @@ Rows = dict[str, list[Row]]
 def new_rows() -> Rows:
     """Every table without rows."""
     return {table: [] for table in TABLES}
-
-
-def parse(range_: Range, window: FilePart, pieces: list[Piece]) -> Rows:
-    """The rows of a range, in the order of the log."""
-    rows = new_rows()
-    for piece in pieces:
-        if piece.kind is None:
-            at = window.index(piece.position, piece.end - piece.position)
-            parse_batch(rows, range_, window.data, at, piece.position)
-        else:
-            add_piece(rows, range_, piece)
-    return rows
 
 
 def add_piece(rows: Rows, range_: Range, piece: Piece) -> None:

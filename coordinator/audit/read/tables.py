@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator.audit.read.parse import Row, Rows
+from coordinator.audit.read.parse import Row
 
 _TYPES = {"i32": pa.int32(), "i64": pa.int64(), "str": pa.string(), "bytes": pa.binary(), "bool": pa.bool_()}
 
@@ -72,11 +72,6 @@ def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     except OverflowError:
         # In damaged bytes the sum of a header's and a record's number may need more than 64 bits.
         return pa.array([None if number is None else min(max(number, _LEAST), _MOST) for number in column], kind)
-
-
-def all_to_arrow(rows: Rows) -> dict[str, pa.RecordBatch]:
-    """All tables of some rows."""
-    return {table: to_arrow(table, of_table) for table, of_table in rows.items()}
 
 
 def to_rows(batch: pa.RecordBatch | pa.Table) -> list[Row]:

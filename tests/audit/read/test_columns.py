@@ -16,12 +16,13 @@ from coordinator.audit.read import columns, fields
 from coordinator.audit.read import parse as parse_module
 from coordinator.audit.read.columns import Tables, _Reader, read_tables
 from coordinator.audit.read.fields import Fields
-from coordinator.audit.read.logs import plan, read_range
-from coordinator.audit.read.parse import TABLES, parse
-from coordinator.audit.read.tables import all_to_arrow, to_rows
+from coordinator.audit.read.logs import plan
+from coordinator.audit.read.parse import TABLES
+from coordinator.audit.read.tables import to_rows
 from protocol.records.batch import HEADER_SIZE, peek_header
 from protocol.records.codecs import Codec
 from tests.audit.random_logs import logs
+from tests.audit.reference import all_to_arrow, parse
 from tests.audit.scenes import GROUP, Scene, clean, compressed, member
 from tests.support.batches import with_crc
 from tests.support.length import rounds
@@ -30,7 +31,7 @@ from tests.support.length import rounds
 def assert_equal(folder: Path, range_size: int = 10**9) -> None:
     """Compare both ways to read, for every range and table."""
     for of in plan(folder, range_size=range_size).ranges:
-        wanted = all_to_arrow(parse(of, *read_range(of)))
+        wanted = all_to_arrow(parse(of))
         found = whole(read_tables(of))
         assert found.keys() == wanted.keys()
         for table, batch in found.items():

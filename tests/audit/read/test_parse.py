@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.audit.read.logs import plan, read_range
-from coordinator.audit.read.parse import Row, Rows, new_rows, parse, parse_record
-from coordinator.audit.read.tables import COLUMNS, all_to_arrow
+from coordinator.audit.read.logs import plan
+from coordinator.audit.read.parse import Row, Rows, new_rows, parse_record
+from coordinator.audit.read.tables import COLUMNS
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
 from coordinator.story.records.values import NEWER_GROUPS
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
+from tests.audit.reference import all_to_arrow, parse
 from tests.audit.scenes import (
     GROUP,
     START_MS,
@@ -46,7 +47,7 @@ def rows_of(folder: Path) -> Rows:
     """Return all rows of a log."""
     rows = new_rows()
     for of in plan(folder).ranges:
-        for table, added in parse(of, *read_range(of)).items():
+        for table, added in parse(of).items():
             rows[table] += added
     return rows
 

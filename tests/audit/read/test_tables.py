@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from coordinator.audit.read.parse import TABLES, new_rows, parse_record
-from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, all_to_arrow, to_arrow, to_rows
+from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_arrow, to_rows
 from protocol.records.batch import Record
+from tests.audit.reference import all_to_arrow
 from tests.audit.scenes import GROUP, START_MS, group_key, group_value, static_members
 
 
