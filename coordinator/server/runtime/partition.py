@@ -35,7 +35,7 @@ House rule: no rule of the group protocol is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Protocol
@@ -55,11 +55,12 @@ from coordinator.group.events import (
     TimerFired,
     Unload,
 )
-from coordinator.log.engine import Done, EngineError, Fenced, Ownership, Unavailable
-from coordinator.loop.clock import Alarm, Clock, now
-from coordinator.server.runtime import kinds, loading
+from coordinator.log.engine import Done, Engine, EngineError, Fenced, Ownership, Unavailable
+from coordinator.loop.clock import Alarm, Arguments, Clock, now
+from coordinator.loop.lines import Lines
 from coordinator.server.runtime.delivery import Delivery, Held
 from coordinator.server.runtime.gate import Gate
+from coordinator.server.runtime.kinds import CoordinatorHost, LogKind
 from coordinator.server.runtime.loading import Loading, Unreadable
 from coordinator.server.runtime.replies import Errand, RepeatedCommit, Reply
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS, Trouble
@@ -113,9 +114,12 @@ class Chore(Enum):
     REMOVE_EXPIRED = "remove_expired"
 
 
-class PartitionHost(loading.LoadHost, kinds.CoordinatorHost, Protocol):
+class PartitionHost(CoordinatorHost, Protocol):
     """The methods of the runtime that a partition calls. is_ending: the server stops; nothing new begins."""
 
+    engine: Engine
+    kind: LogKind
+    lines: Lines
     clock: Clock
     delivery: Delivery
     is_ending: bool
@@ -132,6 +136,9 @@ class PartitionHost(loading.LoadHost, kinds.CoordinatorHost, Protocol):
 
     def leaves(self, partition: Partition) -> None:
         """Call `Partition.release` when no append is under way for it, and no answer is deferred."""
+
+    def hop(self, function: Callable[[*Arguments], object], *arguments: *Arguments) -> None:
+        """Have the loop's thread call `function`. Any thread may call this."""
 
     def work(self, steps: Iterator[None]) -> None:
         """Do `steps` while this turn has time, and the rest in further turns."""
@@ -463,7 +470,7 @@ class Partition:
         text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
         self._host.lines.error("coordinator_broke", text, partition=self.index)
         if isinstance(event, Load):
-            self.can_not_load(Unreadable("what is stored broke the coordinator"))
+            self._can_not_load(Unreadable("what is stored broke the coordinator"))
             return
         if isinstance(event, ClientEvent):
             self.answer(event.request, event.refused(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -575,18 +582,38 @@ class Partition:
         assert not self.outbox
         self.standing = Standing.LOADING
         self._load_began_ms = self._ms()
-        self._loading = Loading(self, self._host, write_failed=write_failed, before=before)
-        self._loading.start(self.ownership)
+        loading = self._loading = Loading(self._host.kind.reader(), write_failed=write_failed, before=before)
+        self._host.engine.load(self.ownership, loading.page, lambda error: self._host.hop(self._go_on, loading, error))
 
-    def awaits(self, load: Loading) -> bool:
-        """Whether the partition awaits this load."""
-        return self._loading is load and not self._host.is_ending
-
-    def take(self, load: Load) -> None:
-        """Hand loaded groups to the coordinator. With the last ones the partition serves requests."""
-        if not load.is_last:
-            self.handle(None, load)
+    def _go_on(self, loading: Loading, error: EngineError | None = None) -> None:
+        """Take the next groups of a load, then let the loop have its turn. error: of the engine."""
+        if self._loading is not loading or self._host.is_ending:
             return
+        load = None
+        if error is None:
+            try:
+                load = loading.next()
+            except Unreadable as unreadable:
+                error = unreadable
+        if error is not None:
+            self._can_not_load(error)
+        elif load is not None and load.is_last:
+            self._say_skipped(loading.skipped)
+            self._end_load(load)
+        else:
+            if load is not None:
+                self.handle(None, load)
+            self._host.hop(self._go_on, loading)
+
+    def _say_skipped(self, skipped: Mapping[str, int]) -> None:
+        """Log which records were skipped: this coordinator doesn't know their kind, but a person may look for them."""
+        if skipped:
+            counts = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
+            text = f"skipped {sum(skipped.values())} records of groups that this coordinator doesn't serve: {counts}"
+            self._host.lines.warn("records_skipped", f"{self.name}: {text}", partition=self.index, records=skipped)
+
+    def _end_load(self, load: Load) -> None:
+        """Hand the end of a load to the coordinator, and serve requests."""
         self._loading = None
         self.standing = ACTIVE
         assert self.ownership is not None
@@ -598,7 +625,7 @@ class Partition:
             self._look_for_expired_later()
         self._host.settled(self)
 
-    def can_not_load(self, error: EngineError) -> None:
+    def _can_not_load(self, error: EngineError) -> None:
         """The log, or a record in it, can't be read, or the coordinator breaks over it."""
         self.coordinator.close()
         self._start_anew()
