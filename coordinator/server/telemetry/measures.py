@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.group import notes
 from coordinator.group.causes import CauseKind, Origin
@@ -292,7 +293,8 @@ class Storms:
         self._newest.pop(group, None)
 
 
-class Census(NamedTuple):
+@dataclass
+class Census:
     """The groups of a process in numbers, at one time.
 
     states: of classic groups. groups: members and generation of groups with series. consumer_states: of groups of the
@@ -300,16 +302,16 @@ class Census(NamedTuple):
     groups with series by id, of all others under OTHER_GROUPS. pending_offsets: of transactions.
     """
 
-    states: Counter[State]
-    members: int
-    static_members: int
-    pending_members: int
-    offsets: int
-    groups: dict[str, tuple[int, int]]
-    consumer_states: Counter[State]
-    unsettled: int
-    away: Counter[str]
-    pending_offsets: int
+    states: Counter[State] = field(default_factory=Counter)
+    members: int = 0
+    static_members: int = 0
+    pending_members: int = 0
+    offsets: int = 0
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    consumer_states: Counter[State] = field(default_factory=Counter)
+    unsettled: int = 0
+    away: Counter[str] = field(default_factory=lambda: Counter({OTHER_GROUPS: 0}))
+    pending_offsets: int = 0
 
 
 async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now_ms: int) -> Census:
@@ -317,37 +319,31 @@ async def census(coordinators: Iterable[Coordinator], series: Iterable[str], now
 
     now_ms: the time of the groups' deadlines.
     """
-    states: Counter[State] = Counter()
-    consumer_states: Counter[State] = Counter()
-    members = static_members = pending = offsets = pending_offsets = unsettled = looked_at = 0
-    groups: dict[str, tuple[int, int]] = {}
-    wanted = set(series)
-    away = Counter({OTHER_GROUPS: 0})
+    found, wanted, looked_at = Census(), set(series), 0
     for coordinator in coordinators:
         for group in list(coordinator.groups.values()):
             if isinstance(group, ConsumerGroup):
-                consumer_states[group.state] += 1
-                unsettled += len(group.unsettled)
+                found.consumer_states[group.state] += 1
+                found.unsettled += len(group.unsettled)
             else:
-                states[group.state] += 1
-            members += group.size
-            static_members += len(group.static_members)
-            pending += group.pending_size
-            offsets += sum(map(len, group.offsets.values()))
-            pending_offsets += group.pending_offsets.size
+                found.states[group.state] += 1
+            found.members += group.size
+            found.static_members += len(group.static_members)
+            found.pending_members += group.pending_size
+            found.offsets += sum(map(len, group.offsets.values()))
+            found.pending_offsets += group.pending_offsets.size
             name = OTHER_GROUPS
             if group.group_id in wanted:
                 name = group.group_id
-                groups[name] = group.size, group.generation
+                found.groups[name] = group.size, group.generation
             if group.static_members:
-                away[name] += seats_away(group, now_ms)
+                found.away[name] += seats_away(group, now_ms)
                 looked_at += len(group.static_members)
             looked_at += 1
             if looked_at >= COUNTED_AT_ONCE:
                 looked_at = 0
                 await asyncio.sleep(0)
-    counts = members, static_members, pending, offsets
-    return Census(states, *counts, groups, consumer_states, unsettled, away, pending_offsets)
+    return found
 
 
 async def open_since_ms(coordinators: Iterable[TransactionCoordinator]) -> list[int]:
