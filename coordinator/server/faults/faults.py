@@ -393,7 +393,8 @@ class Faults:
         call = self._api.handle(connection, asked.frame)
 
         def ended(_: Outcome) -> None:
-            _let_go(call)
+            if call.on_sent is not None:
+                call.on_sent()  # nobody takes the answer
             then()
 
         outcome = call.take(ended)
@@ -418,12 +419,6 @@ def _is_for_a_client_alone(fault: Fault) -> bool:
         and fault.version is None
         and fault.nth == 1
     )
-
-
-def _let_go(call: Handled) -> None:
-    """Nobody takes the answer of a call."""
-    if call.on_sent is not None:
-        call.on_sent()
 
 
 class _Delayed:
