@@ -12,14 +12,13 @@ from __future__ import annotations
 import errno
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -133,33 +132,24 @@ class NothingRead(Exception):
     """There is no log, or nothing of it can be read; the text is for people."""
 
 
-class TableWriter:
-    """Parquet files of the published tables in `folder`; nothing is written if it is None."""
+@contextmanager
+def table_writer(folder: Path | None) -> Iterator[Callable[[dict[str, pa.RecordBatch]], None]]:
+    """A function that writes the next rows of the published tables to files in `folder`; nothing if that is None."""
+    writers: dict[str, pq.ParquetWriter] = {}
 
-    def __init__(self, folder: Path | None) -> None:
-        self._writers: dict[str, pq.ParquetWriter] = {}
-        self._stack = ExitStack()
+    def write(tables: dict[str, pa.RecordBatch]) -> None:
+        for table, writer in writers.items():
+            if tables[table].num_rows:
+                writer.write_batch(tables[table])
+
+    with ExitStack() as stack:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for table in PUBLISHED:
                 path = folder / f"{table}.parquet"
                 make_room(path)
-                writer = pq.ParquetWriter(path, SCHEMAS[table], compression="zstd")
-                self._writers[table] = self._stack.enter_context(writer)
-
-    def write(self, tables: dict[str, pa.RecordBatch]) -> None:
-        """Write the next rows of each table."""
-        for table, writer in self._writers.items():
-            if tables[table].num_rows:
-                writer.write_batch(tables[table])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+                writers[table] = stack.enter_context(pq.ParquetWriter(path, SCHEMAS[table], compression="zstd"))
+        yield write
 
 
 def make_room(path: Path) -> None:
@@ -191,7 +181,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
     last: dict[PartitionKey, LastRecord] = {}
     wanted = CHECKED if out is None else TABLES
     journals = JournalsBeside()
-    with TableWriter(None if out is None else out / TABLES_FOLDER) as writer:
+    with table_writer(None if out is None else out / TABLES_FOLDER) as write:
         for log in planned.logs:
             with opened(log, journals) as segments:
                 ranges = plan_partition(planned, log, segments)
@@ -199,7 +189,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
                 checks = PartitionChecks(integrity_of(planned, log.partition), limits, events=events, ids=ids)
                 for range_ in ranges:
                     for tables in read_tables(range_, wanted):
-                        writer.write(tables)
+                        write(tables)
                         checks.add_batches(to_rows(tables["batches"]), result)
                         result.add_others(to_rows(tables["other"]))
                         rows = to_rows(tables["records"])

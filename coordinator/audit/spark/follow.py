@@ -13,6 +13,7 @@ House rule: a half written batch waits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -61,7 +62,7 @@ def follow(
         batch.persist()
         for table in PUBLISHED:
             target = out / TABLES_FOLDER / f"{table}.parquet" / f"batch={number}"
-            batch.mapInArrow(_Parser(table), ddl(table)).write.mode("overwrite").parquet(str(target))
+            batch.mapInArrow(partial(_rows_of, table), ddl(table)).write.mode("overwrite").parquet(str(target))
         digest = batch.coalesce(DIGEST_TASKS).mapInArrow(_digest, DIGEST_DDL)
         following.take(number, map(_part, digest.toLocalIterator()))
         following.write(out, checkpoint / SCRATCH_FOLDER)
@@ -72,16 +73,10 @@ def follow(
     return writer.start()
 
 
-class _Parser:
-    """Turns rows of RAW into rows of a table."""
-
-    def __init__(self, table: str) -> None:
-        self._table = table
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Parse each Arrow batch."""
-        for batch in batches:
-            yield to_arrow(self._table, _parse(to_rows(batch))[self._table])
+def _rows_of(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn rows of RAW into rows of a table."""
+    for batch in batches:
+        yield to_arrow(table, _parse(to_rows(batch))[table])
 
 
 def _parse(raw: Iterable[Row]) -> Rows:
