@@ -8,6 +8,8 @@
     commits      checks a group's committed offsets
     instances    checks a group's static members
     storms       checks how often a group rebalances
+    consumer_groups  checks a group of the consumer protocol (KIP-848)
+    transactions checks transactions, and the epochs of producers
     compaction   finds keys that a compaction lost
 
 House rule: a check depends on rows alone, so it finds the same in one process and on Spark. No bytes raise.

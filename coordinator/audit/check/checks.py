@@ -22,6 +22,9 @@ from coordinator.story.diagnosis import (
     Severity,
 )
 
+NAMES_MAX = 100
+"""Members, instance ids or topic partitions that a finding names."""
+
 
 class Check(NamedTuple):
     """A check. meaning: of its findings, in one line. advice: the meaning in detail, likely causes, and the remedy."""

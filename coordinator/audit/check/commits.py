@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.audit.check.limits import Limits
-from coordinator.story.records.values import read_key, read_offset, read_subscription
+from coordinator.story.records.values import read_offset, read_subscription
 from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
-
-NAMES_MAX = 100
-"""Topic partitions that a finding names."""
 
 
 class _Committed(NamedTuple):
@@ -36,12 +33,8 @@ class Commits:
         self._limits = limits
         self._offsets: dict[tuple[str, int], _Committed] = {}
 
-    def add(self, offset: int, key: bytes, data: bytes | None) -> None:
-        """Take a record."""
-        name = read_key(key)
-        assert name.topic is not None
-        assert name.topic_partition is not None
-        pair = name.topic, name.topic_partition
+    def add(self, offset: int, pair: tuple[str, int], data: bytes | None) -> None:
+        """Take a record about a topic partition."""
         if data is None:
             self._offsets.pop(pair, None)
             return
@@ -50,7 +43,7 @@ class Commits:
         if before is not None and 0 <= value.offset < before.committed:
             self._findings.add(
                 "commit_back", offset,
-                topic=name.topic, topic_partition=name.topic_partition, committed=value.offset,
+                topic=pair[0], topic_partition=pair[1], committed=value.offset,
                 before=before.committed, commit_ms=value.commit_timestamp,
             )  # fmt: skip
         until_ms = None if value.expire_timestamp == -1 else value.expire_timestamp

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
@@ -34,9 +34,6 @@ from protocol.messages import (
     ConsumerGroupTargetAssignmentMemberValue,
     Message,
 )
-
-NAMES_MAX = 100
-"""Members that a finding names."""
 
 Partition = tuple[UUID, int]
 Owners = dict[Partition, tuple[str, ...]]

@@ -8,16 +8,8 @@ a first record. Then the numbers are lower bounds (`Story.at_least`).
 The cause of a rebalance is the one that the server recorded (read/events.py). Without recorded events it is inferred
 (coordinator.story.inference).
 
-The checks are in modules of their own:
-
-    records    a record alone, and beside the one before it
-    commits    the group's committed offsets
-    instances  its static members
-    storms     how often it rebalances
-    consumer_groups    a group of the consumer protocol (KIP-848), which has records of other kinds
-
-A rebalance of such a group begins when its epoch grows while all members are at their target. Of a share or streams
-group the audit knows only that it exists.
+A rebalance of a group of the consumer protocol begins when its epoch grows while all members are at their target. Of a
+share or streams group the audit knows only that it exists. The checks are in modules of their own.
 
 House rule: memory has a limit that doesn't depend on the size of the log: the last record, and what each part says.
 """
@@ -180,9 +172,9 @@ class History:
 
     def __init__(self, partition: int, group: str, limits: Limits, recorded: GroupEvents | None = None) -> None:
         recorded = recorded or GroupEvents()
-        self.story: Story | None = None
-        self._partition = partition
-        self._group = group
+        self.story = Story(group, partition, -1, -1)
+        for each in recorded.returns.values():
+            getattr(self.story, KINDS[each.kind])[each.group_instance_id] += 1
         self._findings = Findings(partition, group)
         self._checks = RecordChecks(partition, group, limits, self._findings)
         self._commits = Commits(self._findings, limits)
@@ -208,10 +200,7 @@ class History:
         """Take the next record; the caller leaves out records of transactions that were not committed."""
         _partition, offset, ts, kind, _group, key, value = row[:7]
         story = self.story
-        if story is None:
-            story = self.story = Story(self._group, self._partition, ts, ts)
-            for each in self._recorded.returns.values():
-                getattr(story, KINDS[each.kind])[each.group_instance_id] += 1
+        if not story.records:
             self._checks.check_partition(offset)
         size = len(key) + len(value or b"")
         story.records += 1
@@ -221,16 +210,20 @@ class History:
             story.last_ms = max(story.last_ms, ts)
         batch = row[8:10] if row[9] is not None else ts
         if self._consumer.ends_batch(batch):
-            self._end_consumer_batch(story)
-        now_ms = self._now_ms = self._clock.tick(ts)
+            self._end_consumer_batch()
+        self._now_ms = self._clock.tick(ts)
         self._offset = offset
         if ts < 0:
             ts = story.last_ms  # a drawing needs a time
         if kind == OFFSET_KIND:
-            self._commits.add(offset, key, value)
-            self._commit(ts, key, value, is_weak=row[7] is not None)
-            if story.deleted and value is not None:
-                story.deleted, story.group_type = False, CLASSIC
+            name = read_key(key)
+            assert name.topic is not None
+            assert name.topic_partition is not None
+            self._commits.add(offset, (name.topic, name.topic_partition), value)
+            if value is not None:  # its member lives
+                self._classic.signs.committed(name.topic, name.topic_partition, ts, is_weak=row[7] is not None)
+                if story.deleted:
+                    story.deleted, story.group_type = False, CLASSIC
             return
         story.group_bytes += size
         if kind != GROUP_KIND:
@@ -239,7 +232,7 @@ class History:
                     before = self._before_deletion
                     seats = {seat.name: member.member_id for seat, member in before.seats.items()}
                     self._consumer.upgrade(before.value.generation, seats)
-                self._add_newer(story, NEWER_GROUPS[kind], offset, ts, lives=value is not None)
+                self._add_newer(NEWER_GROUPS[kind], ts, lives=value is not None)
             if kind in CONSUMER_VERSIONS:
                 self._consumer_ts = ts
                 self._consumer.add(offset, ts, key, value, batch)
@@ -247,16 +240,10 @@ class History:
                     self._consumer = ConsumerHistory(self._findings)
         elif value is None:
             self._tombstone_batch = batch
-            self._add_tombstone(story, offset, ts)
+            self._add_tombstone(ts)
         else:
             story.record_bytes = size
-            self._add_group(story, offset, ts, now_ms, value)
-
-    def _commit(self, ts: int, key: bytes, value: bytes | None, *, is_weak: bool) -> None:
-        """A commit shows that a member lives."""
-        read = read_key(key)
-        if value is not None and read.topic is not None and read.topic_partition is not None:
-            self._classic.signs.committed(read.topic, read.topic_partition, ts, is_weak=is_weak)
+            self._add_group(ts, value)
 
     def finish(self, end_ms: int) -> tuple[Story, list[Finding]]:
         """The story and the findings if the log ends here. More records may be added afterwards.
@@ -264,14 +251,12 @@ class History:
         There must have been a record. end_ms: the time of the last record of the partition, when its coordinator was
         still at work.
         """
-        story = self.story
-        assert story is not None
-        last = self._last
-        at_end = Findings(self._partition, self._group)
+        story, last = self.story, self._last
+        at_end = Findings(story.partition, story.group)
         if self._consumer.ends_batch(None):
-            self._end_consumer_batch(story)
+            self._end_consumer_batch()
         self._consumer.report(end_ms, at_end)
-        self._remember(story, self._queue.rest(), self._offset, story.last_ms, self._now_ms)
+        self._remember(self._queue.rest(), story.last_ms)
         self._storms.report(at_end)
         self._instances.report(last, at_end)
         self._commits.report_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
@@ -293,11 +278,12 @@ class History:
             story.member_count = len(self._consumer.records.members)
         return story, self._findings.found + at_end.found
 
-    def _add_newer(self, story: Story, group_type: str, offset: int, ts: int, *, lives: bool) -> None:
+    def _add_newer(self, group_type: str, ts: int, *, lives: bool) -> None:
         """Take the record or the tombstone of a group of a newer protocol.
 
         A classic group that is converted gets its tombstone first.
         """
+        story = self.story
         if lives:
             if story.group_type != group_type:
                 if story.steps and story.steps[-1].kind == "deleted":
@@ -306,19 +292,19 @@ class History:
             self._last = self._before_deletion = self._deleted_at = None
             story.group_type, story.deleted = group_type, False
         elif self._last is None:
-            self._deleted_at = offset
+            self._deleted_at = self._offset
             story.deleted = True
             story.draw((), {}, ts)
             story.steps.append(Step(ts, "deleted", None, 0, "deleted"))
 
-    def _end_consumer_batch(self, story: Story) -> None:
+    def _end_consumer_batch(self) -> None:
         """Take what a batch changed in a group of the consumer protocol."""
-        moved, ts = self._consumer.end_batch(), self._consumer_ts
+        moved, ts, story = self._consumer.end_batch(), self._consumer_ts, self.story
         if moved is None or story.deleted:
             return
         if self._last is None:
             story.group_type = CONSUMER
-        kinds = self._returned(story, moved.back)
+        kinds = self._returned(moved.back)
         kind, why = "rewritten", moved.cause
         if moved.grew:
             kind = "generation"
@@ -334,35 +320,36 @@ class History:
                 self._storms.add(self._now_ms, ts, 1, why, self._offset, moved.epoch)
         story.draw(dict.fromkeys(moved.seats), kinds, ts)
 
-    def _add_tombstone(self, story: Story, offset: int, ts: int) -> None:
+    def _add_tombstone(self, ts: int) -> None:
+        story = self.story
         if self._last is not None:
             self._before_deletion = self._last
             story.draw((), {}, ts)
         self._last, self._classic = None, Classic()
-        self._deleted_at = offset
+        self._deleted_at = self._offset
         self._instances.clear()
         story.deleted = True
         story.steps.append(Step(ts, "deleted", None, 0, "deleted"))
 
-    def _add_group(self, story: Story, offset: int, ts: int, now_ms: int, data: bytes) -> None:
-        value = read_group(data)[1]
-        seen = Seen(offset, ts, now_ms, value)
+    def _add_group(self, ts: int, data: bytes) -> None:
+        story, value = self.story, read_group(data)[1]
+        seen = Seen(self._offset, ts, self._now_ms, value)
         self._checks.check(seen)
         before = self._last
         if before is None and self._before_deletion is not None:
             self._checks.check_new(self._before_deletion, seen, self._deleted_at)
             self._before_deletion = None
         came_back: dict[str, str] = {}
-        recorded = self._recorded_until(story, before, seen)
+        recorded = self._recorded_until(before, seen)
         if before is None:
-            kind, why = "generation", self._first_generation(story, seen, recorded)
+            kind, why = "generation", self._first_generation(seen, recorded)
         else:
             self._checks.check_pair(before, seen)
-            came_back = self._returned(story, returned(before, seen))
+            came_back = self._returned(returned(before, seen))
             if value.generation == before.value.generation:
                 kind, why = ("return", _nouns(came_back)) if came_back else ("rewritten", _why_written(before, seen))
             else:
-                kind, why = self._next_generation(story, before, seen, recorded)
+                kind, why = self._next_generation(before, seen, recorded)
         if not value.members and before is not None:
             kind = "empty"
         if story.group_type == CONSUMER and story.steps and story.steps[-1][:2] == (ts, "deleted"):
@@ -376,9 +363,10 @@ class History:
         self._last = seen
         self._classic.take(seen)
 
-    def _returned(self, story: Story, back: Mapping[str, str]) -> dict[str, str]:
+    def _returned(self, back: Mapping[str, str]) -> dict[str, str]:
         """By instance id, the kinds of returns; count those that no event tells of. back: instance id -> member id."""
         kinds: dict[str, str] = {}
+        story = self.story
         for name, member_id in back.items():
             recorded = self._recorded.returns.get(member_id)
             kinds[name] = UNSAID if recorded is None else recorded.kind
@@ -386,20 +374,18 @@ class History:
         story.returns = +story.returns
         return kinds
 
-    def _first_generation(self, story: Story, seen: Seen, recorded: Mapping[int, Rebalance]) -> str:
+    def _first_generation(self, seen: Seen, recorded: Mapping[int, Rebalance]) -> str:
         """Count the rebalance that led to a first record, and return its cause. Generation 0 had no rebalance."""
         each = recorded.get(seen.value.generation)
         if each is not None:
-            self._count(story, each, seen.offset, seen.ts, seen.now_ms)
+            self._count(each, seen.ts)
             return each.words
         if seen.value.generation:
             self._unrecorded += 1
             self._storms.add(seen.now_ms, seen.ts, 1, None, seen.offset, seen.value.generation)
         return "first seen"
 
-    def _next_generation(
-        self, story: Story, before: Seen, seen: Seen, recorded: Mapping[int, Rebalance]
-    ) -> tuple[str, str]:
+    def _next_generation(self, before: Seen, seen: Seen, recorded: Mapping[int, Rebalance]) -> tuple[str, str]:
         """Count the rebalances from one record to the next, and return kind and cause of the step.
 
         recorded: by generation, the rebalances that the server recorded.
@@ -407,21 +393,21 @@ class History:
         generation, former = seen.value.generation, before.value.generation
         if generation < former:
             return "generation", "the generation fell"
-        story.rebalances_unseen += generation - former - 1
+        self.story.rebalances_unseen += generation - former - 1
         for each in recorded.values():
-            self._count(story, each, seen.offset, seen.ts, seen.now_ms)
+            self._count(each, seen.ts)
         unrecorded = generation - former - len(recorded)
         why = None
         if generation not in recorded:
             why = words_of(self._classic.causes(seen).causes)
-            story.causes[why] += 1
+            self.story.causes[why] += 1
         self._unrecorded += unrecorded
         if unrecorded:
             surely = within_an_hour(unrecorded, seen.now_ms - before.now_ms)
             self._storms.add(seen.now_ms, seen.ts, surely, why, seen.offset, generation)
         return "generation", why or recorded[generation].words
 
-    def _recorded_until(self, story: Story, before: Seen | None, seen: Seen) -> dict[int, Rebalance]:
+    def _recorded_until(self, before: Seen | None, seen: Seen) -> dict[int, Rebalance]:
         """By generation, the recorded rebalances from one record to the next, or the one that led to a first record.
 
         The log has forgotten the other rebalances that the server recorded until then.
@@ -437,20 +423,20 @@ class History:
             if each.generation in recorded:  # of an earlier group of that name
                 forgotten.append(recorded[each.generation])
             recorded[each.generation] = each
-        self._remember(story, forgotten, seen.offset, seen.ts, seen.now_ms)
+        self._remember(forgotten, seen.ts)
         return recorded
 
-    def _remember(self, story: Story, forgotten: Iterable[Rebalance], offset: int, ts: int, now_ms: int) -> None:
-        """Count recorded rebalances that left no trace in the log; offset, ts, now_ms: of a record behind them."""
+    def _remember(self, forgotten: Iterable[Rebalance], ts: int) -> None:
+        """Count recorded rebalances that left no trace in the log; ts: of the last record, which is behind them."""
         for each in forgotten:
             self._forgotten += 1
-            self._count(story, each, offset, ts, now_ms)
+            self._count(each, ts)
 
-    def _count(self, story: Story, rebalance: Rebalance, offset: int, ts: int, now_ms: int) -> None:
-        """Count a recorded rebalance at its own time; ts, now_ms: of a record beside it."""
-        story.causes_recorded[rebalance.kind] += 1
-        at_ms = now_ms + rebalance.at_ms - ts
-        self._storms.add(at_ms, rebalance.at_ms, 1, rebalance.kind, offset, rebalance.generation)
+    def _count(self, rebalance: Rebalance, ts: int) -> None:
+        """Count a recorded rebalance at its own time; ts: of the last record."""
+        self.story.causes_recorded[rebalance.kind] += 1
+        at_ms = self._now_ms + rebalance.at_ms - ts
+        self._storms.add(at_ms, rebalance.at_ms, 1, rebalance.kind, self._offset, rebalance.generation)
 
 
 def _why_written(before: Seen, seen: Seen) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.audit.read.events import Conflict
 from coordinator.story.diagnosis import LOOP_MIN, LOOP_MS, loop_text
 from coordinator.story.inference.seen import Member, Seat, Seen
@@ -28,8 +28,6 @@ NEVER_RETURNS_MIN = 2
 """Instance ids that must be gone, and new ones that must have come: a single one may have been renamed."""
 GONE_MAX = 10_000
 """Instance ids that are gone and remembered, the last ones: pods of a Deployment get new names in each rollout."""
-NAMES_MAX = 100
-"""Instance ids that a finding names."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from coordinator.audit.check.checks import Findings
+from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.audit.check.limits import Limits
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
@@ -18,9 +18,6 @@ from coordinator.story.inference.seen import Member, Seen, seat_of, taken
 from coordinator.story.records.values import read_assignment, read_subscription
 from protocol.consumer import CONSUMER
 from protocol.messages import GroupMetadataValue
-
-NAMES_MAX = 100
-"""Members that a finding names."""
 
 CHECK_OF_RULE: dict[RecordRule, tuple[str, str]] = {
     RecordRule.MEMBER_TWICE: ("undecodable", "member_id"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coordinator.audit.check.checks import Finding, finding
+from coordinator.audit.check.checks import NAMES_MAX, Finding, finding
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.ids import Ids
 from coordinator.audit.read.parse import Row
@@ -22,8 +22,6 @@ from protocol.records.batch import CONTROL
 
 SLACK_MS = 60_000
 """A coordinator that runs aborts an overdue transaction, and writes the markers of an end, within this time."""
-NAMES_MAX = 100
-"""Topic partitions that a finding names."""
 
 
 class _Marker(NamedTuple):

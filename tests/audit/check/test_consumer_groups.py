@@ -110,7 +110,7 @@ def test_living_group_has_its_epoch_and_members() -> None:
 def test_history_outlives_its_process() -> None:
     """`tenure audit --follow` keeps it as bytes from one look to the next."""
     kept = pickle.loads(pickle.dumps(History(0, "g", Limits())))
-    assert kept.story is None
+    assert kept.story == Story("g", 0, -1, -1)
 
 
 def test_epoch_that_falls_is_found() -> None:
