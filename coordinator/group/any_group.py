@@ -7,9 +7,10 @@ Rules that serve both, such as those about offsets, take an `AnyGroup`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from coordinator.group.state import Kind, State
+from coordinator.group.state import EMPTY, Kind, State
 
 if TYPE_CHECKING:
     from protocol.records.batch import Record
@@ -53,6 +54,7 @@ class Pending(NamedTuple):
     committed: CommittedOffset | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingOffsets:
     """The pending offsets of a group, of all producers.
 
@@ -61,13 +63,11 @@ class PendingOffsets:
     place: of the last one that was added. size: how many there are.
     """
 
-    __slots__ = ("by_partition", "by_producer", "passed", "place", "size")
-
-    def __init__(self) -> None:
-        self.by_partition: dict[tuple[str, int], dict[int, Pending]] = {}
-        self.by_producer: dict[int, set[tuple[str, int]]] = {}
-        self.passed: dict[tuple[str, int], int] = {}
-        self.place = self.size = 0
+    by_partition: dict[tuple[str, int], dict[int, Pending]] = field(default_factory=dict)
+    by_producer: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    passed: dict[tuple[str, int], int] = field(default_factory=dict)
+    place: int = 0
+    size: int = 0
 
     def add(self, producer_id: int, place: int, offsets: Mapping[tuple[str, int], CommittedOffset | None]) -> None:
         """A producer has written these; place: larger than all before."""
@@ -83,6 +83,7 @@ NO_PENDING = PendingOffsets()
 """Those of a group without any; nobody changes it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnyGroup:
     """A group.
 
@@ -97,28 +98,16 @@ class AnyGroup:
 
     kind: ClassVar[Kind]
 
-    __slots__ = (
-        "generation",
-        "group_id",
-        "offsets",
-        "pending_offsets",
-        "protocol_type",
-        "state",
-        "state_since_ms",
-        "static_members",
-        "subscribed_topics",
-    )
-
     group_id: str
-    generation: int
-    protocol_type: str | None
-    state: State
-    state_since_ms: int | None
-    offsets: dict[str, dict[int, CommittedOffset]]
-    pending_offsets: PendingOffsets
-    members: Mapping[str, Any]
-    static_members: dict[str, str]
-    subscribed_topics: frozenset[str] | None
+    state_since_ms: int | None = None
+    state: State = EMPTY
+    protocol_type: str | None = None
+    generation: int = 0
+    members: Mapping[str, Any] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    offsets: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
+    pending_offsets: PendingOffsets = NO_PENDING
+    subscribed_topics: frozenset[str] | None = None
 
     @property
     def size(self) -> int:

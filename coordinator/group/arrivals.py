@@ -5,6 +5,7 @@ House rule: only `classic.expected` changes it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.group.events import JoinGroup
@@ -27,6 +28,7 @@ class Held(NamedTuple):
         return (False, self.member_id) if name is None else (True, name)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Arrivals:
     """The joins that a group holds, and the members that it holds them for.
 
@@ -36,11 +38,8 @@ class Arrivals:
     timer_at_ms: when the timer fires; None if it doesn't run.
     """
 
-    __slots__ = ("awaited", "given_up", "held", "timer_at_ms", "until_ms")
-
-    def __init__(self) -> None:
-        self.held: dict[tuple[bool, str], Held] = {}
-        self.awaited: set[str] | None = None
-        self.until_ms = 0
-        self.given_up: set[str] = set()
-        self.timer_at_ms: int | None = None
+    held: dict[tuple[bool, str], Held] = field(default_factory=dict)
+    awaited: set[str] | None = None
+    until_ms: int = 0
+    given_up: set[str] = field(default_factory=set)
+    timer_at_ms: int | None = None

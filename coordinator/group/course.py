@@ -10,6 +10,7 @@ House rule: plain values. No rule reads a course, so a fact for people can't cha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -107,6 +108,7 @@ class Waited(NamedTuple):
     group_instance_id: str | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Course:
     """See the module.
 
@@ -119,36 +121,20 @@ class Course:
     until_ms: when the current wait ends at the latest, on the clock of `Now.ms`.
     """
 
-    __slots__ = (
-        "before",
-        "began_ms",
-        "began_wall_ms",
-        "causes",
-        "further_causes",
-        "generation",
-        "joined_ms",
-        "lapsed",
-        "last_ms",
-        "last_to_join",
-        "late",
-        "leader",
-        "state",
-        "until_ms",
-    )
-
-    def __init__(self, before: tuple[Snapshot, ...]) -> None:
-        self.before = before
-        self.causes: list[Cause] = []
-        self.further_causes = 0
-        self.state: State = EMPTY
-        self.generation = 0
-        self.began_ms = self.began_wall_ms = self.until_ms = 0
-        self.joined_ms: int | None = None
-        self.last_to_join = ""
-        self.last_ms = 0
-        self.late: tuple[str, ...] = ()
-        self.leader: str | None = None
-        self.lapsed: list[str] = []
+    before: tuple[Snapshot, ...] = ()
+    causes: list[Cause] = field(default_factory=list)
+    further_causes: int = 0
+    state: State = EMPTY
+    generation: int = 0
+    began_ms: int = 0
+    began_wall_ms: int = 0
+    until_ms: int = 0
+    joined_ms: int | None = None
+    last_to_join: str = ""
+    last_ms: int = 0
+    late: tuple[str, ...] = ()
+    leader: str | None = None
+    lapsed: list[str] = field(default_factory=list)
 
     def begin(self, state: State, generation: int, cause: Cause, now: Now) -> None:
         """The group leaves `state` and `generation` for PreparingRebalance."""

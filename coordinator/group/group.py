@@ -10,12 +10,13 @@ House rule: only methods of `Group` change `members`, `blocks`, `static_members`
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import compress, repeat
 from operator import eq, itemgetter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from coordinator.group.any_group import NO_PENDING, AnyGroup
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Course, Pending
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
@@ -68,6 +69,7 @@ class Block:
         self.members: list[Member] = []
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Member:
     """A member of a group (Kafka: MemberMetadata).
 
@@ -88,60 +90,26 @@ class Member:
     joined_by: the sender of its last JoinGroup, None if it was read from the log.
     """
 
-    __slots__ = (
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "beat",
-        "block",
-        "called_until_ms",
-        "client_host",
-        "client_id",
-        "deadline_ms",
-        "encoded",
-        "group_instance_id",
-        "is_asked",
-        "is_new",
-        "joined_by",
-        "may_lack_seat",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "timer_at_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: list[tuple[str, bytes]],
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.is_asked = False
-        self.is_new = False
-        self.awaiting_join: Waiting | None = None
-        self.awaiting_sync: Waiting | None = None
-        self.beat: Hashable | None = None
-        self.called_until_ms: int | None = None
-        self.may_lack_seat = False
-        self.deadline_ms = NEVER
-        self.timer_at_ms = NEVER
-        self.encoded: bytes | None = None
-        self.block: Block | None = None
-        self.joined_by: Client | None = None
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    is_asked: bool = False
+    is_new: bool = False
+    awaiting_join: Waiting | None = None
+    awaiting_sync: Waiting | None = None
+    beat: Hashable | None = None
+    called_until_ms: int | None = None
+    may_lack_seat: bool = False
+    deadline_ms: int = NEVER
+    timer_at_ms: int = NEVER
+    encoded: bytes | None = None
+    block: Block | None = None
+    joined_by: Client | None = None
 
     def changed(self) -> None:
         """Mark its bytes in the group's record as stale."""
@@ -196,6 +164,7 @@ class NoUpgrade(NamedTuple):
     refusal: Refusal
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Group(AnyGroup):
     """A group of the classic protocol (Kafka: GroupMetadata).
 
@@ -221,55 +190,24 @@ class Group(AnyGroup):
 
     kind: ClassVar = Kind.CLASSIC
 
-    __slots__ = (
-        "arrivals",
-        "blocks",
-        "course",
-        "initial_delay",
-        "joined_count",
-        "leader",
-        "members",
-        "new_member_added",
-        "no_upgrade",
-        "pending",
-        "pending_sync",
-        "preferences",
-        "protocol_name",
-        "served_ms",
-        "standbys",
-        "support",
-        "target_size",
-        "waits_for_upgrade",
-    )
-
-    def __init__(self, group_id: str, state_since_ms: int | None) -> None:
-        self.group_id = group_id
-        self.state = EMPTY
-        self.state_since_ms = state_since_ms
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.generation = 0
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
-        self.blocks: list[Block] = []
-        self.static_members = {}
-        self.pending: dict[str, Pending] = {}
-        self.pending_sync: set[str] = set()
-        self.joined_count = 0
-        self.preferences: dict[tuple[str, ...], int] = {}
-        self.support: dict[str, int] = {}
-        self.offsets = {}
-        self.pending_offsets = NO_PENDING
-        self.subscribed_topics = None
-        self.initial_delay: InitialDelay | None = None
-        self.new_member_added = False
-        self.course: Course | None = None
-        self.served_ms: int | None = None
-        self.no_upgrade: NoUpgrade | None = None
-        self.waits_for_upgrade = -1
-        self.target_size = 0
-        self.standbys: dict[str, Standby] = {}
-        self.arrivals: Arrivals | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    pending_sync: set[str] = field(default_factory=set)
+    joined_count: int = 0
+    preferences: dict[tuple[str, ...], int] = field(default_factory=dict)
+    support: dict[str, int] = field(default_factory=dict)
+    initial_delay: InitialDelay | None = None
+    new_member_added: bool = False
+    course: Course | None = None
+    served_ms: int | None = None
+    no_upgrade: NoUpgrade | None = None
+    waits_for_upgrade: int = -1
+    target_size: int = 0
+    standbys: dict[str, Standby] = field(default_factory=dict)
+    arrivals: Arrivals | None = None
 
     @property
     def pending_size(self) -> int:

@@ -41,7 +41,7 @@ def opened(turn: Turn, group: ConsumerGroup) -> ConsumerCourse:
     """The course of the open rebalance; a new one if the group epoch is about to grow."""
     course = group.course
     if course is None:
-        course = group.course = ConsumerCourse(tuple(group.members.values()))
+        course = group.course = ConsumerCourse(members=tuple(group.members.values()))
         learn_names(turn, group)
     return course
 

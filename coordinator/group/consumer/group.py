@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from coordinator.group.any_group import NO_PENDING, AnyGroup
+from coordinator.group.any_group import AnyGroup
 from coordinator.group.causes import Change
 from coordinator.group.course import Course, Phase, Waited
 from coordinator.group.group import NAME, NEVER
@@ -140,6 +141,7 @@ class Made(NamedTuple):
     note: TargetAssigned
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Making:
     """A target that is made in steps, because it takes long; the group goes on with the former one until then.
 
@@ -148,13 +150,10 @@ class Making:
     heirs: the member of the start whose static seat a member has taken, by the id of the latter.
     """
 
-    __slots__ = ("epoch", "former", "heirs", "steps")
-
-    def __init__(self, epoch: int, former: Mapping[str, Target], steps: Iterator[Made | None]) -> None:
-        self.epoch = epoch
-        self.former = former
-        self.steps = steps
-        self.heirs: dict[str, str] = {}
+    epoch: int
+    former: Mapping[str, Target]
+    steps: Iterator[Made | None]
+    heirs: dict[str, str] = field(default_factory=dict)
 
     def replace(self, former_id: str, member_id: str) -> None:
         """A static seat went from one member to another."""
@@ -172,18 +171,17 @@ class RefusedTarget(NamedTuple):
     until_ms: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Session:
     """The session of a member; `Turn.watch` looks after it."""
 
-    __slots__ = ("deadline_ms", "member_id", "session_timeout_ms", "timer_at_ms")
-
-    def __init__(self, member_id: str) -> None:
-        self.member_id = member_id
-        self.session_timeout_ms = 0
-        self.deadline_ms = NEVER
-        self.timer_at_ms = NEVER
+    member_id: str
+    session_timeout_ms: int = 0
+    deadline_ms: int = NEVER
+    timer_at_ms: int = NEVER
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ConsumerCourse(Course):
     """The course of a rebalance.
 
@@ -191,13 +189,9 @@ class ConsumerCourse(Course):
     in ms; 0 before.
     """
 
-    __slots__ = ("freed_ms", "longest", "members")
-
-    def __init__(self, members: tuple[ConsumerMember, ...]) -> None:
-        super().__init__(())
-        self.members = members
-        self.longest: Waited | None = None
-        self.freed_ms = 0
+    members: tuple[ConsumerMember, ...] = ()
+    longest: Waited | None = None
+    freed_ms: int = 0
 
     def waited_for(self, member: ConsumerMember, phase: Phase, ms: int) -> None:
         """A member did what the group waited for, after so many ms."""
@@ -205,6 +199,7 @@ class ConsumerCourse(Course):
             self.longest = Waited(member.member_id, phase, ms, member.instance_id)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ConsumerGroup(AnyGroup):
     """A group of the consumer protocol; see the head of this module.
 
@@ -227,73 +222,36 @@ class ConsumerGroup(AnyGroup):
 
     kind: ClassVar = Kind.CONSUMER
 
-    __slots__ = (
-        "assignor",
-        "assignors",
-        "changed_topics",
-        "classic_protocols",
-        "classic_size",
-        "course",
-        "deadlines",
-        "gaps",
-        "holders",
-        "is_stale",
-        "loaded_ms",
-        "making",
-        "members",
-        "metadata_hash",
-        "refused_target",
-        "regex_members",
-        "regexes",
-        "resolving",
-        "sessions",
-        "syncing",
-        "target_epoch",
-        "target_ms",
-        "targets",
-        "topic_members",
-        "topic_names",
-        "unsettled",
-        "waits_since",
-    )
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.generation = 1
-        self.protocol_type = CONSUMER
-        self.state: State = EMPTY
-        self.state_since_ms = None
-        self.offsets = {}
-        self.pending_offsets = NO_PENDING
-        self.subscribed_topics = frozenset()
-        self.members: dict[str, ConsumerMember] = {}
-        self.sessions: dict[str, Session] = {}
-        self.static_members = {}
-        self.target_epoch = 0
-        self.target_ms = 0
-        self.making: Making | None = None
-        self.refused_target: RefusedTarget | None = None
-        self.targets: dict[str, Target] = {}
-        self.holders: dict[UUID, dict[int, str]] = {}
-        self.topic_members: Counter[str] = Counter()
-        self.regex_members: Counter[str] = Counter()
-        self.regexes: dict[str, Resolved] = {}
-        self.resolving = False
-        self.assignors: Counter[str] = Counter()
-        self.metadata_hash = 0
-        self.is_stale = True
-        self.gaps: bool | None = False
-        self.deadlines: dict[str, int] = {}
-        self.syncing: set[str] = set()
-        self.classic_size = 0
-        self.classic_protocols: Counter[str] = Counter()
-        self.unsettled: set[str] = set()
-        self.course: ConsumerCourse | None = None
-        self.assignor: str | None = None
-        self.changed_topics: dict[str, Change] = {}
-        self.topic_names: dict[UUID, str] = {}
-        self.waits_since: dict[str, int] = {}
-        self.loaded_ms = NEVER
+    generation: int = 1
+    protocol_type: str | None = CONSUMER
+    subscribed_topics: frozenset[str] | None = frozenset()
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    target_epoch: int = 0
+    target_ms: int = 0
+    making: Making | None = None
+    refused_target: RefusedTarget | None = None
+    targets: dict[str, Target] = field(default_factory=dict)
+    holders: dict[UUID, dict[int, str]] = field(default_factory=dict)
+    topic_members: Counter[str] = field(default_factory=Counter)
+    regex_members: Counter[str] = field(default_factory=Counter)
+    regexes: dict[str, Resolved] = field(default_factory=dict)
+    resolving: bool = False
+    assignors: Counter[str] = field(default_factory=Counter)
+    metadata_hash: int = 0
+    is_stale: bool = True
+    gaps: bool | None = False
+    deadlines: dict[str, int] = field(default_factory=dict)
+    syncing: set[str] = field(default_factory=set)
+    classic_size: int = 0
+    classic_protocols: Counter[str] = field(default_factory=Counter)
+    unsettled: set[str] = field(default_factory=set)
+    course: ConsumerCourse | None = None
+    assignor: str | None = None
+    changed_topics: dict[str, Change] = field(default_factory=dict)
+    topic_names: dict[UUID, str] = field(default_factory=dict)
+    waits_since: dict[str, int] = field(default_factory=dict)
+    loaded_ms: int = NEVER
 
     def close(self) -> None:
         """Let go of the members."""

@@ -26,6 +26,7 @@ the log.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -79,6 +80,7 @@ class _Fact(NamedTuple):
     reason: str = ""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Heard:
     """The knowledge about a group from the lines so far.
 
@@ -87,14 +89,11 @@ class _Heard:
     facts: lines whose rebalance, or group epoch, comes after them. heard_ms: when the newest of them came.
     """
 
-    __slots__ = ("emptied", "facts", "generation", "heard_ms", "told")
-
-    def __init__(self) -> None:
-        self.generation: int | None = None
-        self.emptied: int | None = None
-        self.told: set[tuple[CauseKind, str]] = set()
-        self.facts: list[_Fact] = []
-        self.heard_ms = -1
+    generation: int | None = None
+    emptied: int | None = None
+    told: set[tuple[CauseKind, str]] = field(default_factory=set)
+    facts: list[_Fact] = field(default_factory=list)
+    heard_ms: int = -1
 
 
 _STAMP = re.compile(r"\[?(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d\d):(\d\d):(\d\d)[,.](\d{3})\]?")

@@ -20,6 +20,7 @@ House rule: see the package: a kind is named only if the records rule out every 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -82,22 +83,22 @@ class _Return(NamedTuple):
     away_ms: int | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Open:
     """A rebalance that is under way. targeted_ms: when its first target came. longest: the longest wait so far.
 
     freed_ms: when a member gave up partitions last.
     """
 
-    def __init__(self, at_ms: int, generation: int, before: tuple[Snapshot, ...], causes: list[Cause]) -> None:
-        self.at_ms = at_ms
-        self.generation = generation
-        self.before = before
-        self.causes = causes
-        self.state = State.STABLE
-        self.targeted_ms: int | None = None
-        self.freed_ms = 0
-        self.longest: Waited | None = None
-        self.late: list[str] = []
+    at_ms: int
+    generation: int
+    before: tuple[Snapshot, ...]
+    causes: list[Cause]
+    state: State
+    targeted_ms: int | None = None
+    freed_ms: int = 0
+    longest: Waited | None = None
+    late: list[str] = field(default_factory=list)
 
 
 class Consumer:
@@ -280,8 +281,8 @@ class Consumer:
             self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
             note = notes.RebalanceCause(self._group_id, former, SOMETHING, self._group_type)
             return [event(at_ms, note, cause=first)]
-        self._open = _Open(at_ms, former, before, causes)
-        state = self._open.state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
+        state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
+        self._open = _Open(at_ms, former, before, causes, state)
         start = notes.RebalanceStarted(
             self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), self._group_type
         )

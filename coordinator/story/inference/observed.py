@@ -10,6 +10,7 @@ House rule: memory holds each group's last record and the last commits of its me
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -56,21 +57,19 @@ class Batch(NamedTuple):
 NO_BATCH = Batch(-1)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Group:
     """The knowledge about a group. since: the offset of its last record. is_new: whether its first record was seen.
 
     streams: None unless it is a streams group, which `consumer` follows too.
     """
 
-    __slots__ = ("classic", "consumer", "epoch", "is_new", "since", "streams")
-
-    def __init__(self) -> None:
-        self.classic = Classic()
-        self.consumer: Consumer | None = None
-        self.streams: Streams | None = None
-        self.since = -1
-        self.is_new = False
-        self.epoch = -1
+    classic: Classic = field(default_factory=Classic)
+    consumer: Consumer | None = None
+    streams: Streams | None = None
+    since: int = -1
+    is_new: bool = False
+    epoch: int = -1
 
 
 class _Ending(NamedTuple):

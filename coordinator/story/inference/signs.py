@@ -11,6 +11,7 @@ House rule: a sign belongs to the seat that has the topic partition in the recor
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from coordinator.story.inference.seen import Seat, Seen, TopicPartition
 
@@ -21,6 +22,7 @@ SLACK = 3
 """Clients send a heartbeat at least three times in a session timeout (heartbeat.interval.ms)."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sign:
     """The commits of one member in one generation.
 
@@ -29,15 +31,12 @@ class Sign:
     has_partitions: without any, it has nothing to commit.
     """
 
-    __slots__ = ("has_partitions", "is_weak", "last_ms", "longest_ms", "times", "was_steady")
-
-    def __init__(self, joined_ms: int, *, was_steady: bool = False, has_partitions: bool = True) -> None:
-        self.last_ms = joined_ms
-        self.times = 0
-        self.longest_ms = 0
-        self.is_weak = False
-        self.was_steady = was_steady
-        self.has_partitions = has_partitions
+    last_ms: int
+    times: int = 0
+    longest_ms: int = 0
+    is_weak: bool = False
+    was_steady: bool = False
+    has_partitions: bool = True
 
     def note(self, at_ms: int, *, is_weak: bool) -> None:
         """A commit came."""

@@ -6,22 +6,21 @@ House rule: members are numbers, and a count says nothing about which partitions
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from coordinator.group.consumer.assignors.subscriber import Assignment, Pauses, topic_order
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Topic:
     """A topic: who subscribes to it, which partitions each member owned, and how many it has."""
 
-    __slots__ = ("held", "owned", "partitions", "subscribers", "topic_id")
-
-    def __init__(self, topic_id: UUID, partitions: int) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
-        self.subscribers: list[int] = []
-        self.owned: dict[int, list[int]] = {}
-        self.held: dict[int, int] = {}
+    topic_id: UUID
+    partitions: int
+    subscribers: list[int] = field(default_factory=list)
+    owned: dict[int, list[int]] = field(default_factory=dict)
+    held: dict[int, int] = field(default_factory=dict)
 
     def loss(self, member: int) -> int:
         """How many more partitions move if the member gives one away: none if it has more than it owned."""
