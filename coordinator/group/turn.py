@@ -79,6 +79,11 @@ class Turn:
         """The settings that a group has of its own; None if it has none."""
         return self._group_configs.get(group_id)
 
+    def expecting(self, group_id: str) -> GroupSettings | None:
+        """The settings of a group that expects members; None if it expects nobody."""
+        own = self._group_configs.get(group_id)
+        return own if own is not None and own.expected else None
+
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""
         self.effects.responses.append(new(Response, (request, body)))

@@ -51,15 +51,9 @@ NAMED_MAX = 100
 """How many missing members a note names: a log line stays readable, and `missing_count` has the others."""
 
 
-def settings_of(turn: Turn, group: Group) -> GroupSettings | None:
-    """The settings of a group that expects members; None if it expects nobody."""
-    own = turn.own_settings(group.group_id)
-    return own if own is not None and own.expected else None
-
-
 def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
     """Refuse the join of a new member that the group doesn't expect, if its settings say so."""
-    own = settings_of(turn, group)
+    own = turn.expecting(group.group_id)
     if own is None or own.unexpected != REFUSED or event.body.group_instance_id in own.expected:
         return False
     turn.note_refused(group, event, NOT_EXPECTED)
@@ -71,7 +65,7 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[H
     """A new member joins. Returns the joins that come in now, perhaps its own among them."""
     now_ms = turn.now.ms
     held = Held(event, member_id, now_ms + min(max(rebalance_timeout_of(event), HOLD_MIN_MS), HOLD_MAX_MS))
-    own = settings_of(turn, group)
+    own = turn.expecting(group.group_id)
     if own is None:
         return [held]
     arrivals = group.arrivals = group.arrivals or Arrivals()
@@ -134,7 +128,7 @@ def missing_of(group: Group, own: GroupSettings) -> set[str]:
 def describe(turn: Turn, group: Group) -> DescribeGroupsResponse.GroupExpects:
     """The expected members that are missing, and the joins that are held."""
     told = DescribeGroupsResponse.GroupExpects()
-    own, arrivals = settings_of(turn, group), group.arrivals
+    own, arrivals = turn.expecting(group.group_id), group.arrivals
     if own is not None:
         here = set() if arrivals is None else {each.event.body.group_instance_id for each in arrivals.held.values()}
         told.missing = sorted(missing_of(group, own) - here)
@@ -163,7 +157,7 @@ def look_later(turn: Turn, group: Group, arrivals: Arrivals) -> None:
 
 def wait_in_full(turn: Turn, group: Group) -> None:
     """Restart the wait for expected members, if there is one."""
-    arrivals, own = group.arrivals, settings_of(turn, group)
+    arrivals, own = group.arrivals, turn.expecting(group.group_id)
     if arrivals is not None and arrivals.awaited is not None and own is not None:
         arrivals.until_ms = turn.now.ms + own.expected_timeout_ms
         look_later(turn, group, arrivals)
@@ -171,7 +165,7 @@ def wait_in_full(turn: Turn, group: Group) -> None:
 
 def fired(turn: Turn, group: Group) -> list[Held]:
     """The timer went off. Returns the joins that come in now."""
-    arrivals, own = group.arrivals, settings_of(turn, group)
+    arrivals, own = group.arrivals, turn.expecting(group.group_id)
     if arrivals is None or own is None:
         return []
     arrivals.timer_at_ms = None
@@ -189,7 +183,7 @@ def fired(turn: Turn, group: Group) -> list[Held]:
 
 def settings_changed(turn: Turn, group: Group) -> list[Held]:
     """Other members may be expected, or none. Returns the joins that come in now."""
-    arrivals, own = group.arrivals, settings_of(turn, group)
+    arrivals, own = group.arrivals, turn.expecting(group.group_id)
     if arrivals is None:
         return []
     if own is None:

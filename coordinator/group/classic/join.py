@@ -199,7 +199,7 @@ def let_in(turn: Turn, group: Group, joins: Iterable[Held]) -> None:
     for cause in causes:
         if cause is causes[0] or group.state is PREPARING_REBALANCE:
             rebalance.maybe_prepare(turn, group, cause)
-    if causes and expected.settings_of(turn, group) is not None:
+    if causes and turn.expecting(group.group_id) is not None:
         rebalance.hold_no_longer(turn, group)
 
 

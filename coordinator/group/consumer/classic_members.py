@@ -13,16 +13,23 @@ House rule: `heartbeat` takes no turn, because most heartbeats need none; it ret
 
 from __future__ import annotations
 
-from coordinator.group import notes
 from coordinator.group.answers import join_error, protocol_name_in, sync_error
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
-from coordinator.group.client import Client
 from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
-from coordinator.group.consumer.step import Change, Found, cause_of, given_id, has_room, plan_step, take_step
+from coordinator.group.consumer.step import (
+    Change,
+    cause_of,
+    given_id,
+    has_room,
+    known_or_noted,
+    plan_step,
+    take_step,
+)
+from coordinator.group.consumer.target import Found
 from coordinator.group.events import Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.group import NAME
 from coordinator.group.refusal import Refusal, RefusedRequest
@@ -112,7 +119,7 @@ def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> 
     body = event.body
     if body.group_instance_id is None or body.member_id:
         if body.group_instance_id is not None:
-            return Found(known(turn, group, member_id, body.group_instance_id, "join-group", event.client))
+            return Found(known_or_noted(turn, group, member_id, body.group_instance_id, "join-group", event.client))
         member = group.members.get(member_id)
         return Found(ConsumerMember(member_id), is_new=True) if member is None else Found(member)
     seat = group.seat(body.group_instance_id)
@@ -162,7 +169,7 @@ def sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
 def sync_as(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> SyncGroupResponse:
     """A member gets its partitions. Raises RefusedRequest."""
     body = event.body
-    member = known(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
+    member = known_or_noted(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if member.classic is None:
         raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
     if body.generation_id != member.epoch:
@@ -207,7 +214,7 @@ def beat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> int:
     """The error code of a heartbeat, with all that follows from it."""
     body = event.body
     try:
-        member = known(turn, group, body.member_id, body.group_instance_id, "heartbeat", event.client)
+        member = known_or_noted(turn, group, body.member_id, body.group_instance_id, "heartbeat", event.client)
     except RefusedRequest as refused:
         return refused.refusal.error
     if member.classic is None:
@@ -226,23 +233,3 @@ def gets_further(group: ConsumerGroup, member: ConsumerMember) -> bool:
     if member.epoch < group.target_epoch or member.state is UNREVOKED:
         return True
     return member.state is UNRELEASED and not group.is_blocked(member)
-
-
-def known(
-    turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, operation: str, client: Client
-) -> ConsumerMember:
-    """The member that a request names. Raises RefusedRequest, and notes who is fenced. The instance id comes first."""
-    if instance_id is None:
-        member = group.members.get(member_id)
-    else:
-        member = group.seat(instance_id)
-        if member is not None and member.member_id != member_id:
-            turn.note(
-                notes.MemberFenced(
-                    group.group_id, group.generation, member_id, member.member_id, instance_id, operation, client
-                )
-            )
-            raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID))
-    if member is None:
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
-    return member

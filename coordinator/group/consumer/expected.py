@@ -7,7 +7,7 @@ House rule: a member that the group knows is never refused.
 
 from __future__ import annotations
 
-from coordinator.config import REFUSED, GroupSettings
+from coordinator.config import REFUSED
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import leave, reasons
@@ -21,15 +21,9 @@ TAKEN_OFF = "not in expected.instance.ids"
 """Why such a member leaves, in a note."""
 
 
-def settings_of(turn: Turn, group_id: str) -> GroupSettings | None:
-    """The settings of a group that expects members; None if it expects nobody."""
-    own = turn.own_settings(group_id)
-    return own if own is not None and own.expected else None
-
-
 def admit(turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, instance_id: str | None) -> None:
     """Raises RefusedRequest if a client that is no member yet is not expected, and the settings refuse others."""
-    own = settings_of(turn, group_id)
+    own = turn.expecting(group_id)
     if own is None or own.unexpected != REFUSED or instance_id in own.expected:
         return
     if group is not None and (member_id in group.members or instance_id in group.static_members):
@@ -46,6 +40,6 @@ def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChang
 
 def describe(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.ConsumerGroupExpects:
     """The expected members that are missing."""
-    own = settings_of(turn, group.group_id)
+    own = turn.expecting(group.group_id)
     missing = set() if own is None else set(own.expected).difference(group.static_members)
     return ConsumerGroupDescribeResponse.ConsumerGroupExpects(missing=sorted(missing))

@@ -16,7 +16,17 @@ from coordinator.group.client import Client
 from coordinator.group.consumer import expected, leave
 from coordinator.group.consumer.group import AWAY, JOINING, LEFT, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Owned, is_within
-from coordinator.group.consumer.step import ABANDON, Change, Found, given_id, has_room, plan_step, take_step
+from coordinator.group.consumer.step import (
+    ABANDON,
+    Change,
+    given_id,
+    has_room,
+    known,
+    known_or_noted,
+    plan_step,
+    take_step,
+)
+from coordinator.group.consumer.target import Found
 from coordinator.group.events import ConsumerHeartbeat
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.turn import Turn
@@ -92,7 +102,7 @@ def heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> Non
 def leave_by_heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     """The member leaves for good, or keeps its seat and is away."""
     body = event.body
-    member = known(group, body)
+    member = known(group, body.member_id, body.instance_id)
     if body.member_epoch == AWAY:
         leave.be_away(turn, group, member)
     else:
@@ -150,47 +160,12 @@ def owned_by(body: ConsumerGroupHeartbeatRequest) -> Owned | None:
     return owned
 
 
-def known(group: ConsumerGroup, body: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member that a request names. Raises RefusedRequest. The instance id comes first, as in Kafka."""
-    if body.instance_id is None:
-        member = group.members.get(body.member_id)
-        if member is None:
-            words = f"Member {body.member_id[:100]} is not a member of group {group.group_id[:100]}."
-            raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
-        return member
-    seat = group.seat(body.instance_id)
-    if seat is None:
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {body.instance_id[:100]} is unknown."))
-    if seat.member_id != body.member_id:
-        words = (
-            f"Static member {body.member_id[:100]} with instance id {body.instance_id[:100]} "
-            f"was fenced by member {seat.member_id}."
-        )
-        raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
-    return seat
-
-
 def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owned | None) -> Found:
     """The member of a heartbeat that joins or goes on. Raises RefusedRequest."""
     body = event.body
     if body.member_epoch != JOINING:
-        try:
-            member = known(group, body)
-        except RefusedRequest as refused:
-            if refused.refusal.error is ErrorCode.FENCED_INSTANCE_ID and body.instance_id is not None:
-                holder = group.static_members[body.instance_id]
-                turn.note(
-                    notes.MemberFenced(
-                        group.group_id,
-                        group.generation,
-                        body.member_id,
-                        holder,
-                        body.instance_id,
-                        "consumer-group-heartbeat",
-                        event.client,
-                    )
-                )
-            raise
+        operation = "consumer-group-heartbeat"
+        member = known_or_noted(turn, group, body.member_id, body.instance_id, operation, event.client)
         check_epoch(member, body.member_epoch, owned)
         return Found(member)
     member_id = body.member_id or given_id(event.fresh_id)

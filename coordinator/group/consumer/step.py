@@ -22,7 +22,7 @@ from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.regex import RegexChange, update_regex
-from coordinator.group.consumer.target import Plan, bump, make_target, votes_otherwise
+from coordinator.group.consumer.target import Found, Plan, bump, make_target, votes_otherwise
 from coordinator.group.refusal import Refusal, RefusedRequest
 from coordinator.group.state import STABLE
 from coordinator.group.turn import Turn
@@ -39,17 +39,6 @@ limit.
 """
 
 TOO_LARGE = "The change of the group is larger than the store of this cluster takes at once; the group stays as it was."
-
-
-class Found(NamedTuple):
-    """The member that sent a request.
-
-    replaces: the member whose static seat it takes, None if it takes none. is_new: the group did not know it.
-    """
-
-    member: ConsumerMember
-    replaces: ConsumerMember | None = None
-    is_new: bool = False
 
 
 class Change(NamedTuple):
@@ -91,6 +80,40 @@ def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
         raise RefusedRequest(
             Refusal(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
         )
+
+
+def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member that a request names. Raises RefusedRequest. The instance id comes first, as in Kafka."""
+    if instance_id is None:
+        member = group.members.get(member_id)
+        words = f"Member {member_id[:100]} is not a member of group {group.group_id[:100]}."
+    else:
+        member = group.seat(instance_id)
+        words = f"Instance id {instance_id[:100]} is unknown."
+    if member is None:
+        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
+    if member.member_id != member_id:
+        words = (
+            f"Static member {member_id[:100]} with instance id {(instance_id or '')[:100]} "
+            f"was fenced by member {member.member_id}."
+        )
+        raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
+    return member
+
+
+def known_or_noted(
+    turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, operation: str, client: Client
+) -> ConsumerMember:
+    """See `known`. Notes a fenced member."""
+    try:
+        return known(group, member_id, instance_id)
+    except RefusedRequest as refused:
+        if refused.refusal.error is ErrorCode.FENCED_INSTANCE_ID and instance_id is not None:
+            holder = group.static_members[instance_id]
+            turn.note(
+                notes.MemberFenced(group.group_id, group.generation, member_id, holder, instance_id, operation, client)
+            )
+        raise
 
 
 def given_id(fresh_id: str) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.group.bounds import following
@@ -64,16 +64,15 @@ RETRY_MS = 10_000
 about 1 s, and each member that joins makes another epoch."""
 
 
-class Sender(Protocol):
-    """The member that sent a heartbeat, as the group knew it."""
+class Found(NamedTuple):
+    """The member that sent a request, as the group knew it; a newcomer has no subscription yet.
 
-    @property
-    def member(self) -> ConsumerMember:
-        """As it was; a newcomer has no subscription yet."""
+    replaces: the member whose static seat it takes, None if it takes none. is_new: the group did not know it.
+    """
 
-    @property
-    def replaces(self) -> ConsumerMember | None:
-        """The member whose static seat it takes."""
+    member: ConsumerMember
+    replaces: ConsumerMember | None = None
+    is_new: bool = False
 
 
 class Bump(NamedTuple):
@@ -138,7 +137,7 @@ class Plan:
             turn.effects.assigning.append(group.group_id)
 
 
-def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, *, changed: bool) -> Bump:
+def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Found, *, changed: bool) -> Bump:
     """The group epoch, one higher if the sender or a topic changed, or the target has gaps.
 
     changed: whether the sender's subscription did, or its vote makes another assignor win.
@@ -154,7 +153,7 @@ def bump(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sende
     return Bump(epoch, hashed, records.epoch_record(group.group_id, epoch, hashed, turn.now.wall_ms), gaps, is_same)
 
 
-def votes_otherwise(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> bool:
+def votes_otherwise(turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Found) -> bool:
     """Whether the sender's vote makes another assignor win (Kafka 4.4: hasPreferredServerAssignorChanged)."""
     former = sender.replaces or group.members.get(member.member_id)
     if member.assignor == (None if former is None else former.assignor):
@@ -175,7 +174,7 @@ def gaps_in(turn: Turn, group: ConsumerGroup) -> bool | None:
     return any(len(group.holders.get(topic.topic_id, ())) != topic.partitions for topic in topics)
 
 
-def names_with(group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> Iterable[str]:
+def names_with(group: ConsumerGroup, member: ConsumerMember, sender: Found) -> Iterable[str]:
     """The topics that members subscribe to once the sender has its new subscription."""
     before = sender.replaces or group.members.get(member.member_id)
     names = set(group.topic_members)
@@ -195,7 +194,7 @@ def names_with(group: ConsumerGroup, member: ConsumerMember, sender: Sender) -> 
 
 
 def make_target(
-    turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Sender, bumped: Bump, *, may_assign: bool
+    turn: Turn, group: ConsumerGroup, member: ConsumerMember, sender: Found, bumped: Bump, *, may_assign: bool
 ) -> Plan:
     """The target for a heartbeat: the group's, or a new one if the epoch has none and it is time for one.
 
