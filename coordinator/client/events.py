@@ -132,6 +132,14 @@ class Poller(ABC):
     def _poll(self, wait_ms: int) -> tuple[list[Placed], ClientError | None]:
         """The next events in the order of time, and the error of a partition, if there was one."""
 
+    @abstractmethod
+    def read_placed(self) -> list[Placed]:
+        """All events up to now, each with its partition and offset."""
+
+    def read(self) -> list[RebalanceEvent]:
+        """All events up to now, in the order of time."""
+        return [each.event for each in self.read_placed()]
+
     def poll(self, wait_ms: int) -> list[RebalanceEvent]:
         """The next events, in the order of time; none if none arrive within about that time.
 
@@ -261,12 +269,8 @@ class EventReader(Poller):
         """By partition, the offset of the next record to read."""
         return dict(self._next)
 
-    def read(self) -> list[RebalanceEvent]:
-        """All events up to now, in the order of time."""
-        return [each.event for each in self.read_placed()]
-
     def read_placed(self) -> list[Placed]:
-        """All events up to now, each with its partition and offset."""
+        """As Poller."""
         events: list[Placed] = []
         for partition in self._known:
             reached = -1

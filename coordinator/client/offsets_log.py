@@ -403,12 +403,8 @@ class OffsetsReader(Poller):
         events = self.read_placed()
         self._held = events[len(events) - newest :] if newest else []
 
-    def read(self) -> list[RebalanceEvent]:
-        """All events up to now, in the order of time."""
-        return [each.event for each in self.read_placed()]
-
     def read_placed(self) -> list[Placed]:
-        """All events up to now, each with its partition and offset."""
+        """As Poller."""
         events, self._held = self._held, []
         ends = {number: self._offset(number, LATEST) for number in self._partitions if number not in self.absent}
         while behind := [number for number, end in ends.items() if self._partitions[number].next < end]:
