@@ -14,7 +14,6 @@ House rule: a source is only read, and verified first; a target is complete, or 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -31,6 +30,7 @@ from coordinator.cli.log.transfer import (
     checked,
     export_log,
     import_log,
+    made_whole,
     note_epoch,
     require_ended,
     save_topics,
@@ -167,11 +167,7 @@ def export_from_store(access: Access, cluster: str, target: Path) -> Moved:
 def write_folder(stored: Stored, data_dir: Path) -> None:
     """Make a data folder, complete or not at all."""
     disk = Disk()
-    staged = data_dir.with_name(f".{data_dir.name}.export")
-    if staged.exists():
-        shutil.rmtree(staged)  # from an export that was interrupted
-    disk.make_folder(staged)
-    try:
+    with made_whole(disk, data_dir, "export") as staged:
         for partition, records in enumerate(stored.records):
             epoch = stored.epochs[partition]
             if records:
@@ -182,14 +178,6 @@ def write_folder(stored: Stored, data_dir: Path) -> None:
             note_epoch(disk, staged, partition, epoch)
         save_topics(TopicsFile(staged, disk), topics_of(stored.entries, SETS).values())
         note_partition_count(staged, len(stored.records), stored.cluster_id)
-        disk.sync_folder(staged)
-        if data_dir.exists():
-            data_dir.rmdir()
-        disk.rename(staged, data_dir)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
-    disk.sync_folder(data_dir.parent)
 
 
 SETS = {entry.name: entry for entry in ENTRIES.values()}

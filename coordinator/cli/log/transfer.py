@@ -35,7 +35,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -162,11 +162,7 @@ def import_log(
         topics, topic_notes = broker_topics(kafka_dirs)
         summary.notes += [*notes, *id_notes, *topic_notes]
         journals, progress = JournalsBeside(), ProgressLines(size_of([*logs, *ids]), done="copied")
-        staged = data_dir.with_name(f".{data_dir.name}.import")
-        if staged.exists():
-            shutil.rmtree(staged)  # from an import that was interrupted
-        disk.make_folder(staged)
-        try:
+        with made_whole(disk, data_dir, "import") as staged:
             segments, size = 0, 0
             for log in (*logs, *ids):
                 assert log.partition is not None
@@ -185,13 +181,27 @@ def import_log(
             if topics:
                 save_topics(TopicsFile(staged, disk), topics.values())
             note_partition_count(staged, partition_count, id_count=len(ids))
-            disk.sync_folder(staged)
-            disk.rename(staged, data_dir)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
-        disk.sync_folder(data_dir.parent)
     return Moved(len(logs), segments, size, summary, len(topics))
+
+
+@contextmanager
+def made_whole(disk: Disk, data_dir: Path, how: str) -> Iterator[Path]:
+    """A folder for a block, which becomes `data_dir` at its end; after an error nothing is left. how: part of its name.
+
+    `data_dir` may exist, if it is empty.
+    """
+    staged = data_dir.with_name(f".{data_dir.name}.{how}")
+    if staged.exists():
+        shutil.rmtree(staged)  # from a run that was interrupted
+    disk.make_folder(staged)
+    try:
+        yield staged
+        disk.sync_folder(staged)
+        disk.rename(staged, data_dir)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    disk.sync_folder(data_dir.parent)
 
 
 def save_topics(file: TopicsFile, topics: Iterable[Topic]) -> None:
