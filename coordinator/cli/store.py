@@ -9,6 +9,7 @@ House rule: settings of the store are those of the server; a command needs no no
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
@@ -24,35 +25,47 @@ if TYPE_CHECKING:
 app = commands("Restore the store of a cluster.")
 
 
+def server_config(
+    settings: list[str], config_file: Path | None, flags: Mapping[str, tuple[str, str]] | None = None
+) -> Config:
+    """The settings that the server would take; a wrong one ends the command. flags: as of `load`."""
+    from coordinator.config import ConfigError, load
+
+    try:
+        properties = config_file.read_text(encoding="utf-8") if config_file else ""
+        return load(
+            flags=flags,
+            sets=settings,
+            environment=os.environ,
+            properties=properties,
+            file_name=str(config_file or ""),
+        )[0]
+    except ConfigError as error:
+        fail(ExitCode.USAGE, str(error))
+    except (OSError, UnicodeDecodeError) as error:
+        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
+
+
 def store_config(
     store: str | None, cluster: str | None, settings: list[str], config_file: Path | None
 ) -> tuple[Config, Access]:
     """The settings for a command on a cluster, and how to reach its etcd; or the end of the command."""
-    from coordinator.config import ConfigError, load
+    from coordinator.config import ConfigError
     from coordinator.log.store import EXTRA_MISSING, etcd_access
 
     # A command is no node, but the settings of a node need an id.
     flags = {"node.id": ("--node-id", "0")}
     flags |= {} if store is None else {"tenure.store": ("--store", store)}
     flags |= {} if cluster is None else {"tenure.cluster": ("--cluster", cluster)}
+    config = server_config(settings, config_file, flags)
+    if not config.store:
+        fail(ExitCode.USAGE, "--store: etcd://HOST:PORT,... is missing")
     try:
-        properties = config_file.read_text(encoding="utf-8") if config_file else ""
-        config, _warnings = load(
-            flags=flags,
-            sets=settings,
-            environment=os.environ,
-            properties=properties,
-            file_name=str(config_file or ""),
-        )
-        if not config.store:
-            raise ConfigError("--store: etcd://HOST:PORT,... is missing")
         return config, etcd_access(config)
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ImportError as error:
         fail(ExitCode.USAGE, f"{EXTRA_MISSING} ({error})")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
 
 
 @app.command("restore", cls=Command)

@@ -23,7 +23,6 @@ from coordinator.text import several
 
 if TYPE_CHECKING:
     from coordinator.cli.log.transfer import Moved
-    from coordinator.config import Config
     from coordinator.log.segments.outside import Log
 
 app = commands("Print the log, check it, move it.")
@@ -179,7 +178,9 @@ def import_command(
         )
         return
     assert data_dir is not None
-    config = _config(settings or [], config_file)
+    from coordinator.cli.store import server_config
+
+    config = server_config(settings or [], config_file)
     _move(
         lambda: import_log(
             kafka_dirs,
@@ -228,22 +229,6 @@ def _goes_to_store(data_dir: Path | None, store: str | None) -> bool:
     if (data_dir is None) == (store is None):
         raise typer.BadParameter("give either --data-dir, or --store and --cluster")
     return store is not None
-
-
-def _config(settings: list[str], config_file: Path | None) -> Config:
-    """The settings that the server would take."""
-    from coordinator.config import ConfigError, load
-
-    try:
-        properties = config_file.read_text(encoding="utf-8") if config_file else ""
-        config, _warnings = load(
-            sets=settings, environment=os.environ, properties=properties, file_name=str(config_file or "")
-        )
-    except ConfigError as error:
-        fail(ExitCode.USAGE, str(error))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
-    return config
 
 
 def _move(move: Callable[[], Moved], done: str) -> None:

@@ -17,6 +17,9 @@ FINDINGS_MAX = 1_000
 """The most findings in a list. A person reads only the first ones; a wrong number of partitions makes one per record.
 """
 
+NOT_SHOWN = frozenset({"at_bound", "epoch_max"})
+"""Fields of `Summary` that JSON lacks: notes say what is at a bound, and epochs are for a move."""
+
 PROGRESS_S = 5.0
 """Seconds between two progress lines of a long check."""
 
@@ -62,16 +65,8 @@ def print_report(findings: Iterable[BrokenRule], summary: Summary, partition_cou
                 "findings": [each._asdict() | {"file": str(each.file)} for each in listed],
                 "findings_count": count,
                 "partition_count": partition_count,
-                "partitions": summary.partitions,
-                "segments": summary.segments,
-                "batches": summary.batches,
-                "records": summary.records,
-                "groups": summary.groups,
-                "transactional_ids": summary.transactional_ids,
-                "open_transactions": summary.open_transactions,
+                **{name: value for name, value in vars(summary).items() if name not in NOT_SHOWN},
                 "skipped": dict(sorted(summary.skipped.items())),
-                "notes": summary.notes,
-                "unreadable": summary.unreadable,
             }
         )
     else:
