@@ -9,7 +9,7 @@ requests go over one connection for each node, one after the other, and the answ
 FRESH_S. So ten open pages cost the cluster as much as one. All requests together take their turn from one budget; a
 request that would have to wait beyond its deadline fails with Unreachable, as if the cluster hadn't answered.
 
-    with asking.own.client(5.0) as client:
+    with asking.own(5.0) as client:
         ...
 
 The reader of the log, and the writer of events, have clients with connections of their own, because their requests wait
@@ -116,8 +116,7 @@ class Budget:
 class Asking:
     """See the module. where: the observed cluster. timeout: seconds that a call may take.
 
-    own: the cluster, for clients with connections of their own. named: the nodes that answers named, for all clients.
-    count: requests that were sent.
+    named: the nodes that answers named, for all clients. count: requests that were sent.
     """
 
     def __init__(
@@ -136,7 +135,6 @@ class Asking:
         self.named: list[Address] = []
         self._coordinators: dict[str, Node] = {}
         self._answers: dict[tuple[Address, bytes], tuple[float, Any]] = {}
-        self.own = Own(where, self)
         self.count = 0
 
     def open(self, *, anew: bool = False) -> Client:
@@ -150,6 +148,10 @@ class Asking:
             coordinators=self._coordinators,
             connect=partial(self._connect, anew=anew),
         )
+
+    def own(self, timeout: float) -> Client:
+        """A client with connections of its own; see the module."""
+        return _OwnClient(self._where, timeout, self)
 
     def close(self) -> None:
         """Close all connections."""
@@ -189,18 +191,6 @@ class Asking:
             for key in [key for key, (at, _) in self._answers.items() if now - at >= FRESH_S]:
                 del self._answers[key]
             self._answers[address, asked] = now, answer
-
-
-class Own:
-    """The observed cluster, for clients with connections of their own; see the module."""
-
-    def __init__(self, where: Cluster, asking: Asking) -> None:
-        self._where = where
-        self._asking = asking
-
-    def client(self, timeout: float) -> Client:
-        """A client, as Cluster.client makes it."""
-        return _OwnClient(self._where, timeout, self._asking)
 
 
 class _OwnClient(Client):

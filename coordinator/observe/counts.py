@@ -9,7 +9,7 @@ House rule: the history that a start reads doesn't count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import inf
 from threading import Lock
@@ -192,36 +192,24 @@ def post_family(posts: Mapping[str, int]) -> Metric:
     return family
 
 
-class ObserverMetrics:
-    """All metrics, with those of the webhook's posts if there is one."""
-
-    def __init__(
-        self,
-        counts: Counts,
-        live: Live,
-        watching: Watching,
-        progress: Callable[[], ObserverProgress],
-        groups_max: int,
-        posts: Counter[str] | None = None,
-    ) -> None:
-        self._counts = counts
-        self._live = live
-        self._watching = watching
-        self._groups_max = groups_max
-        self._posts = posts
-        self._progress = progress
-
-    async def now(self) -> list[Metric]:
-        """All metrics with their values of this moment."""
-        series = [group for group in list(self._counts.by_group) if group != OTHER_GROUPS]
-        return [
-            *self._counts.families(),
-            *live_families(self._live, series),
-            *finding_families(self._watching, self._groups_max),
-            *lag_families(self._watching, self._groups_max),
-            *progress_families(self._progress()),
-            *([] if self._posts is None else [post_family(self._posts)]),
-        ]
+def all_families(
+    counts: Counts,
+    live: Live,
+    watching: Watching,
+    progress: ObserverProgress,
+    groups_max: int,
+    posts: Mapping[str, int] | None,
+) -> list[Metric]:
+    """All metrics with their values of this moment. posts: None without a webhook."""
+    series = [group for group in list(counts.by_group) if group != OTHER_GROUPS]
+    return [
+        *counts.families(),
+        *live_families(live, series),
+        *finding_families(watching, groups_max),
+        *lag_families(watching, groups_max),
+        *progress_families(progress),
+        *([] if posts is None else [post_family(posts)]),
+    ]
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

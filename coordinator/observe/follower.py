@@ -56,13 +56,6 @@ Taker = Callable[["list[RebalanceEvent]"], None]
 """Gets the events of a turn."""
 
 
-class Reached(Protocol):
-    """The observed cluster: a client.Cluster, or asking.Own."""
-
-    def client(self, timeout: float) -> Client:
-        """A client of it."""
-
-
 class Hearing(Protocol):
     """Other knowledge of causes: a broker's log."""
 
@@ -76,9 +69,9 @@ class Hearing(Protocol):
 class Follower:
     """See the module; a source of the feed.
 
-    takers: get all events. newcomers: get events that happen after the history was read. changed: called with the
-    groups that have news after that. on_caught_up: called once, when the history is read. reached: called once,
-    when the cluster has answered, by a refusal too.
+    client: makes one, with a timeout in seconds. takers: get all events. newcomers: get events that happen after the
+    history was read. changed: called with the groups that have news after that. on_caught_up: called once, when the
+    history is read. reached: called once, when the cluster has answered, by a refusal too.
 
     reader: reads the log; None until the cluster has answered. is_caught_up: set once the history is read. is_away:
     whether the cluster doesn't answer.
@@ -86,7 +79,7 @@ class Follower:
 
     def __init__(
         self,
-        where: Reached,
+        client: Callable[[float], Client],
         timeout: float,
         lines: Lines,
         *,
@@ -98,7 +91,7 @@ class Follower:
         reached: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._where = where
+        self._client = client
         self._timeout = timeout
         self._lines = lines
         self._hearing = hearing
@@ -129,7 +122,7 @@ class Follower:
     def follow(self, news: News, stopping: threading.Event) -> None:
         """As EventSource."""
         began_s = self._clock()
-        with self._where.client(self._timeout) as client:
+        with self._client(self._timeout) as client:
             client.try_once()
             while not stopping.is_set():
                 turn_s = self._clock()

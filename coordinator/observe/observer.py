@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +33,7 @@ from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.broker_log import BrokerLog
-from coordinator.observe.counts import Counts, ObserverMetrics, ObserverProgress
+from coordinator.observe.counts import Counts, ObserverProgress, all_families
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
@@ -48,6 +49,8 @@ from coordinator.story.inference.knowledge import Told
 
 if TYPE_CHECKING:
     import socket
+
+    from prometheus_client.core import Metric
 
 BOUNDS = Bounds(total=50_000, of_group=1_000, age_ms=7 * 86_400_000)
 """The events in memory, as old as those that a server keeps (tenure.events.retention.ms).
@@ -125,7 +128,7 @@ class Observer:
         self._asking = Asking(options.where, Budget(), options.timeout)
         self._published = None
         if options.events:
-            target = target_of(options.events, self._asking.own, options.timeout)
+            target = target_of(options.events, partial(self._asking.own, options.timeout))
             self._published = Published(target, lines)
         self._webhook = None
         if options.webhook:
@@ -159,19 +162,11 @@ class Observer:
         self._site: Site | None = None
         self.address: Address | None = None
         if config.http:
-            groups_max = config.metrics_groups_max
             self._site = Site(
                 config,
                 self,
                 self._asking.open,
-                ObserverMetrics(
-                    counts,
-                    self.live,
-                    self.watching,
-                    self._progress,
-                    groups_max,
-                    None if self._webhook is None else self._webhook.counted,
-                ).now,
+                partial(self._metrics, counts, config.metrics_groups_max),
                 lines,
                 clock,
                 feed=self._feed,
@@ -228,6 +223,11 @@ class Observer:
 
     def _has_spare(self) -> bool:
         return self._asking.budget.share_left >= SHARE_KEPT
+
+    async def _metrics(self, counts: Counts, groups_max: int) -> list[Metric]:
+        """All metrics with their values of this moment."""
+        posts = None if self._webhook is None else self._webhook.counted
+        return all_families(counts, self.live, self.watching, self._progress(), groups_max, posts)
 
     def _progress(self) -> ObserverProgress:
         reader = self.follower.reader

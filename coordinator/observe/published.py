@@ -21,7 +21,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,7 +32,6 @@ from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
 from coordinator.log.files import open_regular
 from coordinator.loop.lines import Lines
-from coordinator.observe.follower import Reached
 from coordinator.story.events import EventsDropped, RebalanceEvent, event_json, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.errors import ProtocolError
@@ -151,9 +150,9 @@ def _write(file: FileIO, data: bytes) -> int:
 class TopicTarget:
     """A topic of the observed cluster."""
 
-    def __init__(self, where: Reached, timeout: float) -> None:
+    def __init__(self, client: Client) -> None:
         self.name = f"topic {EVENTS_TOPIC}"
-        self._client: Client = where.client(timeout)
+        self._client = client
         self._found: tuple[Node, UUID] | None = None
 
     def newest(self) -> list[RebalanceEvent]:
@@ -340,6 +339,6 @@ class Published:
             self._changed.notify_all()
 
 
-def target_of(text: str, where: Reached, timeout: float) -> Target:
-    """The target of `--events`: TOPIC, or the name of a file."""
-    return TopicTarget(where, timeout) if text == TOPIC else FileTarget(Path(text))
+def target_of(text: str, client: Callable[[], Client]) -> Target:
+    """The target of `--events`: TOPIC, or the name of a file. client: makes one."""
+    return TopicTarget(client()) if text == TOPIC else FileTarget(Path(text))

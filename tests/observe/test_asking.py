@@ -78,7 +78,7 @@ def test_clients_with_connections_of_their_own_count_too() -> None:
     budget = Budget(per_s=1, at_once=3, clock=clock, pause=clock.pause)
     with Scripted({"ListGroups": [LISTED], "DescribeConfigs": [DescribeConfigsResponse()]}) as server:
         shared = Asking(Cluster(server.bootstrap), budget, clock=clock)
-        with shared.own.client(WITHIN_S) as client:
+        with shared.own(WITHIN_S) as client:
             client.nodes()
             client.request(DescribeConfigsRequest())
             client.nodes()

@@ -83,7 +83,7 @@ def test_history_comes_first_and_does_not_count(tmp_path: Path, written: Written
         for number in range(5):
             settle(cluster, f"old-{number}")
         follower = Follower(
-            Cluster(cluster.bootstrap_servers),
+            Cluster(cluster.bootstrap_servers).client,
             WITHIN_S,
             written.lines,
             hearing=[TellsAll("new")],
@@ -122,7 +122,7 @@ def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
     with Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
         settle(cluster, "untold")
         heard = Heard(log, BrokerLines().told, written.lines)
-        follower = Follower(Cluster(cluster.bootstrap_servers), WITHIN_S, written.lines, hearing=[heard])
+        follower = Follower(Cluster(cluster.bootstrap_servers).client, WITHIN_S, written.lines, hearing=[heard])
         thread = threading.Thread(target=follower.follow, args=(taken, stopping))
         thread.start()
         try:
@@ -144,7 +144,7 @@ def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
 
 def test_one_broker_that_is_away_is_not_the_cluster(written: Written) -> None:
     """A line says that a broker is away; the cluster is, if no broker answers in two turns."""
-    follower = Follower(Cluster("127.0.0.1:1"), 1.0, written.lines)
+    follower = Follower(Cluster("127.0.0.1:1").client, 1.0, written.lines)
     lost = Unreachable("127.0.0.1:1: Connection refused")
     away = []
     for problem, is_partial in (

@@ -111,7 +111,7 @@ def test_a_topic_is_made_and_written(tmp_path: Path, written: Written, monkeypat
     monkeypatch.setattr(published, "EVENTS_TOPIC", "told")  # no client may write to a topic of the server's own
     with Tenure(settings={"tenure.events.enable": False}) as cluster:
         where = Cluster(cluster.bootstrap_servers)
-        writing = Published(TopicTarget(where, WITHIN_S), written.lines)
+        writing = Published(TopicTarget(where.client(WITHIN_S)), written.lines)
         writing.start()
         writing.put([event(number, f"group-{number % 2}") for number in range(500)])
         writing.stop(WITHIN_S)
