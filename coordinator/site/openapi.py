@@ -287,7 +287,22 @@ def json_answer(text: str, schema: Schema) -> Schema:
     return answer(text, "application/json", schema)
 
 
-BROKE = {500: json_answer("a fault of the server: its log says more", ref("Error"))}
+def text_answer(text: str) -> Schema:
+    """An answer in plain text. text: about it."""
+    return answer(text, "text/plain", TEXT)
+
+
+def error_answer(text: str) -> Schema:
+    """An error. text: about it."""
+    return json_answer(text, ref("Error"))
+
+
+def _query(name: str, **more: Any) -> Schema:
+    """A parameter of a query."""
+    return {"name": name, "in": "query"} | more
+
+
+BROKE = {500: error_answer("a fault of the server: its log says more")}
 """An answer that any path may give."""
 
 
@@ -304,11 +319,15 @@ def _file(summary: str, media_type: str) -> Schema:
 
 
 REFUSED = {
-    502: json_answer("the cluster refused", ref("Error")),
-    504: json_answer("the cluster did not answer", ref("Error")),
+    502: error_answer("the cluster refused"),
+    504: error_answer("the cluster did not answer"),
 }
-OF_A_GROUP = {501: json_answer("a group of a kind that isn't described: share, streams", ref("Error")), **REFUSED}
-NO_EVENTS = {404: json_answer("the cluster keeps no events", ref("Error"))}
+OF_A_GROUP = {
+    404: error_answer("no such group"),
+    501: error_answer("a group of a kind that isn't described: share, streams"),
+    **REFUSED,
+}
+NO_EVENTS = {404: error_answer("the cluster keeps no events")}
 
 STREAM = (
     f"server-sent events. data: one event ({pages.EVENTS}). A message with `event: gap` says that events may be "
@@ -337,14 +356,10 @@ PATHS: dict[str, Schema] = {
     "/openapi.json": _get("This document", {200: json_answer("OpenAPI 3.1", {"type": "object"})}),
     "/healthz": _get(
         "Whether the process works",
-        {
-            200: answer("it works", "text/plain", TEXT),
-            503: answer("the text says what is wrong; only a restart mends it", "text/plain", TEXT),
-        },
+        {200: text_answer("it works"), 503: text_answer("the text says what is wrong; only a restart mends it")},
     ),
     "/readyz": _get(
-        "Whether groups are served",
-        {200: answer("they are", "text/plain", TEXT), 503: answer("the text says why not", "text/plain", TEXT)},
+        "Whether groups are served", {200: text_answer("they are"), 503: text_answer("the text says why not")}
     ),
     "/metrics": _get(
         "Metrics of this process",
@@ -370,31 +385,18 @@ PATHS: dict[str, Schema] = {
     ),
     "/alive": _get(
         "Whether a static member is at work: in the group, with topic partitions that it reads or has read",
-        {
-            200: answer("it is", "text/plain", TEXT),
-            503: answer("the text says why not", "text/plain", TEXT),
-            404: json_answer("no such group", ref("Error")),
-            **OF_A_GROUP,
-        },
-        [{"name": name, "in": "query", "required": True, "schema": TEXT} for name in ("group", "instance-id")],
+        {200: text_answer("it is"), 503: text_answer("the text says why not"), **OF_A_GROUP},
+        [_query(name, required=True, schema=TEXT) for name in ("group", "instance-id")],
     ),
     "/lag": _get(
         "The topics of one group, with committed offsets and the ends of the logs",
-        {
-            200: json_answer("now, or some seconds ago", ref("Lag")),
-            404: json_answer("no such group", ref("Error")),
-            **OF_A_GROUP,
-        },
-        [{"name": "group", "in": "query", "required": True, "schema": TEXT}],
+        {200: json_answer("now, or some seconds ago", ref("Lag")), **OF_A_GROUP},
+        [_query("group", required=True, schema=TEXT)],
     ),
     "/lags": _get(
         "The sums of lag of some groups",
-        {
-            200: json_answer("by group id", list_of(ref("Lags"))),
-            400: json_answer("too many groups", ref("Error")),
-            **REFUSED,
-        },
-        [{"name": "group", "in": "query", "description": "may be repeated", "schema": list_of(TEXT)}],
+        {200: json_answer("by group id", list_of(ref("Lags"))), 400: error_answer("too many groups"), **REFUSED},
+        [_query("group", description="may be repeated", schema=list_of(TEXT))],
     ),
     "/sums": _get(
         "The sums of lag of all groups, as far as they are known; requests make the server ask about more groups",
@@ -405,22 +407,14 @@ PATHS: dict[str, Schema] = {
         "All groups of the cluster", {200: json_answer("by group id", list_of(ref("ListedGroup"))), **REFUSED}
     ),
     "/groups/{group_id}": _get(
-        "A group with its members",
-        {
-            200: json_answer("the group as it is now", ref("Group")),
-            404: json_answer("no such group", ref("Error")),
-            **OF_A_GROUP,
-        },
-        [GROUP_ID],
+        "A group with its members", {200: json_answer("the group as it is now", ref("Group")), **OF_A_GROUP}, [GROUP_ID]
     ),
     "/groups/{group_id}/events": _get(
         f"The timeline of a group, from the newest {EVENTS_KEPT:,} events of all groups",
         {
             200: json_answer("in the order of time", ref("Timeline")),
-            404: json_answer(
-                "neither the group nor an event of it exists, or the cluster keeps no events", ref("Error")
-            ),
             **OF_A_GROUP,
+            404: error_answer("neither the group nor an event of it exists, or the cluster keeps no events"),
         },
         [GROUP_ID],
     ),
@@ -428,7 +422,7 @@ PATHS: dict[str, Schema] = {
         "Events as they happen",
         {200: answer(STREAM, "text/event-stream", TEXT), **NO_EVENTS},
         [
-            {"name": "group", "in": "query", "description": "events of this group only", "schema": TEXT},
+            _query("group", description="events of this group only", schema=TEXT),
             {
                 "name": "Last-Event-ID",
                 "in": "header",

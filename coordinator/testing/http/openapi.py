@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.site.openapi import SCHEMAS as OF_SERVER
-from coordinator.site.openapi import TEXT, Schema, answer, json_answer, ref
+from coordinator.site.openapi import TEXT, Schema, error_answer, json_answer, text_answer
 from coordinator.testing.http.operations import OPERATIONS, Operation
 from coordinator.testing.http.shapes import SCHEMAS as OWN
 
@@ -55,7 +55,7 @@ def document(version: str) -> Schema:
 
 
 def _operation(each: Operation) -> Schema:
-    ok = answer("text", "text/plain", TEXT) if each.answer is TEXT else json_answer("done", each.answer)
+    ok = text_answer("text") if each.answer is TEXT else json_answer("done", each.answer)
     found = _described(each.summary, ok)
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": schema} for name, schema in each.parameters.items()
@@ -77,7 +77,7 @@ def _operation(each: Operation) -> Schema:
 
 
 def _described(summary: str, ok: Schema) -> Schema:
-    errors = {str(status): json_answer(text, ref("Error")) for status, text in ERRORS.items()}
+    errors = {str(status): error_answer(text) for status, text in ERRORS.items()}
     return {"summary": summary, "responses": {"200": ok, **errors}}
 
 
