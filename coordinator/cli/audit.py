@@ -134,7 +134,9 @@ def _run(
             assert path is not None
             folder = path
             result = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
-        _publish(result, out)
+        from coordinator.audit.publish import publish
+
+        publish(result, out, sys.stdout)
     except ModuleNotFoundError as error:
         _miss(error)
     except NothingRead as error:
@@ -216,12 +218,6 @@ def _check_out(out: Path | None) -> None:
     found = next((each for each in (out, *out.parents) if each.exists()), None) if out else None
     if found and not found.is_dir():
         fail(ExitCode.USAGE, f"--out: {found} is a file, and the audit needs a folder")
-
-
-def _publish(result: AuditResult, out: Path | None) -> None:
-    from coordinator.audit.publish import publish
-
-    publish(result, out, sys.stdout)
 
 
 def _with_progress(path: Path, options: Options, run: Callable[[Callable[[int], None]], AuditResult]) -> AuditResult:

@@ -26,23 +26,21 @@ TIMEOUT_MIN_S = 0.1
 
 def seconds(text: str) -> float:
     """Turn a timeout into a number."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = nan
-    if not TIMEOUT_MIN_S <= found < inf:
-        raise typer.BadParameter(f"{text!r} is not a number of seconds, {TIMEOUT_MIN_S} or more")
-    return found
+    return _amount(text, "seconds", TIMEOUT_MIN_S)
 
 
 def minutes(text: str) -> float:
     """Turn a number of minutes into a number."""
+    return _amount(text, "minutes", 0)
+
+
+def _amount(text: str, unit: str, least: float) -> float:
     try:
         found = float(text)
     except ValueError:
         found = nan
-    if not 0 <= found < inf:
-        raise typer.BadParameter(f"{text!r} is not a number of minutes, 0 or more")
+    if not least <= found < inf:
+        raise typer.BadParameter(f"{text!r} is not a number of {unit}, {least} or more")
     return found
 
 

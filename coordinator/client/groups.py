@@ -17,7 +17,7 @@ from msgspec import to_builtins
 
 from coordinator.client.client import COORDINATOR_MOVED, Client, Node
 from coordinator.client.errors import OtherKind, Refused
-from coordinator.client.topics import TopicPartition, partition_counts
+from coordinator.client.topics import Leaders, TopicPartition
 from coordinator.story.described import (
     CoordinatorNode,
     Group,
@@ -182,7 +182,7 @@ def describe_streams_groups(client: Client, group_ids: Iterable[str]) -> dict[st
             topic for each in topologies for part in each.subtopologies or () if len(sources_of(part)) > 1
             for topic in sources_of(part)
         }  # fmt: skip
-        counts = partition_counts(client, several) if several else {}
+        counts = Leaders().counts(client, several) if several else {}
         for group in response.groups:
             yield group.group_id, group.error_code, streams_group_of(group, _coordinator(node), counts)
 

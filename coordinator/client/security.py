@@ -27,12 +27,11 @@ NONCE_BYTES = 24
 TOKEN_MAX = 65_536
 """Characters of a token: far more than any, far less than a file that was named by mistake."""
 
-OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 """OpenSSL's name of an error that the server sent; the version in it says when the error was invented."""
 
 EXTENSION = "extension_"
-"""An option of OAUTH_MODULE that begins with it is an extension (KIP-342)."""
+"""An option of OAUTHBEARER's login module that begins with it is an extension (KIP-342)."""
 
 CERTIFIED, TOKEN = "the user of this client's certificate", "the user of this client's token"
 """The server makes the name from them, by its own rules."""
@@ -120,7 +119,7 @@ def _refusal(error: OSError) -> Unauthenticated | None:
 def _login(properties: Properties) -> tuple[str, Callable[[], Dialogue]]:
     """The user, and what begins the dialogue of the mechanism."""
     mechanism = properties.mechanism
-    wanted = OAUTH_MODULE if mechanism == "OAUTHBEARER" else jaas.MODULES[mechanism]
+    wanted = jaas.MODULES[mechanism]
     if not properties.jaas:
         raise properties.wrong(JAAS, f"{mechanism} needs it: {wanted} required ...;")
     try:

@@ -187,11 +187,6 @@ def owners_json(owners: Owners) -> dict[str, Any]:
     return {"nodes": nodes, "partitions_without_node": owners.nobody}
 
 
-def partition_counts(client: Client, names: Iterable[str]) -> dict[str, int]:
-    """The number of partitions by topic; unknown topics are left out."""
-    return Leaders().counts(client, names)
-
-
 class Leaders:
     """The nodes that lead topic partitions, for a caller that asks often. clock: in seconds.
 
@@ -204,7 +199,7 @@ class Leaders:
         """By topic, when it was asked for, and the leader of each topic partition."""
 
     def counts(self, client: Client, names: Iterable[str]) -> dict[str, int]:
-        """As `partition_counts`."""
+        """The number of partitions by topic; unknown topics are left out."""
         asked = set(names)
         self._ask(client, asked)
         return {name: len(self._topics[name][1]) for name in asked if name in self._topics}

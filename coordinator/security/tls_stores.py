@@ -94,7 +94,9 @@ def keystore_of(config: ListenerConfig) -> Keystore | None:
             _key("ssl.keystore.key", key, config.ssl_key_password),
             _certificates("ssl.keystore.certificate.chain", chain),
         )
-    _check_fit(made, f"ssl.keystore.location: {path}" if path else "ssl.keystore.key")
+    if _public(made.key.public_key()) != _public(made.chain[0].public_key()):
+        where = f"ssl.keystore.location: {path}" if path else "ssl.keystore.key"
+        raise ConfigError(f"{where}: the private key doesn't fit the first certificate")
     return made
 
 
@@ -217,12 +219,6 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> list[x50
             break
         chain.append(above)
     return chain
-
-
-def _check_fit(store: Keystore, where: str) -> None:
-    own = store.key.public_key()
-    if _public(own) != _public(store.chain[0].public_key()):
-        raise ConfigError(f"{where}: the private key doesn't fit the first certificate")
 
 
 def _public(key: PublicKeyTypes) -> bytes:

@@ -8,7 +8,7 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from coordinator.client.client import Client
 from coordinator.client.examination import examine
 from coordinator.client.groups import ListedGroup, list_known_groups
-from coordinator.story.diagnosis import DROPPED, Finding
+from coordinator.story.diagnosis import DROPPED
 from coordinator.story.entries import timelines
 from coordinator.story.events import RebalanceEvent, fields_of
 from coordinator.story.progress import Progress
@@ -40,7 +40,10 @@ def examined(
     listed, problems = list_known_groups(client)
     names = _worth_a_look(listed, events)[:EXAMINED_MAX]
     entries = {name: timeline.entries for name, timeline in timelines(names, events).items()}
-    told = _once(examine(client, entries, problems, now_ms, progress=progress)[1])
+    found = examine(client, entries, problems, now_ms, progress=progress)[1]
+    # Events that were dropped may be of any group, so they are one finding, of none.
+    once = [replace(finding, group_id=None) if finding.kind == DROPPED else finding for finding in found]
+    told = list(dict.fromkeys(once))
     return {
         "at_ms": now_ms,
         "groups": len(listed),
@@ -55,9 +58,3 @@ def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent
     newest = {event.group: place for place, event in enumerate(events)}
     ordered = sorted(listed, key=lambda group: (group.state in AT_REST, -newest.get(group.group_id, -1)))
     return [group.group_id for group in ordered]
-
-
-def _once(found: Iterable[Finding]) -> list[Finding]:
-    """Findings without repetition: events that were dropped may be of any group, so they are one finding, of none."""
-    once = [replace(finding, group_id=None) if finding.kind == DROPPED else finding for finding in found]
-    return list(dict.fromkeys(once))

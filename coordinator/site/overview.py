@@ -136,16 +136,11 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
         rebalances[group].add(event)
         if isinstance(event, RETURN_EVENTS):
             seats.setdefault(group, []).append(event)
-    return {
-        group: _returns(group, seats.get(group, ()), since_ms, now_ms)._replace(rebalances=begun.count)
-        for group, begun in rebalances.items()
-    }
-
-
-def _returns(group: str, events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Churn:
-    """The counts of returns since a time."""
-    entries = Timeline(group).add_all(events).entries
-    return counted(entries, runs(group, entries, now_ms), since_ms)
+    found: dict[str, Churn] = {}
+    for group, begun in rebalances.items():
+        entries = Timeline(group).add_all(seats.get(group, ())).entries
+        found[group] = counted(entries, runs(group, entries, now_ms), since_ms)._replace(rebalances=begun.count)
+    return found
 
 
 def counted(entries: Iterable[Entry], found: Iterable[Run], since_ms: int = 0) -> Churn:

@@ -299,7 +299,9 @@ def export_log(data_dir: Path, kafka_dir: Path, disk: Disk | None = None) -> Mov
         journals, progress = JournalsBeside(), ProgressLines(size_of(source), done="copied")
         copies: dict[str, list[Path]] = {}
         for log in source:
-            staged = _emptied(guard / log.folder.name)
+            staged = guard / log.folder.name
+            if staged.exists():
+                shutil.rmtree(staged)  # from an export that was interrupted
             disk.make_folder(staged)
             with opened(log, journals) as sources:
                 paths = [segment_at(staged, each.base_offset).path for each in sources]
@@ -371,12 +373,6 @@ def _require_empty(logs: list[Log]) -> None:
             for segment in segments:
                 if segment.size:
                     raise CannotMove(f"{segment.path} is not empty: groups are never mixed into a broker's own")
-
-
-def _emptied(folder: Path) -> Path:
-    if folder.exists():
-        shutil.rmtree(folder)
-    return folder
 
 
 def _fill(disk: Disk, folder: Path, staged: list[Path]) -> None:

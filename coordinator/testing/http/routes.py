@@ -19,6 +19,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from anyio import CancelScope, CapacityLimiter, from_thread, to_thread
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -52,10 +53,6 @@ STATUSES: list[tuple[type[Exception] | tuple[type[Exception], ...], int]] = [
     (ValueError, 400),
 ]
 """Errors of operations, and their status. All others are faults of ours."""
-
-
-class TooLarge(Exception):
-    """The body is larger than BODY_BYTES_MAX."""
 
 
 class NoBrowsers:
@@ -113,8 +110,6 @@ async def _answer(each: Operation, desk: Desk, run: Run, request: Request) -> Re
         given = body_fields(await _body(request)) if each.has_body else query_fields(texts, each.fields)
         check(given, each.fields, each.needed)
         result: Any = await run(request, partial(each.run, desk, **named, **given))
-    except TooLarge:
-        return error(413, f"a body has at most {BODY_BYTES_MAX} bytes")
     except Exception as problem:
         for kinds, status in STATUSES:
             if isinstance(problem, kinds):
@@ -146,10 +141,10 @@ async def _cancel_when_gone(request: Request, scope: CancelScope) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """The body of a request. Raises TooLarge."""
+    """The body of a request. Raises HTTPException if it is too large."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
         if len(content) > BODY_BYTES_MAX:
-            raise TooLarge
+            raise HTTPException(413, f"a body has at most {BODY_BYTES_MAX} bytes")
     return bytes(content)
