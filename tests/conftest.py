@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, seed, settings
 
 from tests.support import prometheus
 from tests.support.at_once import before_collection, pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
@@ -72,6 +72,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.freeze()
         gc.set_threshold(10_000)
         gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give random tests that repeat their examples a seed. Without one, Hypothesis parses each test's source for it."""
+    if isinstance(item, pytest.Function) and settings().derandomize and is_hypothesis_test(item.function):
+        seed(0)(item.function)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
