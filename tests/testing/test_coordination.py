@@ -41,8 +41,18 @@ class Program:
         return self.output.read_text().splitlines()
 
     def until(self, line: str) -> None:
-        """Wait for a line that begins so."""
-        wait_until(lambda: any(each.startswith(line) for each in self.lines), f"{line} in {self.lines}", WITHIN_S)
+        """Wait for a line that begins so. A program that ends without it fails the test, which says what it printed."""
+
+        def has_come() -> bool:
+            is_over = self.process.poll() is not None  # asked before its lines, which may come as its last
+            found = any(each.startswith(line) for each in self.lines)
+            assert found or not is_over, f"it ended without {line!r}: {self.lines}"
+            return found
+
+        try:
+            wait_until(has_come, line, WITHIN_S)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.lines}") from None
 
     def until_it_sleeps(self) -> None:
         """Wait until it has stopped itself."""
