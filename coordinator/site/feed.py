@@ -3,7 +3,7 @@
 A source brings the events, on a thread of its own. A server has `TopicSource`: it reads `__rebalance_events` as a
 consumer does, from the first request that needs events until the server stops. An observer has one that makes events
 of another cluster's records (coordinator.observe). The thread hands the events to the loop, which keeps the newest
-(window.py). A subscriber that doesn't take its events is dropped; it may subscribe again with the id of its last event.
+(newest.py). A subscriber that doesn't take its events is dropped; it may subscribe again with the id of its last event.
 However many subscribers there are, an event is encoded once.
 
 An event's id is the topic's id and, for each partition, the offset of the next event that a subscriber with this event
