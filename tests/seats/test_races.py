@@ -111,9 +111,9 @@ class ForgetsSuspects(World):
         FreesOnTerminating,
         IgnoresStart,
         ForgetsTheMemberId,
-        ConfirmsFromItsCache,
         TrustsAForcedEnd,
-        ForgetsSuspects,
+        pytest.param(ConfirmsFromItsCache, marks=pytest.mark.long),
+        pytest.param(ForgetsSuspects, marks=pytest.mark.long),
     ],
 )
 def test_a_planted_fault_is_found(fault: type[World]) -> None:
