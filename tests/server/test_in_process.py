@@ -50,7 +50,7 @@ class Own:
 
         return await asyncio.wait_for(asyncio.to_thread(on_thread), WITHIN_S)
 
-    def answer_with(self, answer: Callable[[Any, Any, Any], None]) -> None:
+    def answer_with(self, answer: Callable[[Any, Any], None]) -> None:
         """Answer ListGroups in this way."""
         self.serving.server._api._handlers[16] = answer, ListGroupsRequest
 
@@ -74,7 +74,7 @@ async def test_the_server_is_a_principal_of_its_own(own: Own) -> None:
     """A handler sees a principal that belongs to the server alone."""
     seen: list[Caller] = []
 
-    def answer(_services: Any, call: Any, _request: Any) -> None:
+    def answer(call: Any, _request: Any) -> None:
         seen.append(call.client)
         call.answer(ListGroupsResponse())
 
@@ -93,7 +93,7 @@ async def test_an_answer_that_comes_later_is_waited_for(own: Own) -> None:
     """
     taken: list[str] = []
 
-    def answer(_services: Any, call: Any, _request: Any) -> None:
+    def answer(call: Any, _request: Any) -> None:
         call.on_sent = lambda: taken.append("answer")
         asyncio.get_running_loop().call_soon(call.answer, ListGroupsResponse())
 
@@ -105,7 +105,7 @@ async def test_an_answer_that_comes_later_is_waited_for(own: Own) -> None:
 async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> None:
     """A request without an answer ends at its deadline, and its call is closed like that of a lost connection."""
     calls: list[Any] = []
-    own.answer_with(lambda _services, call, _request: calls.append(call))
+    own.answer_with(lambda call, _request: calls.append(call))
 
     def ask(client: Client) -> Any:
         client.timeout = 1.0  # the request must arrive by then
@@ -123,7 +123,7 @@ async def test_a_mistake_costs_one_question(own: Own, monkeypatch: pytest.Monkey
     def fail(*_: Any) -> None:
         raise ValueError("a mistake of ours")
 
-    def fail_later(_services: Any, call: Any, _request: Any) -> None:
+    def fail_later(call: Any, _request: Any) -> None:
         asyncio.get_running_loop().call_soon(call.fail, ValueError("a mistake of ours"))
 
     def ask(client: Client) -> Any:

@@ -17,7 +17,7 @@ from coordinator.security.acls import CLUSTER_NAME, Filter, Kind, Operation, Pat
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed, changed, error_of
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import Call, Services, Steps
+from coordinator.server.wire.call import Call, Steps
 from coordinator.text import cut_text
 from protocol.errors import ProtocolError
 from protocol.messages import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -47,11 +47,11 @@ def _read(kind: type[Number], number: int) -> Number:
     return kind(number) if number in kind._value2member_map_ else kind(0)
 
 
-def _refusal(services: Services, call: Call, operation: Operation) -> tuple[ErrorCode, str] | None:
+def _refusal(call: Call, operation: Operation) -> tuple[ErrorCode, str] | None:
     """Why nobody, or not this client, may do this to ACLs."""
-    if services.access.is_open:
+    if call.services.access.is_open:
         return ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER
-    if not may(services, call, operation, Kind.CLUSTER):
+    if not may(call, operation, Kind.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
     return None
 
@@ -72,15 +72,15 @@ def _filter(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> 
     )
 
 
-def describe_acls(services: Services, call: Call, request: DescribeAclsRequest) -> Steps:
+def describe_acls(call: Call, request: DescribeAclsRequest) -> Steps:
     """DescribeAcls: the rules that a filter selects, by resource."""
     wanted = _filter(request)
-    refusal = _refusal(services, call, Operation.DESCRIBE)
+    refusal = _refusal(call, Operation.DESCRIBE)
     if refusal is not None:
         call.answer(DescribeAclsResponse(error_code=refusal[0], error_message=refusal[1]))
         return
     resources: dict[tuple[Kind, Pattern, str], DescribeAclsResponse.DescribeAclsResource] = {}
-    for rule in services.access:
+    for rule in call.services.access:
         if wanted.selects(rule):
             place = rule.kind, rule.pattern, rule.name
             if place not in resources:
@@ -115,7 +115,7 @@ def _problem(rule: Rule) -> str | None:
     return None
 
 
-def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> Steps:
+def create_acls(call: Call, request: CreateAclsRequest) -> Steps:
     """CreateAcls: each rule is added, or refused by itself. A rule that is there already changes nothing."""
     call.is_kept = True
     is_readable = True
@@ -125,7 +125,7 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
             raise ProtocolError("an ACL to create contains UNKNOWN elements")
         is_readable = is_readable and 1 not in numbers and each.resource_pattern_type != Pattern.MATCH
         yield
-    refusal = _refusal(services, call, Operation.ALTER)
+    refusal = _refusal(call, Operation.ALTER)
     if refusal is None and not is_readable:
         # Kafka can't build such a rule, so the whole request fails.
         refusal = ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters."
@@ -133,7 +133,7 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
         refusal = ErrorCode.POLICY_VIOLATION, f"A request has at most {CREATIONS_MAX} ACLs."
     results: list[CreateAclsResponse.AclCreationResult] = []
     added: dict[str, None] = {}
-    held = services.discovery.topics.newest_entry(ACLS).configs
+    held = call.services.discovery.topics.newest_entry(ACLS).configs
     for each in request.creations:
         rule = Rule(
             _read(Kind, each.resource_type),
@@ -162,10 +162,10 @@ def create_acls(services: Services, call: Call, request: CreateAclsRequest) -> S
     body = CreateAclsResponse(results=results)
     accepted = [result for result in results if not result.error_code]
     change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(added, ""))])
-    yield from answer_changed(services, call, change if added else None, body, accepted, TIMEOUT_MS)
+    yield from answer_changed(call, change if added else None, body, accepted, TIMEOUT_MS)
 
 
-def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> Steps:
+def delete_acls(call: Call, request: DeleteAclsRequest) -> Steps:
     """DeleteAcls: remove the rules that each filter selects. A rule that two filters select is in both answers.
 
     Filters that are alike share one result.
@@ -175,13 +175,13 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
         filters.append(_filter(each))
         yield
     call.is_kept = True
-    refusal = _refusal(services, call, Operation.ALTER)
+    refusal = _refusal(call, Operation.ALTER)
     if refusal is None and len(filters) > FILTERS_MAX:
         refusal = ErrorCode.POLICY_VIOLATION, f"A request has at most {FILTERS_MAX} filters."
     results: list[DeleteAclsResponse.DeleteAclsFilterResult] = []
     known: dict[Filter, DeleteAclsResponse.DeleteAclsFilterResult] = {}
     removed: dict[str, DeleteAclsResponse.DeleteAclsMatchingAcl] = {}
-    rules = services.discovery.topics.newest_entry(ACLS).configs if refusal is None else {}
+    rules = call.services.discovery.topics.newest_entry(ACLS).configs if refusal is None else {}
     for wanted in filters:
         yield
         if wanted in known:
@@ -195,7 +195,7 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Unknown filter."
         else:
             for text in rules:
-                rule = services.access.rule_of(text)
+                rule = call.services.access.rule_of(text)
                 if wanted.selects(rule):
                     if text not in removed:
                         removed[text] = _matching(rule)
@@ -203,7 +203,7 @@ def delete_acls(services: Services, call: Call, request: DeleteAclsRequest) -> S
                 yield
     if removed:
         change = Change(altered=[Altered(ACLS.topic_id, configs=dict.fromkeys(removed))])
-        outcome = yield from changed(services, call, change, TIMEOUT_MS)
+        outcome = yield from changed(call, change, TIMEOUT_MS)
         if isinstance(outcome, EngineError):
             for result in results:
                 result.error_code, result.error_message = error_of(outcome), cut_text(str(outcome))

@@ -58,7 +58,7 @@ from coordinator.server.nodes.topic_settings import (
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Services, Steps, count
+from coordinator.server.wire.call import Call, Steps, count
 from coordinator.text import cut_text
 from protocol.messages import (
     AlterConfigsResponse,
@@ -116,13 +116,13 @@ class _BadResource(Exception):
         super().__init__(self.message)
 
 
-def describe_configs(services: Services, call: Call, request: DescribeConfigsRequest) -> Steps:
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
     """DescribeConfigs. Resources that are alike share one result, and entries that are alike one object."""
     results = []
     known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
     shown: dict[Entry, DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
     entries_of: dict[tuple[int, str], list[Entry]] = {}
-    defaults = {TOPIC: default_entries(services), GROUP: _default_group_entries(services)}
+    defaults = {TOPIC: default_entries(call), GROUP: _default_group_entries(call)}
     for resource in request.resources:
         yield
         kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
@@ -137,7 +137,7 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
         try:
             entries = entries_of.get((kind, name))
             if entries is None:
-                entries = entries_of[kind, name] = _entries(services, call, kind, name, defaults)
+                entries = entries_of[kind, name] = _entries(call, kind, name, defaults)
         except _BadResource as problem:
             result.error_code = problem.error
             result.error_message = problem.message
@@ -152,27 +152,25 @@ def describe_configs(services: Services, call: Call, request: DescribeConfigsReq
     call.answer(DescribeConfigsResponse(results=results))
 
 
-def _entries(
-    services: Services, call: Call, resource_type: int, name: str, defaults: Mapping[int, Sequence[Entry]]
-) -> list[Entry]:
+def _entries(call: Call, resource_type: int, name: str, defaults: Mapping[int, Sequence[Entry]]) -> list[Entry]:
     """The settings of a resource. defaults: by type, those of a topic or group that sets none. Raises _BadResource."""
-    _check_right(services, call, Operation.DESCRIBE_CONFIGS, resource_type, name)
+    _check_right(call, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if resource_type == TOPIC:
         _check_topic_name(name)
-        topic = services.discovery.topic(name)
+        topic = call.services.discovery.topic(name)
         if topic is None:
             raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return topic_entries(topic, defaults[TOPIC])
     if resource_type == GROUP:
         if not name:
             raise _BadResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        configs = configs_of(services.discovery.topics.entry(GROUPS).configs, name)
+        configs = configs_of(call.services.discovery.topics.entry(GROUPS).configs, name)
         entries = _with_own(configs, defaults[GROUP], GROUP_CONFIG)
         return [entry for entry in entries if entry.name in configs or not GROUP_CONFIGS[entry.name].is_internal]
     if resource_type in {BROKER, BROKER_LOGGER}:
         if resource_type == BROKER_LOGGER or name:
-            _check_node(services, name)
-        return [] if resource_type == BROKER_LOGGER else _broker_entries(services, call, for_all=not name)
+            _check_node(call, name)
+        return [] if resource_type == BROKER_LOGGER else _broker_entries(call, for_all=not name)
     if resource_type == CLIENT_METRICS:
         if not name:
             raise _BadResource(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
@@ -187,30 +185,32 @@ def _check_topic_name(name: str) -> None:
         raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
-def _check_right(services: Services, call: Call, operation: Operation, resource_type: int, name: str) -> None:
+def _check_right(call: Call, operation: Operation, resource_type: int, name: str) -> None:
     """Raise _BadResource if the client may not do this to the settings of a resource."""
     if resource_type == TOPIC:
-        if not may(services, call, operation, Kind.TOPIC, name):
+        if not may(call, operation, Kind.TOPIC, name):
             raise _BadResource(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     elif resource_type == GROUP:
-        if not may(services, call, operation, Kind.GROUP, name):
+        if not may(call, operation, Kind.GROUP, name):
             raise _BadResource(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-    elif resource_type in ON_CLUSTER and not may(services, call, operation, Kind.CLUSTER):
+    elif resource_type in ON_CLUSTER and not may(call, operation, Kind.CLUSTER):
         raise _BadResource(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
-def _check_node(services: Services, name: str) -> None:
+def _check_node(call: Call, name: str) -> None:
     """Raise _BadResource unless this is the node of that name."""
-    if name != str(services.config.node_id):
-        raise _BadResource(ErrorCode.INVALID_REQUEST, f"This is broker {services.config.node_id}, asked was '{name}'.")
+    if name != str(call.services.config.node_id):
+        raise _BadResource(
+            ErrorCode.INVALID_REQUEST, f"This is broker {call.services.config.node_id}, asked was '{name}'."
+        )
 
 
-def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[Entry]:
+def _broker_entries(call: Call, *, for_all: bool) -> list[Entry]:
     """All settings of this node; for_all: those that were changed for all nodes."""
-    changes = _changes(services)
+    changes = _changes(call)
     if for_all:
         changes = Changes({}, changes.all_nodes)
-    config = _addressed(services, call)
+    config = _addressed(call)
     entries = []
     for name, setting in BROKER_SETTINGS.items():
         if not for_all or name in changes.all_nodes:
@@ -229,15 +229,15 @@ def _broker_entries(services: Services, call: Call, *, for_all: bool) -> list[En
     return entries
 
 
-def _changes(services: Services) -> Changes:
-    return changes_of(services.discovery.topics.entry(BROKERS).configs, services.config.node_id)
+def _changes(call: Call) -> Changes:
+    return changes_of(call.services.discovery.topics.entry(BROKERS).configs, call.services.config.node_id)
 
 
-def _addressed(services: Services, call: Call) -> Config:
+def _addressed(call: Call) -> Config:
     """The configuration at the start, with the addresses and protocols that it leaves open as they are."""
-    config, listeners = services.start_config, served_listeners(services.start_config)
+    config, listeners = call.services.start_config, served_listeners(call.services.start_config)
     if "advertised.listeners" not in config.stated:
-        nodes = [services.discovery.node(config.node_id, call, listener.name) for listener in listeners]
+        nodes = [call.services.discovery.node(config.node_id, call, listener.name) for listener in listeners]
         advertised = [Listener(each.name, node.host, node.port) for each, node in zip(listeners, nodes, strict=True)]
         config = replace(config, advertised_listeners=tuple(advertised))
     if "listener.security.protocol.map" not in config.stated:
@@ -304,18 +304,18 @@ LISTED = {0: (CLIENT_METRICS,), 1: (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER
 """The types that each version of ListConfigResources knows, in the order of its answer."""
 
 
-def list_config_resources(services: Services, call: Call, request: ListConfigResourcesRequest) -> Steps:
+def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> Steps:
     """ListConfigResources: groups that have settings of their own, and all topics and brokers."""
     listed = LISTED[call.api_version]
     wanted = set(request.resource_types or listed)
     body = ListConfigResourcesResponse()
-    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
+    if not may(call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
         body.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif not wanted.issubset(listed):
         body.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         for kind in listed:
-            for name in _names_of(services, call, kind) if kind in wanted else ():
+            for name in _names_of(call, kind) if kind in wanted else ():
                 if name is not None:
                     found = ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
                     body.config_resources.append(found)
@@ -323,23 +323,23 @@ def list_config_resources(services: Services, call: Call, request: ListConfigRes
     call.answer(body)
 
 
-def _names_of(services: Services, call: Call, resource_type: int) -> Iterator[str | None]:
+def _names_of(call: Call, resource_type: int) -> Iterator[str | None]:
     """The names of all resources of a type; None where a name was there already. There are no client metrics."""
     if resource_type == GROUP:
         found: set[str] = set()
-        for name in services.discovery.topics.entry(GROUPS).configs:
+        for name in call.services.discovery.topics.entry(GROUPS).configs:
             group_id = group_of(name)
             yield None if group_id in found else group_id
             found.add(group_id)
     elif resource_type == TOPIC:
-        for topic in list(services.discovery.all_topics()):
+        for topic in list(call.services.discovery.all_topics()):
             yield topic.name
     elif resource_type in {BROKER, BROKER_LOGGER}:
-        for node in services.discovery.nodes(call):
+        for node in call.services.discovery.nodes(call):
             yield str(node.node_id)
 
 
-def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) -> Steps:
+def alter_configs(call: Call, request: AlterConfigsRequest) -> Steps:
     """AlterConfigs: a resource gets exactly these settings."""
 
     def altered(target: _Target, resource: AlterConfigsRequest.AlterConfigsResource) -> NewValues:
@@ -349,10 +349,10 @@ def alter_configs(services: Services, call: Call, request: AlterConfigsRequest) 
             yield
         return configs
 
-    return _alter(services, call, request, altered, AlterConfigsResponse)
+    return _alter(call, request, altered, AlterConfigsResponse)
 
 
-def incremental_alter_configs(services: Services, call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
+def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> Steps:
     """IncrementalAlterConfigs: one setting at a time."""
 
     def altered(target: _Target, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> NewValues:
@@ -372,18 +372,16 @@ def incremental_alter_configs(services: Services, call: Call, request: Increment
             configs[name] = target.value(name, value)
         return configs
 
-    return _alter(services, call, request, altered, IncrementalAlterConfigsResponse)
+    return _alter(call, request, altered, IncrementalAlterConfigsResponse)
 
 
-def _alter(
-    services: Services, call: Call, request: Any, altered: Callable[[_Target, Any], NewValues], answer_class: Any
-) -> Steps:
+def _alter(call: Call, request: Any, altered: Callable[[_Target, Any], NewValues], answer_class: Any) -> Steps:
     """Change each resource by itself; the answer waits until all changes are durable.
 
     altered: the settings of a target that a resource changes. answer_class: the response's.
     """
     counts = yield from count((resource.resource_type, resource.resource_name) for resource in request.resources)
-    topics = services.discovery.topics
+    topics = call.services.discovery.topics
     groups: Mapping[str, str] | None = None
     results = []
     accepted: list[Any] = []
@@ -400,9 +398,9 @@ def _alter(
                 raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if resource.resource_type == GROUP and groups is None:
                 groups = topics.newest_entry(GROUPS).configs
-            target = yield from _alterable(services, call, resource, groups or {})
+            target = yield from _alterable(call, resource, groups or {})
             configs = yield from altered(target, resource)
-            target.check(services.config, configs)
+            target.check(call.services.config, configs)
             named = {target.prefix + name: value for name, value in configs.items()}
             changed.setdefault(target.topic_id, {}).update(named)
             removed.update(name for name, value in named.items() if value is None)
@@ -418,16 +416,14 @@ def _alter(
     change = Change(altered=[Altered(topic_id, configs=configs) for topic_id, configs in changed.items()])
     is_change = bool(changed) and not request.validate_only
     body = answer_class(responses=results)
-    yield from answer_changed(services, call, change if is_change else None, body, accepted)
+    yield from answer_changed(call, change if is_change else None, body, accepted)
 
 
-def _alterable(
-    services: Services, call: Call, resource: Any, groups: Mapping[str, str]
-) -> Generator[None, None, _Target]:
+def _alterable(call: Call, resource: Any, groups: Mapping[str, str]) -> Generator[None, None, _Target]:
     """The topic, group or broker whose settings a resource changes. groups: GROUPS. Raises _BadResource."""
     kind, name = resource.resource_type, resource.resource_name
     if kind in {BROKER_LOGGER, CLIENT_METRICS}:
-        _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
+        _check_right(call, Operation.ALTER_CONFIGS, kind, name)
         message = "Only settings of topics, groups and brokers can be changed while the server runs."
         raise _BadResource(ErrorCode.INVALID_REQUEST, message)
     if kind not in {TOPIC, BROKER, GROUP}:
@@ -438,19 +434,19 @@ def _alterable(
         yield
     if len(names) < len(resource.configs):
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    topics = services.discovery.topics
+    topics = call.services.discovery.topics
     if kind == BROKER:
         if name:
-            _check_node(services, name)
-        _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
-        changes = changes_of(topics.newest_entry(BROKERS).configs, services.config.node_id)
+            _check_node(call, name)
+        _check_right(call, Operation.ALTER_CONFIGS, kind, name)
+        changes = changes_of(topics.newest_entry(BROKERS).configs, call.services.config.node_id)
         configs = changes.node if name else changes.all_nodes
-        limits = limits_of_listeners(services.config)
+        limits = limits_of_listeners(call.services.config)
         table = {**BROKER_SETTINGS, **{each: BROKER_SETTINGS[limit] for each, limit in limits.items()}}
         return _Target(kind, BROKERS.topic_id, prefix_of(name), configs, table, limits)
     if not name:
         raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics and groups have no settings in common.")
-    _check_right(services, call, Operation.ALTER_CONFIGS, kind, name)
+    _check_right(call, Operation.ALTER_CONFIGS, kind, name)
     if kind == GROUP:
         return _Target(kind, GROUPS.topic_id, prefix_of(name), configs_of(groups, name), GROUP_CONFIGS)
     _check_topic_name(name)
@@ -460,15 +456,15 @@ def _alterable(
     return _Target(kind, topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
 
 
-def default_entries(services: Services) -> list[Entry]:
+def default_entries(call: Call) -> list[Entry]:
     """All settings of a topic that sets none."""
-    changes, values = _changes(services), topic_defaults(services.config)
+    changes, values = _changes(call), topic_defaults(call.services.config)
     return [
         Entry(
             name,
             values[name],
             setting.kind,
-            values_of(services.start_config, changes, setting.broker) if setting.broker else (),
+            values_of(call.services.start_config, changes, setting.broker) if setting.broker else (),
             setting.doc,
         )
         for name, setting in TOPIC_CONFIGS.items()
@@ -480,15 +476,15 @@ def topic_entries(topic: Topic, defaults: Sequence[Entry]) -> list[Entry]:
     return _with_own(topic.configs, defaults, TOPIC_CONFIG)
 
 
-def _default_group_entries(services: Services) -> list[Entry]:
+def _default_group_entries(call: Call) -> list[Entry]:
     """All settings of a group that sets none, internal ones too."""
-    changes, entries = _changes(services), []
+    changes, entries = _changes(call), []
     for name, setting in GROUP_CONFIGS.items():
         if setting.broker in BROKER_SETTINGS:
-            values = values_of(services.start_config, changes, setting.broker)
+            values = values_of(call.services.start_config, changes, setting.broker)
         else:
             values = (Value(setting.broker or name, setting.default, DEFAULT_CONFIG),)
-        entries.append(Entry(name, default_of(services.config, name), setting.kind, values, setting.doc))
+        entries.append(Entry(name, default_of(call.services.config, name), setting.kind, values, setting.doc))
     return entries
 
 
@@ -505,8 +501,8 @@ def _own(entry: Entry, value: str, source: int) -> Entry:
 class CreatedConfigs:
     """All settings of topics as CreateTopics answers them (KIP-525). Defaults are the same objects for all topics."""
 
-    def __init__(self, services: Services) -> None:
-        self._defaults = [(entry, self._show(entry)) for entry in default_entries(services)]
+    def __init__(self, call: Call) -> None:
+        self._defaults = [(entry, self._show(entry)) for entry in default_entries(call)]
 
     def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
         """The settings of one topic."""

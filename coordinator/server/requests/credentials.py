@@ -22,7 +22,7 @@ from coordinator.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, cred
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import Call, Services, Steps, count
+from coordinator.server.wire.call import Call, Steps, count
 from coordinator.text import cut_text
 from protocol.messages import (
     AlterUserScramCredentialsResponse,
@@ -52,12 +52,12 @@ CREDENTIALS_MAX = 50_000
 # SASL where none is due.
 
 
-def handshake(services: Services, call: Call, request: SaslHandshakeRequest) -> None:  # noqa: ARG001 - as all handlers
+def handshake(call: Call, request: SaslHandshakeRequest) -> None:  # noqa: ARG001 - as all handlers
     """SaslHandshake: there is nothing to authenticate for."""
     call.answer(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
 
 
-def authenticate(services: Services, call: Call, request: SaslAuthenticateRequest) -> None:  # noqa: ARG001 - as above
+def authenticate(call: Call, request: SaslAuthenticateRequest) -> None:  # noqa: ARG001 - as above
     """SaslAuthenticate: as SaslHandshake."""
     text = "SaslAuthenticate request received after successful authentication"
     call.answer(SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text))
@@ -66,12 +66,10 @@ def authenticate(services: Services, call: Call, request: SaslAuthenticateReques
 # Credentials.
 
 
-def describe_user_scram_credentials(
-    services: Services, call: Call, request: DescribeUserScramCredentialsRequest
-) -> Steps:
+def describe_user_scram_credentials(call: Call, request: DescribeUserScramCredentialsRequest) -> Steps:
     """DescribeUserScramCredentials (KIP-554): mechanisms and iterations, of named users or of all."""
     body = DescribeUserScramCredentialsResponse()
-    if not may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+    if not may(call, Operation.DESCRIBE, Kind.CLUSTER):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         body.error_code, body.error_message = error, NOT_ALLOWED
         for _ in request.users or ():
@@ -83,7 +81,7 @@ def describe_user_scram_credentials(
             yield
         call.answer(body)
         return
-    known = iterations_of(services.discovery.topics.entry(CREDENTIALS).configs)
+    known = iterations_of(call.services.discovery.topics.entry(CREDENTIALS).configs)
     yield
     counts = yield from count(asked.name for asked in request.users or ())
     for user in counts or known:
@@ -117,11 +115,11 @@ FORBIDDEN = _Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED)
 TWICE = _Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
 
 
-def alter_user_scram_credentials(services: Services, call: Call, request: AlterUserScramCredentialsRequest) -> Steps:
+def alter_user_scram_credentials(call: Call, request: AlterUserScramCredentialsRequest) -> Steps:
     """AlterUserScramCredentials (KIP-554): each user at most once in a request; the others are changed as a whole."""
-    known = services.discovery.topics.newest_entry(CREDENTIALS).configs
+    known = call.services.discovery.topics.newest_entry(CREDENTIALS).configs
     outcomes: dict[str, _Refusal | dict[str, str | None]] = {}
-    refusal = None if may(services, call, Operation.ALTER, Kind.CLUSTER) else FORBIDDEN
+    refusal = None if may(call, Operation.ALTER, Kind.CLUSTER) else FORBIDDEN
     for deletion in request.deletions:
         yield
         name = deletion.name
@@ -151,7 +149,7 @@ def alter_user_scram_credentials(services: Services, call: Call, request: AlterU
         answer.results.append(result)
         yield
     change = Change(altered=[Altered(CREDENTIALS.topic_id, configs=changes)])
-    yield from answer_changed(services, call, change if changes else None, answer, accepted)
+    yield from answer_changed(call, change if changes else None, answer, accepted)
 
 
 def _problem(name: str, mechanism: int) -> _Refusal | None:

@@ -31,7 +31,7 @@ from coordinator.server.requests.records import (
     topic_of,
 )
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Services, Steps, at_once
+from coordinator.server.wire.call import Call, Steps, at_once
 from protocol.messages import FetchResponse
 from schemas.errors import ErrorCode
 
@@ -68,12 +68,12 @@ class _Wanted:
         return self.ends.stable if self.only_committed else self.ends.end
 
 
-def fetch(services: Services, call: Call, request: FetchRequest) -> Steps | None:
+def fetch(call: Call, request: FetchRequest) -> Steps | None:
     """Fetch: records from given offsets on. Waits for min_bytes of them, at most max_wait_ms."""
-    return begun(_fetch(services, call, request), (topic.partitions for topic in request.topics))
+    return begun(_fetch(call, request), (topic.partitions for topic in request.topics))
 
 
-def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
+def _fetch(call: Call, request: FetchRequest) -> Steps:
     if request.session_epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
         call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
         return
@@ -83,11 +83,11 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
     for topic in request.topics:
-        known, problem = topic_of(services, call, Operation.READ, topic.topic_id if by_id else topic.topic)
+        known, problem = topic_of(call, Operation.READ, topic.topic_id if by_id else topic.topic)
         answers = []
         for asked in topic.partitions:
             yield
-            found = problem or partition_of(services, known, asked.partition, asked.current_leader_epoch)
+            found = problem or partition_of(call, known, asked.partition, asked.current_leader_epoch)
             if isinstance(found, ErrorCode):
                 answers.append(_unread(asked.partition, found, request.isolation_level))
                 refused += found not in ABSENT
@@ -95,7 +95,7 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
             answer = _unread(asked.partition, ErrorCode.NONE, request.isolation_level)
             answers.append(answer)
             # A cluster may have taken over the offsets of a broker: it has no records at them.
-            is_empty = not services.discovery.keeps_records and found.topic not in INTERNAL_TOPICS
+            is_empty = not call.services.discovery.keeps_records and found.topic not in INTERNAL_TOPICS
             offset = 0 if is_empty else asked.fetch_offset
             only_committed = request.isolation_level == READ_COMMITTED
             wanted.append(_Wanted(found, offset, asked.partition_max_bytes, answer, only_committed))
@@ -111,7 +111,7 @@ def _fetch(services: Services, call: Call, request: FetchRequest) -> Steps:
         return
     # Kafka waits only if no topic partition that it knows has an error.
     may_wait = not refused and request.max_wait_ms > 0
-    _Fetch(services, call, request, body, wanted, keys).look(may_wait=may_wait)
+    _Fetch(call, request, body, wanted, keys).look(may_wait=may_wait)
 
 
 class _Fetch:
@@ -122,26 +122,25 @@ class _Fetch:
 
     def __init__(
         self,
-        services: Services,
         call: Call,
         request: FetchRequest,
         body: FetchResponse,
         wanted: list[_Wanted],
         keys: list[tuple[UUID, int]],
     ) -> None:
-        self._services = services
+        self._services = call.services
         self._call = call
         self._body = body
         self._wanted = wanted
         self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._is_large = len(wanted) > PLAIN_MAX
         self._keys = keys
-        self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
         quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max()
         if quota_bytes is not None:
             self._max_bytes = min(self._max_bytes, quota_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._until_ms = services.waits.ms() + request.max_wait_ms
+        self._until_ms = call.services.waits.ms() + request.max_wait_ms
         self._has_waited = False
         self._in_journals: set[int] = set()
         self._of_engines: list[Key] = []
@@ -166,9 +165,7 @@ class _Fetch:
             if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
                 each.answer.error_code = self._absent
                 may_wait = False
-            elif self._has_waited and not may(
-                self._services, self._call, Operation.READ, Kind.TOPIC, each.topic_partition.topic
-            ):
+            elif self._has_waited and not may(self._call, Operation.READ, Kind.TOPIC, each.topic_partition.topic):
                 each.answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 each.answer.high_watermark = each.answer.last_stable_offset = each.answer.log_start_offset = NO_OFFSET
                 may_wait = False
@@ -186,14 +183,14 @@ class _Fetch:
                 self._call.answer(self._body)
             return
 
-        services, wanted = self._services, self._wanted
-        budget = services.data.budget
+        data, wanted = self._services.data, self._wanted
+        budget = data.budget
 
         def read(view_of: Look) -> int | None:
             return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
 
-        self._engine_writes = services.data.engine_writes(self._of_engines)
-        services.data.read(read, self._in_journals, self._call.reply(self._looked).deliver)
+        self._engine_writes = data.engine_writes(self._of_engines)
+        data.read(read, self._in_journals, self._call.reply(self._looked).deliver)
 
     def _looked(self, outcome: Any) -> None:
         """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""
@@ -224,11 +221,11 @@ class _Fetch:
 
     def _wait(self) -> None:
         self._has_waited = True  # rules that change meanwhile count; Kafka asks once
-        call, services = self._call, self._services
+        call = self._call
         on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
         call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait
-        services.waits.arm(call, self._until_ms)
-        services.data.wait(call, self._keys, partial(on_more.deliver, None))
+        call.services.waits.arm(call, self._until_ms)
+        call.services.data.wait(call, self._keys, partial(on_more.deliver, None))
 
     def _is_at_the_end(self) -> bool:
         """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends.

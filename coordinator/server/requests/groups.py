@@ -35,7 +35,7 @@ from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_onc
 from coordinator.server.requests.rights import may, operations, operations_on_group
 from coordinator.server.runtime.partition import Partition, Standing
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Services, Steps, parts
+from coordinator.server.wire.call import Answers, Call, Steps, parts
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -68,69 +68,69 @@ STATES = {state.value.lower() for state in State}
 KINDS = {kind.value for kind in Kind}
 
 
-def join_group(services: Services, call: Call, request: JoinGroupRequest) -> None:
+def join_group(call: Call, request: JoinGroupRequest) -> None:
     """JoinGroup."""
     # Only a member without an id needs a fresh one, and making one takes time.
-    fresh_id = "" if request.member_id else services.fresh_id()
+    fresh_id = "" if request.member_id else call.services.fresh_id()
     event = JoinGroup(call, call.api_version, call.client, request, fresh_id)
-    if services.access.is_open or may(services, call, Operation.READ, Resource.GROUP, request.group_id):
-        services.runtime.submit(request.group_id, event)
+    if call.services.access.is_open or may(call, Operation.READ, Resource.GROUP, request.group_id):
+        call.services.runtime.submit(request.group_id, event)
     else:
         call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
-def sync_group(services: Services, call: Call, request: SyncGroupRequest) -> Steps | None:
+def sync_group(call: Call, request: SyncGroupRequest) -> Steps | None:
     """SyncGroup. From v5 on, protocol type and protocol name are mandatory (KIP-559)."""
     event = SyncGroup(call, call.api_version, call.client, request)
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         call.answer(event.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    elif not services.access.is_open and not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+    elif not call.services.access.is_open and not may(call, Operation.READ, Resource.GROUP, request.group_id):
         call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.assignments) > ASSIGNMENTS_AT_ONCE:
-        return _sync_with_many_assignments(services, call, event)
+        return _sync_with_many_assignments(call, event)
     else:
-        services.runtime.submit(request.group_id, event)
+        call.services.runtime.submit(request.group_id, event)
     return None
 
 
-def _sync_with_many_assignments(services: Services, call: Call, event: SyncGroup) -> Steps:
+def _sync_with_many_assignments(call: Call, event: SyncGroup) -> Steps:
     call.is_kept = True
     event.given = {}
     for assignment in event.body.assignments:
         event.given[assignment.member_id] = assignment.assignment
         yield
-    services.runtime.submit(event.body.group_id, event)
+    call.services.runtime.submit(event.body.group_id, event)
 
 
-def heartbeat(services: Services, call: Call, request: HeartbeatRequest) -> None:
+def heartbeat(call: Call, request: HeartbeatRequest) -> None:
     """Heartbeat, if the short cut in `Api.dispatch` has not answered it."""
     event = Heartbeat(call, request, call.client)
-    if may(services, call, Operation.READ, Resource.GROUP, request.group_id):
-        services.runtime.submit(request.group_id, event)
+    if may(call, Operation.READ, Resource.GROUP, request.group_id):
+        call.services.runtime.submit(request.group_id, event)
     else:
         call.answer(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
-def leave_group(services: Services, call: Call, request: LeaveGroupRequest) -> Steps | None:
+def leave_group(call: Call, request: LeaveGroupRequest) -> Steps | None:
     """LeaveGroup."""
     event = LeaveGroup(call, call.api_version, call.client, request)
-    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+    if not may(call, Operation.READ, Resource.GROUP, request.group_id):
         call.answer(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return None
     if len(request.members) > LEAVING_AT_ONCE:
-        return _leave_in_parts(services, call, request)
-    services.runtime.submit(request.group_id, event)
+        return _leave_in_parts(call, request)
+    call.services.runtime.submit(request.group_id, event)
     return None
 
 
-def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) -> Steps:
+def _leave_in_parts(call: Call, request: LeaveGroupRequest) -> Steps:
     """A LeaveGroup of many members: an event for some members at a time."""
     call.is_kept = True
     some = list(parts(request.members, LEAVING_AT_ONCE))
     answers = Answers(call, len(some))
     for members, reply in zip(some, answers, strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
-        services.runtime.submit(request.group_id, LeaveGroup(reply, call.api_version, call.client, body))
+        call.services.runtime.submit(request.group_id, LeaveGroup(reply, call.api_version, call.client, body))
         yield
     whole = LeaveGroupResponse(members=[])
     for answered in (yield from answers.all()):
@@ -142,7 +142,7 @@ def _leave_in_parts(services: Services, call: Call, request: LeaveGroupRequest) 
     call.answer(whole)
 
 
-def describe_groups(services: Services, call: Call, request: DescribeGroupsRequest) -> Steps:
+def describe_groups(call: Call, request: DescribeGroupsRequest) -> Steps:
     """DescribeGroups. A group is described once, however often it is named."""
     shows_operations = call.api_version >= 3 and request.include_authorized_operations
     group_ids, places = yield from each_once(request.groups)
@@ -151,9 +151,9 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     answers = Answers(call, len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
-        asked.append(Asked(event, services.runtime.partition_of(group_id).stays()))
-        if may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
-            services.runtime.submit(group_id, event)
+        asked.append(Asked(event, call.services.runtime.partition_of(group_id).stays()))
+        if may(call, Operation.DESCRIBE, Resource.GROUP, group_id):
+            call.services.runtime.submit(group_id, event)
         else:
             reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
@@ -161,15 +161,15 @@ def describe_groups(services: Services, call: Call, request: DescribeGroupsReque
     for group in told if shows_operations else ():
         if not group.error_code:
             group.authorized_operations = (
-                operations_on_group(services, call, group.group_id)
+                operations_on_group(call, group.group_id)
                 if call.api_version >= DESCRIBE_OF_KAFKA_4
-                else operations(services, call, Resource.GROUP, group.group_id)
+                else operations(call, Resource.GROUP, group.group_id)
             )
         yield
     call.answer(DescribeGroupsResponse(groups=(yield from at_places(told, places))))
 
 
-def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) -> Steps:
+def delete_groups(call: Call, request: DeleteGroupsRequest) -> Steps:
     """DeleteGroups: a group that is named twice is deleted once."""
     call.is_kept = True
     group_ids: dict[str, None] = {}
@@ -179,19 +179,19 @@ def delete_groups(services: Services, call: Call, request: DeleteGroupsRequest) 
 
     answers = Answers(call, len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
-        call.work(_delete_group(services, call, group_id, reply))
+        call.work(_delete_group(call, group_id, reply))
         yield
     call.answer(DeleteGroupsResponse(results=(yield from answers.all())))
 
 
-def _delete_group(services: Services, call: Call, group_id: str, reply: Reply) -> Steps:
+def _delete_group(call: Call, group_id: str, reply: Reply) -> Steps:
     """Delete a group, and then its offsets, a piece at a time. reply: gets the first error, or a result without."""
     answer = Answers(call)
     event = DeleteGroup(answer.reply, group_id, call.client)
-    if not may(services, call, Operation.DELETE, Resource.GROUP, group_id):
+    if not may(call, Operation.DELETE, Resource.GROUP, group_id):
         reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
-    services.runtime.submit(group_id, event)
+    call.services.runtime.submit(group_id, event)
     (result,) = yield from answer.all()
     if isinstance(result, Remainder):
         yield
@@ -200,14 +200,14 @@ def _delete_group(services: Services, call: Call, group_id: str, reply: Reply) -
         erased = Answers(call, math.ceil(size / REMOVED_AT_ONCE))
         for erasing in erased:
             some = list(islice(left, REMOVED_AT_ONCE))
-            services.runtime.submit(group_id, EraseOffsets(erasing, group_id, some, call.client))
+            call.services.runtime.submit(group_id, EraseOffsets(erasing, group_id, some, call.client))
             yield
         results = yield from erased.all()
         result = next((each for each in results if each.error_code), results[0])
     reply.deliver(result)
 
 
-def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> Steps:
+def list_groups(call: Call, request: ListGroupsRequest) -> Steps:
     """ListGroups: the groups of all partitions that are served; with an error while other partitions load.
 
     A list that lacks groups of a served partition has an error too.
@@ -224,23 +224,23 @@ def list_groups(services: Services, call: Call, request: ListGroupsRequest) -> S
             yield
 
     def trouble() -> ErrorCode:
-        partitions = services.runtime.partitions
+        partitions = call.services.runtime.partitions
         if any(each.standing is Standing.LOADING for each in partitions):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if all(each.is_sure for each in services.runtime.served()):
+        if all(each.is_sure for each in call.services.runtime.served()):
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    sees_all = may(services, call, Operation.DESCRIBE, Resource.CLUSTER, is_logged=False)
+    sees_all = may(call, Operation.DESCRIBE, Resource.CLUSTER, is_logged=False)
 
     def is_seen(group_id: str) -> bool:
-        return may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id, is_logged=False)
+        return may(call, Operation.DESCRIBE, Resource.GROUP, group_id, is_logged=False)
 
     before = trouble()
     some: list[tuple[Partition, list[str] | None]] = []
     # Tenure's own commands ask so whether a group that they don't know is one of Kafka's other kinds.
     lets_none_pass = bool(types) and types.isdisjoint(KINDS)
-    for partition in () if lets_none_pass else services.runtime.served():
+    for partition in () if lets_none_pass else call.services.runtime.served():
         held = partition.coordinator.groups
         if len(held) <= AT_ONCE:
             some.append((partition, None))

@@ -13,7 +13,7 @@ from coordinator.group.events import RequestEvent
 from coordinator.log.engine import EngineError
 from coordinator.server.nodes.topics import Change, ChangeDone, ChangeResult
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Services, Steps, parts
+from coordinator.server.wire.call import Answers, Call, Steps, parts
 from coordinator.text import cut_text
 from schemas.errors import ErrorCode
 
@@ -128,43 +128,36 @@ TIMEOUT_MIN_MS = 1_000
 """A change has at least this long, whatever the request says: a disk may need some of it."""
 
 
-def changed(
-    services: Services, call: Call, change: Change, timeout_ms: int | None = None
-) -> Generator[Answers, None, ChangeResult]:
+def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Generator[Answers, None, ChangeResult]:
     """Make a change of the list of topics. The result is TimedOut if none comes in time: another worker may hang."""
     answers = Answers(call)
     reply = answers.reply
-    done = reply.deliver if timeout_ms is None else _in_time(services, call, timeout_ms, reply)
-    services.discovery.topics.change(change, done)
+    done = reply.deliver if timeout_ms is None else _in_time(call, timeout_ms, reply)
+    call.services.discovery.topics.change(change, done)
     outcome: ChangeResult
     (outcome,) = yield from answers.all()
     return outcome
 
 
-def _in_time(services: Services, call: Call, timeout_ms: int, reply: Reply) -> ChangeDone:
+def _in_time(call: Call, timeout_ms: int, reply: Reply) -> ChangeDone:
     def end(outcome: ChangeResult) -> None:
         # Both results may come: the late one first, and then that of the change.
         if call.on_wait is not None:
             call.on_wait = None
-            services.waits.cancel(call)
+            call.services.waits.cancel(call)
             reply.deliver(outcome)
 
     late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
     call.on_wait = partial(end, late)
-    services.waits.arm(call, services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
+    call.services.waits.arm(call, call.services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
     return end
 
 
 def answer_changed(
-    services: Services,
-    call: Call,
-    change: Change | None,
-    body: Any,
-    accepted: Iterable[Any],
-    timeout_ms: int | None = None,
+    call: Call, change: Change | None, body: Any, accepted: Iterable[Any], timeout_ms: int | None = None
 ) -> Steps:
     """Make a change, if there is one, then answer with `body`. accepted: its results, which a failure refuses."""
-    outcome = {} if change is None else (yield from changed(services, call, change, timeout_ms))
+    outcome = {} if change is None else (yield from changed(call, change, timeout_ms))
     if isinstance(outcome, EngineError):
         yield from refuse_all(accepted, error_of(outcome), str(outcome))
     call.answer(body)

@@ -25,7 +25,7 @@ from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_p
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.partition import Partition
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Services, Steps
+from coordinator.server.wire.call import Answers, Call, Steps
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     OffsetCommitRequest,
@@ -53,57 +53,55 @@ class _Refused(NamedTuple):
     error: ErrorCode
 
 
-def commit_offsets(services: Services, call: Call, request: OffsetCommitRequest) -> Steps | None:
+def commit_offsets(call: Call, request: OffsetCommitRequest) -> Steps | None:
     """OffsetCommit. The coordinator gets the topic partitions that exist; the others get their error here.
 
     From version 10 on, clients name topics by their ids, and the coordinator gets the names.
     Version 0 is for ZooKeeper. Without one, Kafka answers UNSUPPORTED_VERSION if any of the topic partitions exists.
     """
-    if not may(services, call, Operation.READ, Resource.GROUP, request.group_id):
+    if not may(call, Operation.READ, Resource.GROUP, request.group_id):
         return _answer_commit(call, request.topics, [], ErrorCode.GROUP_AUTHORIZATION_FAILED, ())
     if call.in_steps or len(request.topics) > AT_ONCE or call.api_version == 0:
-        return _commit_in_steps(services, call, request, None)
-    has_partition = services.discovery.has_partition
+        return _commit_in_steps(call, request, None)
+    has_partition = call.services.discovery.has_partition
     errors: list[ErrorCode] = []
     all_exist = bool(request.topics)
     for topic in request.topics:
-        error = _topic_error(services, call, topic, Operation.READ)
+        error = _topic_error(call, topic, Operation.READ)
         errors.append(error)
         all_exist = all_exist and not error and bool(topic.partitions)
         for each in topic.partitions:
             all_exist = all_exist and has_partition(topic.name, each.partition_index)
     if not all_exist:
-        return _commit_in_steps(services, call, request, errors)
-    services.runtime.submit(request.group_id, CommitOffsets(call, call.api_version, call.client, request))
+        return _commit_in_steps(call, request, errors)
+    call.services.runtime.submit(request.group_id, CommitOffsets(call, call.api_version, call.client, request))
     return None
 
 
-def _topic_error(services: Services, call: Call, topic: Any, operation: Operation) -> ErrorCode:
+def _topic_error(call: Call, topic: Any, operation: Operation) -> ErrorCode:
     """The error of a topic in an OffsetCommit or OffsetFetch; NONE if the client may do this to it.
 
     A topic that the request names by its id gets its name.
     """
     if call.api_version >= TOPIC_IDS_SINCE:
-        found = services.discovery.topic_by_id(topic.topic_id)
+        found = call.services.discovery.topic_by_id(topic.topic_id)
         if found is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         topic.name = found.name
-    is_allowed = may(services, call, operation, Resource.TOPIC, topic.name)
+    is_allowed = may(call, operation, Resource.TOPIC, topic.name)
     return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _commit_in_steps(
-    services: Services, call: Call, request: OffsetCommitRequest, errors: Sequence[ErrorCode] | None
-) -> Steps:
+def _commit_in_steps(call: Call, request: OffsetCommitRequest, errors: Sequence[ErrorCode] | None) -> Steps:
     """As `commit_offsets`, for many topic partitions, or where not all exist. errors: of the topics, if known."""
     call.is_kept = True
-    has_partition = services.discovery.has_partition
+    has_partition = call.services.discovery.has_partition
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     unknown: list[_Refused] = []
     for place, topic in enumerate(request.topics):
         present: list[OffsetCommitRequest.OffsetCommitRequestPartition] = []
         absent: list[int] = []
-        error = _topic_error(services, call, topic, Operation.READ) if errors is None else errors[place]
+        error = _topic_error(call, topic, Operation.READ) if errors is None else errors[place]
         for each in topic.partitions:
             if not error and has_partition(topic.name, each.partition_index):
                 present.append(each)
@@ -124,11 +122,11 @@ def _commit_in_steps(
         yield from _answer_commit(call, request.topics, [], ErrorCode.UNSUPPORTED_VERSION, ())
         return
     request.topics = known
-    prepared: Prepared = yield from offsets.prepare(request, services.config.group, services.clock.wall_ms())
+    prepared: Prepared = yield from offsets.prepare(request, call.services.config.group, call.services.clock.wall_ms())
 
     answers = Answers(call)
     event = CommitPrepared(answers.reply, call.client, request, prepared, call.api_version)
-    services.runtime.submit(request.group_id, event)
+    call.services.runtime.submit(request.group_id, event)
     (error,) = yield from answers.all()
     yield from _answer_commit(call, known, unknown, error, () if error else prepared.too_large)
 
@@ -187,7 +185,7 @@ def _add(topics: list[Any], more: list[Any]) -> Steps:
         yield
 
 
-def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
+def fetch_offsets(call: Call, request: OffsetFetchRequest) -> Steps:
     """OffsetFetch: one group up to v7, any number from v8 on. From v2 on, null topics mean all topics.
 
     From v10 on, clients name topics by their ids, and the coordinator gets the names.
@@ -197,18 +195,16 @@ def fetch_offsets(services: Services, call: Call, request: OffsetFetchRequest) -
         yield from _answer_one_group(call, request, group)
         return
     if call.api_version >= 8:
-        yield from _fetch_groups(services, call, request)
+        yield from _fetch_groups(call, request)
         return
 
     answer = Answers(call)
-    yield from _fetch_group(
-        services, call, request.group_id, request.topics, answer.reply, require_stable=request.require_stable
-    )
+    yield from _fetch_group(call, request.group_id, request.topics, answer.reply, require_stable=request.require_stable)
     (group,) = yield from answer.all()
     yield from _answer_one_group(call, request, group)
 
 
-def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -> Steps:
+def _fetch_groups(call: Call, request: OffsetFetchRequest) -> Steps:
     """Fetch the offsets of several groups. All offsets of a group are fetched once, however often it is named."""
     places: list[int] = []
     whole: dict[tuple[str, str | None, int], int] = {}
@@ -225,9 +221,9 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
     answers = Answers(call, len(groups))
     for group, reply in zip(groups, answers, strict=True):
         event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
-        asked.append(Asked(event, services.runtime.partition_of(group.group_id).stays()))
+        asked.append(Asked(event, call.services.runtime.partition_of(group.group_id).stays()))
         steps = _fetch_group(
-            services, call, group.group_id, group.topics, reply, require_stable=request.require_stable, member=group
+            call, group.group_id, group.topics, reply, require_stable=request.require_stable, member=group
         )
         call.work(steps)
         yield
@@ -236,7 +232,6 @@ def _fetch_groups(services: Services, call: Call, request: OffsetFetchRequest) -
 
 
 def _fetch_group(
-    services: Services,
     call: Call,
     group_id: str,
     asked: Collection[Any] | None,
@@ -250,19 +245,19 @@ def _fetch_group(
     member: names the member of the consumer protocol that asks; None from outside.
     """
     who = (None, -1) if member is None else (member.member_id, member.member_epoch)
-    partition = services.runtime.partition_of(group_id)
-    if not may(services, call, Operation.DESCRIBE, Resource.GROUP, group_id):
+    partition = call.services.runtime.partition_of(group_id)
+    if not may(call, Operation.DESCRIBE, Resource.GROUP, group_id):
         event = FetchOffsets(call, group_id, None, require_stable, call.client)
         reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     topics: Iterable[tuple[str, list[int]]] | None
     hidden: list[Hidden] = []
-    is_checked = not services.access.is_open or call.api_version >= TOPIC_IDS_SINCE
+    is_checked = not call.services.access.is_open or call.api_version >= TOPIC_IDS_SINCE
     if asked is None:
         topics = _topics_of_large_group(partition, group_id)
     else:
         if is_checked:
-            asked, hidden = yield from _divide(services, call, asked)
+            asked, hidden = yield from _divide(call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
     some = [ALL] if topics is None else (yield from filled_pieces(topics))
     answers = Answers(call, len(some))
@@ -287,7 +282,7 @@ def _fetch_group(
             append(whole.topics, body.topics, goes_on=piece.goes_on)
         yield
     if is_checked:
-        yield from _show(services, call, asked, hidden, whole)
+        yield from _show(call, asked, hidden, whole)
     reply.deliver(whole)
 
 
@@ -299,14 +294,12 @@ ALL = Piece([], goes_on=False)
 """Stands for all topics of a group."""
 
 
-def _divide(
-    services: Services, call: Call, asked: Collection[Any]
-) -> Generator[None, None, tuple[list[Any], list[Hidden]]]:
+def _divide(call: Call, asked: Collection[Any]) -> Generator[None, None, tuple[list[Any], list[Hidden]]]:
     """The topics that the client may describe, and the others."""
     shown: list[Any] = []
     hidden: list[Hidden] = []
     for topic in asked:
-        error = _topic_error(services, call, topic, Operation.DESCRIBE)
+        error = _topic_error(call, topic, Operation.DESCRIBE)
         if error:
             hidden.append((topic, error))
         else:
@@ -316,15 +309,11 @@ def _divide(
 
 
 def _show(
-    services: Services,
-    call: Call,
-    asked: Collection[Any] | None,
-    hidden: list[Hidden],
-    body: OffsetFetchResponse.OffsetFetchResponseGroup,
+    call: Call, asked: Collection[Any] | None, hidden: list[Hidden], body: OffsetFetchResponse.OffsetFetchResponseGroup
 ) -> Steps:
     """Leave in an answer what the client may see. asked: the topics that it may describe; None for all."""
     if asked is None:
-        body.topics = yield from _described(services, call, body.topics)
+        body.topics = yield from _described(call, body.topics)
     elif call.api_version >= TOPIC_IDS_SINCE:
         ids: dict[str, UUID] = {}
         for topic in asked:
@@ -348,15 +337,15 @@ def _show(
         yield
 
 
-def _described(services: Services, call: Call, topics: list[Any]) -> Generator[None, None, list[Any]]:
+def _described(call: Call, topics: list[Any]) -> Generator[None, None, list[Any]]:
     """Of all topics with offsets, those that the client may describe. A topic without an id has none to answer with."""
     found = []
     for topic in topics:
-        known = services.discovery.topic(topic.name) if call.api_version >= TOPIC_IDS_SINCE else None
+        known = call.services.discovery.topic(topic.name) if call.api_version >= TOPIC_IDS_SINCE else None
         if known is not None:
             topic.topic_id = known.topic_id
         has_name = known is not None or call.api_version < TOPIC_IDS_SINCE
-        if has_name and may(services, call, Operation.DESCRIBE, Resource.TOPIC, topic.name):
+        if has_name and may(call, Operation.DESCRIBE, Resource.TOPIC, topic.name):
             found.append(topic)
         yield
     return found
@@ -413,10 +402,10 @@ def _answer_one_group(
     call.answer(OffsetFetchResponse(error_code=group.error_code, topics=topics))
 
 
-def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest) -> Steps:
+def delete_offsets(call: Call, request: OffsetDeleteRequest) -> Steps:
     """OffsetDelete (KIP-496). The coordinator gets the topic partitions that exist; the others get their error here."""
     call.is_kept = True
-    if not may(services, call, Operation.DELETE, Resource.GROUP, request.group_id):
+    if not may(call, Operation.DELETE, Resource.GROUP, request.group_id):
         call.answer(OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     known: list[tuple[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]]] = []
@@ -424,10 +413,10 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
     for topic in request.topics:
         present: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = []
         absent: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
-        is_allowed = may(services, call, Operation.READ, Resource.TOPIC, topic.name)
+        is_allowed = may(call, Operation.READ, Resource.TOPIC, topic.name)
         why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for each in topic.partitions:
-            if is_allowed and services.discovery.has_partition(topic.name, each.partition_index):
+            if is_allowed and call.services.discovery.has_partition(topic.name, each.partition_index):
                 present.append(each)
             else:
                 absent.append(_deleted_partition(each.partition_index, why))
@@ -447,7 +436,7 @@ def delete_offsets(services: Services, call: Call, request: OffsetDeleteRequest)
         ]
         answers = Answers(call)
         event = DeleteOffsets(answers.reply, OffsetDeleteRequest(group_id=request.group_id, topics=topics), call.client)
-        services.runtime.submit(request.group_id, event)
+        call.services.runtime.submit(request.group_id, event)
         bodies += yield from answers.all()
         yield
     whole = bodies[0]  # an error of the whole request has no topics

@@ -27,7 +27,7 @@ from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of
 from coordinator.server.requests.rights import may, may_somewhere
-from coordinator.server.wire.call import Call, Services, Steps, at_once, gather
+from coordinator.server.wire.call import Call, Steps, at_once, gather
 from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from protocol.messages import InitProducerIdRequest, ProduceRequest
 
 
-def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> None:
     """InitProducerId: a new id for an idempotent producer, even if it has one; see also `transactions`."""
 
     def refuse(error: ErrorCode) -> None:
@@ -50,17 +50,15 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
         refuse(ErrorCode.INVALID_REQUEST)
         return
     if request.transactional_id is not None:
-        transactions.init_producer_id(services, call, request)
+        transactions.init_producer_id(call, request)
         return
-    if not may(services, call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_logged=False) and not may_somewhere(
-        services, call, Operation.WRITE, Kind.TOPIC
+    if not may(call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_logged=False) and not may_somewhere(
+        call, Operation.WRITE, Kind.TOPIC
     ):
         refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
 
-    transactions.with_fresh_id(
-        services, call, lambda fresh: call.answer(InitProducerIdResponse(producer_id=fresh)), refuse
-    )
+    transactions.with_fresh_id(call, lambda fresh: call.answer(InitProducerIdResponse(producer_id=fresh)), refuse)
 
 
 ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1
@@ -109,28 +107,28 @@ class _Part:
         return TopicPartition(self.topic_partition.topic, self.topic_partition.number)
 
 
-def produce(services: Services, call: Call, request: ProduceRequest) -> Steps | None:
+def produce(call: Call, request: ProduceRequest) -> Steps | None:
     """Produce: each batch is appended or refused by itself. The answer waits until all appended ones are durable.
 
     Batches of a transaction are appended once its coordinator knows their partitions, unless a marker comes in between:
     behind it they would begin a transaction that nobody ends.
     """
-    return begun(_produce(services, call, request), (topic.partition_data for topic in request.topic_data))
+    return begun(_produce(call, request), (topic.partition_data for topic in request.topic_data))
 
 
-def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
+def _produce(call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
     has_v2 = call.api_version >= transactions.V2_SINCE["Produce"]
     is_transactional = yield from _is_transactional(request)
-    refusal = _transaction_refusal(services, call, request, is_transactional=is_transactional)
+    refusal = _transaction_refusal(call, request, is_transactional=is_transactional)
     for topic in request.topic_data:
         answers = []
         known: Topic | None = None
         problem = ErrorCode.NONE
         if refusal is None:
-            known, problem = topic_of(services, call, Operation.WRITE, topic.topic_id if by_id else topic.name)
+            known, problem = topic_of(call, Operation.WRITE, topic.topic_id if by_id else topic.name)
         for partition in topic.partition_data:
             yield
             answer = ProduceResponse.PartitionProduceResponse(index=partition.index, base_offset=NO_OFFSET)
@@ -140,7 +138,7 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
                     raise Rejected(*refusal)
                 if problem:
                     raise Rejected(problem, PROBLEMS[problem])
-                part = _part(services, call.api_version, request, known, partition, answer)
+                part = _part(call, request, known, partition, answer)
             except Rejected as rejected:
                 _refuse(answer, rejected)
             else:
@@ -165,10 +163,10 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
                 receive(Rejected(ErrorCode.INVALID_TXN_STATE, NOT_IN_TRANSACTION))
             else:
                 is_v2 = has_v2 and part.producer is not None
-                services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
+                call.services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
             yield
         for (producer_id, _), keys in expected.items():
-            services.data.expect_no_more(producer_id, keys)
+            call.services.data.expect_no_more(producer_id, keys)
 
     call.is_kept = True  # a client that wants no answer may close its connection at once
     appended = parts
@@ -199,14 +197,14 @@ def _produce(services: Services, call: Call, request: ProduceRequest) -> Steps:
     ) -> None:
         keys = {part.topic_partition.key for part in in_transactions[producer] if not found[part.key]}
         expected[producer] = keys
-        services.data.expect(producer[0], keys)
+        call.services.data.expect(producer[0], keys)
         receive(found)
 
     assert request.transactional_id is not None
     for (producer, some), receive in zip(in_transactions.items(), gather(len(in_transactions), verified), strict=True):
         keys = [part.key for part in some]
         done_one = partial(expecting, producer, receive)
-        transactions.in_transaction(services, call, "Produce", request.transactional_id, producer, keys, done_one)
+        transactions.in_transaction(call, "Produce", request.transactional_id, producer, keys, done_one)
         yield
 
 
@@ -271,17 +269,17 @@ def _is_transactional(request: ProduceRequest) -> Generator[None, None, bool]:
 
 
 def _transaction_refusal(
-    services: Services, call: Call, request: ProduceRequest, *, is_transactional: bool
+    call: Call, request: ProduceRequest, *, is_transactional: bool
 ) -> tuple[ErrorCode, str] | None:
     """The error of all batches of a request, as in Kafka, if one is in a transaction that the client may not have."""
     transactional_id = request.transactional_id
-    if services.transactions.refusal:
+    if call.services.transactions.refusal:
         if not is_transactional and transactional_id is None:
             return None
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, services.transactions.refusal
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, call.services.transactions.refusal
     if not is_transactional:
         return None
-    if transactional_id is None or not may(services, call, WRITE, Kind.TRANSACTIONAL_ID, transactional_id):
+    if transactional_id is None or not may(call, WRITE, Kind.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
     return None
 
@@ -296,8 +294,7 @@ def _by_producer(parts: list[_Part]) -> dict[tuple[int, int], list[_Part]]:
 
 
 def _part(
-    services: Services,
-    version: int,
+    call: Call,
     request: ProduceRequest,
     topic: Topic | None,
     partition: ProduceRequest.PartitionProduceData,
@@ -308,17 +305,17 @@ def _part(
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise Rejected(unknown, PROBLEMS[unknown])
     data = partition.records or b""
-    _check_shape(version, data)
+    _check_shape(call.api_version, data)
     if request.acks not in {ALL_REPLICAS, NO_ANSWER, LEADER_ONLY}:
         raise Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: -1, 0 and 1 are allowed.")
     in_transaction = bool(data[ATTRIBUTES_AT] & TRANSACTIONAL)
     if topic.name in INTERNAL_TOPICS and not (in_transaction and topic.name == OFFSETS_TOPIC):
         raise _internal(topic.name)  # one in a transaction is refused behind the errors of the transaction
-    if not services.discovery.keeps_records:
+    if not call.services.discovery.keeps_records:
         raise Rejected(ErrorCode.POLICY_VIOLATION, NO_RECORDS)
-    if not services.data.leads(topic, partition.index):
+    if not call.services.data.leads(topic, partition.index):
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another node leads this topic partition.")
-    topic_partition = services.data.topic_partition(topic, partition.index)
+    topic_partition = call.services.data.topic_partition(topic, partition.index)
     if len(data) > topic_partition.limits.max_message_bytes + MAGIC_AT:
         # The log would refuse it too, but the batch would take memory in the queue until then.
         text = f"The batch has {len(data)} bytes, max.message.bytes allows {topic_partition.limits.max_message_bytes}."

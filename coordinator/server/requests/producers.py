@@ -23,7 +23,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.records import code_of, note_engines_log, partition_of
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Services, Steps, result_of
+from coordinator.server.wire.call import Answers, Call, Steps, result_of
 from coordinator.transaction.state import V2
 from protocol.messages import DescribeProducersResponse, WriteTxnMarkersResponse
 from schemas.errors import ErrorCode
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from protocol.messages import DescribeProducersRequest, WriteTxnMarkersRequest
 
 
-def describe_producers(services: Services, call: Call, request: DescribeProducersRequest) -> Steps:
+def describe_producers(call: Call, request: DescribeProducersRequest) -> Steps:
     """DescribeProducers: who wrote to topic partitions, with the start of what is open.
 
     A partition is described once, however often it is named.
@@ -52,11 +52,11 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             continue
         answered = topics[named] = kinds.TopicResponse(name=topic.name)
         body.topics.append(answered)
-        known = services.discovery.topic(topic.name)
+        known = call.services.discovery.topic(topic.name)
         problem, message = ErrorCode.NONE, None
         if topic_name_problem(topic.name) is not None:
             problem, message = ErrorCode.INVALID_TOPIC_EXCEPTION, "This is no name of a topic."
-        elif not may(services, call, Operation.READ, Kind.TOPIC, topic.name):
+        elif not may(call, Operation.READ, Kind.TOPIC, topic.name):
             problem, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
         elif known is None:
             problem, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic."
@@ -71,7 +71,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             if known is None or problem:
                 yield
                 continue
-            found = partition_of(services, known, index)
+            found = partition_of(call, known, index)
             if isinstance(found, ErrorCode):
                 answer.error_code = found
             else:
@@ -81,7 +81,7 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
             yield
         yield
 
-    described = (yield from result_of(call, services.data.producers, asked, in_journals)) if asked else ()
+    described = (yield from result_of(call, call.services.data.producers, asked, in_journals)) if asked else ()
     for answer, producers in zip(answers, described, strict=True):
         if isinstance(producers, EngineError):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -102,11 +102,11 @@ def describe_producers(services: Services, call: Call, request: DescribeProducer
     call.answer(body)
 
 
-def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRequest) -> Steps:
+def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> Steps:
     """WriteTxnMarkers: each partition gets its marker, and has an error of its own."""
     kinds = WriteTxnMarkersResponse
-    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER, is_logged=False) or may(
-        services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER
+    is_allowed = may(call, Operation.ALTER, Kind.CLUSTER, is_logged=False) or may(
+        call, Operation.CLUSTER_ACTION, Kind.CLUSTER
     )
     body = kinds()
     wanted: list[tuple[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult, Any, str, int]] = []
@@ -128,7 +128,7 @@ def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRe
     outcomes = Answers(call, len(wanted))
     for (_, asked, name, index), reply in zip(wanted, outcomes, strict=True):
         if is_allowed:
-            call.work(_mark(services, call, asked, name, index, reply))
+            call.work(_mark(call, asked, name, index, reply))
         else:
             reply.deliver(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         yield
@@ -141,18 +141,11 @@ def write_txn_markers(services: Services, call: Call, request: WriteTxnMarkersRe
     call.answer(body)
 
 
-def _mark(
-    services: Services,
-    call: Call,
-    asked: WriteTxnMarkersRequest.WritableTxnMarker,
-    name: str,
-    index: int,
-    reply: Reply,
-) -> Steps:
+def _mark(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, name: str, index: int, reply: Reply) -> Steps:
     """Write a marker. reply: gets an ErrorCode, or the outcome of the log."""
     # Records of `__transaction_state` have no producers, so there is nothing to end.
-    has_none = name == TRANSACTIONS_TOPIC or services.transactions.refusal
-    partition = partition_of(services, None if has_none else services.discovery.topic(name), index)
+    has_none = name == TRANSACTIONS_TOPIC or call.services.transactions.refusal
+    partition = partition_of(call, None if has_none else call.services.discovery.topic(name), index)
     if isinstance(partition, ErrorCode):
         reply.deliver(partition)
         return
@@ -160,10 +153,10 @@ def _mark(
     is_commit, epoch = asked.transaction_result, asked.coordinator_epoch
     is_higher = asked.transaction_version >= V2
     if name != OFFSETS_TOPIC:
-        batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=services.clock.wall_ms())
-        services.data.append_marker(partition, batch, reply.deliver, epoch, is_higher=is_higher)
+        batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=call.services.clock.wall_ms())
+        call.services.data.append_marker(partition, batch, reply.deliver, epoch, is_higher=is_higher)
         return
-    (producers,) = yield from result_of(call, services.data.producers, [partition], {index})
+    (producers,) = yield from result_of(call, call.services.data.producers, [partition], {index})
     if isinstance(producers, EngineError):
         reply.deliver(producers)
         return
@@ -172,4 +165,4 @@ def _mark(
     if error:
         reply.deliver(error)
     else:
-        services.runtime.partitions[index].submit(None, EndTransaction(reply, *ids, is_commit, epoch, call.client))
+        call.services.runtime.partitions[index].submit(None, EndTransaction(reply, *ids, is_commit, epoch, call.client))

@@ -28,7 +28,7 @@ from coordinator.security.quotas import (
 from coordinator.server.nodes.topics import Altered, Change
 from coordinator.server.requests.many import answer_changed, refuse_all
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import Call, Services, Steps
+from coordinator.server.wire.call import Call, Steps
 from coordinator.text import cut_text
 from protocol.messages import AlterClientQuotasResponse, DescribeClientQuotasResponse
 from schemas.errors import ErrorCode
@@ -54,9 +54,9 @@ class _BadFilter(Exception):
         super().__init__(message)
 
 
-def describe_client_quotas(services: Services, call: Call, request: DescribeClientQuotasRequest) -> Steps:
+def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> Steps:
     """DescribeClientQuotas: the quotas of all entities that the filter lets through."""
-    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
+    if not may(call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         call.answer(DescribeClientQuotasResponse(error_code=error, error_message=NOT_ALLOWED, entries=None))
         return
@@ -67,7 +67,7 @@ def describe_client_quotas(services: Services, call: Call, request: DescribeClie
         call.answer(DescribeClientQuotasResponse(error_code=problem.error, error_message=message, entries=None))
         return
     entries = []
-    for entity, values in quotas_of(services.discovery.topics.entry(QUOTAS).configs).items():
+    for entity, values in quotas_of(call.services.discovery.topics.entry(QUOTAS).configs).items():
         yield
         if _is_wanted(entity, wanted, is_strict=request.strict):
             shown = [
@@ -79,9 +79,7 @@ def describe_client_quotas(services: Services, call: Call, request: DescribeClie
     call.answer(DescribeClientQuotasResponse(error_message=None, entries=entries))
 
 
-def _filter(
-    components: Iterable[DescribeClientQuotasRequest.ComponentData],
-) -> Generator[None, None, _Filter]:
+def _filter(components: Iterable[DescribeClientQuotasRequest.ComponentData]) -> Generator[None, None, _Filter]:
     """By type, the names of which an entity must have one; None for any. Raises _BadFilter."""
     wanted: _Filter = {}
     for each in components:
@@ -127,13 +125,13 @@ class _Alteration(NamedTuple):
     result: AlterClientQuotasResponse.EntryData
 
 
-def alter_client_quotas(services: Services, call: Call, request: AlterClientQuotasRequest) -> Steps:
+def alter_client_quotas(call: Call, request: AlterClientQuotasRequest) -> Steps:
     """AlterClientQuotas: each entity by itself; the answer waits until all changes are durable.
 
     An entity that is named twice has one answer, an error, and keeps its quotas.
     """
     alterations: dict[frozenset[tuple[str, str | None]], _Alteration] = {}
-    is_allowed = may(services, call, Operation.ALTER_CONFIGS, Kind.CLUSTER)
+    is_allowed = may(call, Operation.ALTER_CONFIGS, Kind.CLUSTER)
     for entry in request.entries:
         yield
         named, entity = [], []
@@ -170,12 +168,12 @@ def alter_client_quotas(services: Services, call: Call, request: AlterClientQuot
             yield
         yield
     body = AlterClientQuotasResponse(entries=results)
-    if not _has_room(services.discovery.topics.newest_entry(QUOTAS).configs, texts, removed):
+    if not _has_room(call.services.discovery.topics.newest_entry(QUOTAS).configs, texts, removed):
         yield from refuse_all(accepted, ErrorCode.POLICY_VIOLATION, f"The names of all quotas exceed {KEPT_BYTES_MAX}.")
         texts.clear()
     change = Change(altered=[Altered(QUOTAS.topic_id, configs=texts)])
     is_change = bool(texts) and not request.validate_only
-    yield from answer_changed(services, call, change if is_change else None, body, accepted)
+    yield from answer_changed(call, change if is_change else None, body, accepted)
 
 
 def _texts(

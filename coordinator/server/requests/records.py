@@ -26,7 +26,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Services, Steps, at_once, parts, result_of
+from coordinator.server.wire.call import Call, Steps, at_once, parts, result_of
 from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
@@ -72,7 +72,7 @@ Open = Callable[["LogPartition"], "TopicLog"]
 
 
 def partition_of(
-    services: Services, topic: Topic | None, index: int, current_leader_epoch: int = LEADER_EPOCH
+    call: Call, topic: Topic | None, index: int, current_leader_epoch: int = LEADER_EPOCH
 ) -> LogPartition | ErrorCode:
     """A partition of a topic; an error if there is none, or if another node leads it.
 
@@ -80,23 +80,23 @@ def partition_of(
     """
     if topic is None or not 0 <= index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not services.data.leads(topic, index):
+    if not call.services.data.leads(topic, index):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch > LEADER_EPOCH:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    return services.data.topic_partition(topic, index)
+    return call.services.data.topic_partition(topic, index)
 
 
-def topic_of(services: Services, call: Call, operation: Operation, named: UUID | str) -> tuple[Topic | None, ErrorCode]:
+def topic_of(call: Call, operation: Operation, named: UUID | str) -> tuple[Topic | None, ErrorCode]:
     """Find a topic by its id or name, and the error of all its topic partitions if there is one."""
     if isinstance(named, str):
-        topic = services.discovery.topic(named)
+        topic = call.services.discovery.topic(named)
     else:
-        topic = services.discovery.topic_by_id(named)
+        topic = call.services.discovery.topic_by_id(named)
         if topic is None:
             return None, ErrorCode.UNKNOWN_TOPIC_ID
         named = topic.name
-    if not may(services, call, operation, Kind.TOPIC, named):
+    if not may(call, operation, Kind.TOPIC, named):
         return topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
 
@@ -118,7 +118,7 @@ class _Asked(NamedTuple):
     about: int
 
 
-def _read(services: Services, call: Call, asked_of: list[_Asked], find: Callable[[Any, int, View], None]) -> Steps:
+def _read(call: Call, asked_of: list[_Asked], find: Callable[[Any, int, View], None]) -> Steps:
     """Have `find` fill each answer on the logs' thread, from what the request says and the log."""
 
     def look(view_of: Look) -> None:
@@ -133,13 +133,13 @@ def _read(services: Services, call: Call, asked_of: list[_Asked], find: Callable
         for each in asked_of:
             note_engines_log(in_journals, each.topic_partition)
             yield
-        yield from result_of(call, services.data.read, look, in_journals)
+        yield from result_of(call, call.services.data.read, look, in_journals)
 
 
 # ListOffsets.
 
 
-def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) -> Steps:
+def list_offsets(call: Call, request: ListOffsetsRequest) -> Steps:
     """ListOffsets: where logs start and end, or the first record from a time on."""
     counts: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -152,8 +152,8 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
     asked_of: list[_Asked] = []
     for topic in request.topics:
         partitions = []
-        known = services.discovery.topic(topic.name)
-        is_allowed = may(services, call, Operation.DESCRIBE, Kind.TOPIC, topic.name)
+        known = call.services.discovery.topic(topic.name)
+        is_allowed = may(call, Operation.DESCRIBE, Kind.TOPIC, topic.name)
         for asked in topic.partitions:
             yield
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
@@ -167,7 +167,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             elif asked.timestamp < NOT_TIERED or call.api_version < ASKED_SINCE.get(asked.timestamp, 0):
                 answer.error_code = ErrorCode.UNSUPPORTED_VERSION
             else:
-                found = partition_of(services, known, asked.partition_index, asked.current_leader_epoch)
+                found = partition_of(call, known, asked.partition_index, asked.current_leader_epoch)
                 if isinstance(found, ErrorCode):
                     answer.error_code = found
                 else:
@@ -186,7 +186,7 @@ def list_offsets(services: Services, call: Call, request: ListOffsetsRequest) ->
             if call.api_version >= 4:
                 answer.leader_epoch = LEADER_EPOCH
 
-    yield from _read(services, call, asked_of, find)
+    yield from _read(call, asked_of, find)
     call.answer(ListOffsetsResponse(topics=topics))
 
 
@@ -213,7 +213,7 @@ def _offset_at(log: View, timestamp: int, *, only_committed: bool) -> tuple[int,
     return None if found is not None and only_committed and found[0] >= ends.stable else found
 
 
-def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> Steps:
     """OffsetForLeaderEpoch: a log has one epoch, which ends at the end of the log.
 
     In a cluster a user's topic has no records, but groups that came from a broker may have committed offsets in it,
@@ -222,11 +222,11 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     """
     topics = []
     asked_of: list[_Asked] = []
-    may_all = may(services, call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_logged=False)
+    may_all = may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER, is_logged=False)
     for topic in request.topics:
         partitions = []
-        known = services.discovery.topic(topic.topic)
-        is_allowed = may_all or may(services, call, Operation.DESCRIBE, Kind.TOPIC, topic.topic)
+        known = call.services.discovery.topic(topic.topic)
+        is_allowed = may_all or may(call, Operation.DESCRIBE, Kind.TOPIC, topic.topic)
         for asked in topic.partitions:
             yield
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
@@ -234,10 +234,10 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
             if not is_allowed:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
-            found = partition_of(services, known, asked.partition, asked.current_leader_epoch)
+            found = partition_of(call, known, asked.partition, asked.current_leader_epoch)
             if isinstance(found, ErrorCode):
                 answer.error_code = found
-            elif not services.discovery.keeps_records and topic.topic not in INTERNAL_TOPICS:
+            elif not call.services.discovery.keeps_records and topic.topic not in INTERNAL_TOPICS:
                 answer.leader_epoch, answer.end_offset = asked.leader_epoch, INT64_MAX
             elif asked.leader_epoch == LEADER_EPOCH:
                 asked_of.append(_Asked(answer, found, LEADER_EPOCH))
@@ -247,7 +247,7 @@ def offset_for_leader_epoch(services: Services, call: Call, request: OffsetForLe
     def find(answer: OffsetForLeaderEpochResponse.EpochEndOffset, epoch: int, log: View) -> None:
         answer.end_offset, answer.leader_epoch = log.ends().end, epoch
 
-    yield from _read(services, call, asked_of, find)
+    yield from _read(call, asked_of, find)
     call.answer(OffsetForLeaderEpochResponse(topics=topics))
 
 
@@ -257,7 +257,7 @@ DELETED_AT_ONCE = 10
 """Logs whose start the logs' thread moves in one go, each with a sync of the disk. Other calls wait for that."""
 
 
-def delete_records(services: Services, call: Call, request: DeleteRecordsRequest) -> Steps:
+def delete_records(call: Call, request: DeleteRecordsRequest) -> Steps:
     """DeleteRecords (KIP-107): move the start of logs. The answer waits until that is durable.
 
     As in Kafka, if a request names a topic partition twice, its last offset counts, and the answer has it once.
@@ -271,10 +271,10 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
     topics: dict[str, DeleteRecordsResponse.DeleteRecordsTopicResult] = {}
     asked_of: list[_Asked] = []
     for (name, index), offset in offsets.items():
-        found = partition_of(services, services.discovery.topic(name), index)
+        found = partition_of(call, call.services.discovery.topic(name), index)
         answer = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
         topics.setdefault(name, DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)).partitions.append(answer)
-        if not may(services, call, Operation.DELETE, Kind.TOPIC, name):
+        if not may(call, Operation.DELETE, Kind.TOPIC, name):
             answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif found is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in ENGINES_TOPICS:
             answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -286,7 +286,7 @@ def delete_records(services: Services, call: Call, request: DeleteRecordsRequest
             asked_of.append(_Asked(answer, found, offset))
         yield
     for some in parts(asked_of, DELETED_AT_ONCE):
-        yield from result_of(call, services.data.write, partial(_delete_before, some))
+        yield from result_of(call, call.services.data.write, partial(_delete_before, some))
         yield
     call.answer(DeleteRecordsResponse(topics=list(topics.values())))
 

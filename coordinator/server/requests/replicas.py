@@ -19,7 +19,7 @@ from coordinator.log.topics.list import Topic
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import Call, Services, Steps, outcome_of, parts
+from coordinator.server.wire.call import Call, Steps, outcome_of, parts
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -44,23 +44,23 @@ PREFERRED, UNCLEAN = 0, 1
 """Types of elections: of the first replica, and of any replica if nobody leads."""
 
 
-def elect_leaders(services: Services, call: Call, request: ElectLeadersRequest) -> Steps:
+def elect_leaders(call: Call, request: ElectLeadersRequest) -> Steps:
     """ElectLeaders (KIP-183, KIP-460): no topic partition needs an election."""
     asked = request.topic_partitions
     body = ElectLeadersResponse()
-    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
+    is_allowed = may(call, Operation.ALTER, Kind.CLUSTER)
     if not is_allowed:
         body.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     # As in Kafka, nobody looks at the type if nothing is asked for.
     elif request.election_type not in {PREFERRED, UNCLEAN} and asked != []:
         body.error_code = ErrorCode.INVALID_REQUEST
     elif asked is None:
-        for topic in list(services.discovery.all_topics()):
+        for topic in list(call.services.discovery.all_topics()):
             body.replica_election_results.append(ElectLeadersResponse.ReplicaElectionResult(topic=topic.name))
             yield
     for each in asked or ():
         result = ElectLeadersResponse.ReplicaElectionResult(topic=each.topic)
-        known = services.discovery.topic(each.topic)
+        known = call.services.discovery.topic(each.topic)
         no_topic = f"No such topic as {each.topic[:TOPIC_NAME_MAX]}"  # one text for all its partitions
         for index in each.partitions:
             error, message = ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already."
@@ -94,13 +94,13 @@ FUTURE_NAME_SIZE = len("-.") + 32 + len("-future")
 FILE_NAME_MAX = 255
 
 
-def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRequest) -> Steps:
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Steps:
     """DescribeLogDirs (KIP-113, KIP-827): the data folder, with the logs that this node leads."""
     found: dict[tuple[str, int], TopicPartition] = {}
-    if not may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+    if not may(call, Operation.DESCRIBE, Kind.CLUSTER):
         call.answer(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
-    for led in _led(services, request):
+    for led in _led(call, request):
         if led is not None:
             found[led.topic, led.number] = led
         yield
@@ -110,13 +110,13 @@ def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRe
     sizes: list[int] = []
     # Also without partitions: the folder's size is asked for.
     for some in list(parts(partitions, MEASURED_AT_ONCE)) or [[]]:
-        outcome = yield from outcome_of(call, services.data.measure, some)
+        outcome = yield from outcome_of(call, call.services.data.measure, some)
         if isinstance(outcome, Exception):
             break
         sizes += outcome.sizes
         yield
-    assert services.data.log_dir is not None
-    result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=services.data.log_dir)
+    assert call.services.data.log_dir is not None
+    result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=call.services.data.log_dir)
     body = DescribeLogDirsResponse(results=[result])
     if isinstance(outcome, EngineError | OSError):
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -138,26 +138,26 @@ def describe_log_dirs(services: Services, call: Call, request: DescribeLogDirsRe
     call.answer(body)
 
 
-def _led(services: Services, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:
+def _led(call: Call, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:
     """The topic partitions that are asked for and that this node leads, with None in place of others."""
     asked: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
-        asked = ((topic, range(topic.partition_count)) for topic in list(services.discovery.all_topics()))
+        asked = ((topic, range(topic.partition_count)) for topic in list(call.services.discovery.all_topics()))
     else:
-        asked = ((services.discovery.topic(each.topic), each.partitions) for each in request.topics)
+        asked = ((call.services.discovery.topic(each.topic), each.partitions) for each in request.topics)
     for topic, indexes in asked:
         yield None
         for index in indexes:
-            if topic is None or not 0 <= index < topic.partition_count or not services.data.leads(topic, index):
+            if topic is None or not 0 <= index < topic.partition_count or not call.services.data.leads(topic, index):
                 yield None
             else:
-                yield services.data.topic_partition(topic, index)
+                yield call.services.data.topic_partition(topic, index)
 
 
-def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplicaLogDirsRequest) -> Steps:
+def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> Steps:
     """AlterReplicaLogDirs (KIP-113): a log can only be moved to the folder where it is."""
     targets: dict[str, dict[int, str]] = {}
-    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
+    is_allowed = may(call, Operation.ALTER, Kind.CLUSTER)
     for folder in request.dirs:
         for topic in folder.topics:
             for index in topic.partitions:
@@ -168,18 +168,18 @@ def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplica
     results = []
     for name, paths in targets.items():
         result = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name)
-        known = services.discovery.topic(name)
+        known = call.services.discovery.topic(name)
         for index, path in paths.items():
             error = ErrorCode.NONE
             if not is_allowed:
                 error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             elif len(name) + len(str(index)) + FUTURE_NAME_SIZE > FILE_NAME_MAX:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
-            elif path != services.data.log_dir:
+            elif path != call.services.data.log_dir:
                 error = ErrorCode.LOG_DIR_NOT_FOUND
             elif known is None or not 0 <= index < known.partition_count:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif not services.data.leads(known, index):
+            elif not call.services.data.leads(known, index):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
             result.partitions.append(
                 AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
@@ -194,24 +194,24 @@ def alter_replica_log_dirs(services: Services, call: Call, request: AlterReplica
 NO_PARTITION: str | None = "There is no such topic partition."
 
 
-def alter_partition_reassignments(services: Services, call: Call, request: AlterPartitionReassignmentsRequest) -> Steps:
+def alter_partition_reassignments(call: Call, request: AlterPartitionReassignmentsRequest) -> Steps:
     """AlterPartitionReassignments (KIP-455): a topic partition can only be moved to the node where it is."""
     body = AlterPartitionReassignmentsResponse(error_message=None if request.topics else "")  # as in Kafka
-    is_allowed = may(services, call, Operation.ALTER, Kind.CLUSTER)
+    is_allowed = may(call, Operation.ALTER, Kind.CLUSTER)
     if not is_allowed:
         body.error_code, body.error_message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
     elif request.topics:
         body.allow_replication_factor_change = request.allow_replication_factor_change
     for topic in request.topics:
         answer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic.name)
-        known = services.discovery.topic(topic.name)
+        known = call.services.discovery.topic(topic.name)
         for asked in topic.partitions:
             index = asked.partition_index
             error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_PARTITION
             if not is_allowed:
                 error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_ALLOWED
             elif known is not None and 0 <= index < known.partition_count:
-                error, message = yield from _move_problem(services, services.discovery.leader(known, index), asked)
+                error, message = yield from _move_problem(call, call.services.discovery.leader(known, index), asked)
             answer.partitions.append(
                 AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
                     partition_index=index, error_code=error, error_message=message
@@ -224,7 +224,7 @@ def alter_partition_reassignments(services: Services, call: Call, request: Alter
 
 
 def _move_problem(
-    services: Services, leader: int, asked: AlterPartitionReassignmentsRequest.ReassignablePartition
+    call: Call, leader: int, asked: AlterPartitionReassignmentsRequest.ReassignablePartition
 ) -> Generator[None, None, tuple[ErrorCode, str | None]]:
     """The reason why a topic partition can't move to the nodes of a request; NONE if it is there."""
     if asked.replicas is None:
@@ -232,7 +232,7 @@ def _move_problem(
     invalid = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     node_ids: set[int] = set()
     for node_id in asked.replicas:
-        if node_id not in services.discovery.node_ids:
+        if node_id not in call.services.discovery.node_ids:
             return invalid, f"There is no broker {node_id}."
         if node_id in node_ids:
             return invalid, f"Broker {node_id} is named more than once."
@@ -244,12 +244,11 @@ def _move_problem(
 
 
 def list_partition_reassignments(
-    services: Services,
     call: Call,
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - none is under way, whatever it asks for
 ) -> None:
     """ListPartitionReassignments (KIP-455): none is ever under way."""
-    if may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
+    if may(call, Operation.DESCRIBE, Kind.CLUSTER):
         call.answer(ListPartitionReassignmentsResponse(error_message=None))
         return
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -23,7 +23,7 @@ from coordinator.server.requests.configs import CreatedConfigs
 from coordinator.server.requests.many import answer_changed, changed, error_of
 from coordinator.server.requests.rights import may, operations
 from coordinator.server.runtime.partition import Standing
-from coordinator.server.wire.call import Call, Services, Steps, count
+from coordinator.server.wire.call import Call, Steps, count
 from coordinator.story.schema import EVENTS_TOPIC
 from coordinator.text import cut_text
 from protocol.messages import (
@@ -65,9 +65,9 @@ ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPI
 # Metadata.
 
 
-def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
+def metadata(call: Call, request: MetadataRequest) -> Steps:
     """Metadata: nodes and topics. A topic that doesn't exist is created if the client and the settings allow it."""
-    version, asked, discovery = call.api_version, request.topics, services.discovery
+    version, asked, discovery = call.api_version, request.topics, call.services.discovery
     # An id or a name that is there several times is shown once.
     ids: dict[UUID, None] = {}
     names: dict[str, None] = {}
@@ -89,30 +89,30 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
     shown = _Shown(discovery, version)
     if asked is None or (version == 0 and not asked):
         for known in list(discovery.all_topics()):
-            if may(services, call, DESCRIBE, TOPIC, known.name, is_logged=False):
+            if may(call, DESCRIBE, TOPIC, known.name, is_logged=False):
                 topics.append((yield from shown.topic(known)))
             yield
     elif ids:
         for topic_id in ids:
             found = discovery.topic_by_id(topic_id)
-            if found is None or may(services, call, DESCRIBE, TOPIC, found.name):
+            if found is None or may(call, DESCRIBE, TOPIC, found.name):
                 topics.append((yield from shown.by_id(topic_id)))
             else:
                 topics.append(_hidden(None, topic_id))
             yield
     else:
         for name in names:
-            if may(services, call, DESCRIBE, TOPIC, name):
+            if may(call, DESCRIBE, TOPIC, name):
                 topics.append((yield from shown.by_name(name)))
             else:
                 topics.append(_hidden(name))
             yield
-        if request.allow_auto_topic_creation and services.config.auto_create_topics_enable:
-            yield from _create_missing(services, call, topics)
+        if request.allow_auto_topic_creation and call.services.config.auto_create_topics_enable:
+            yield from _create_missing(call, topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                topic.topic_authorized_operations = operations(services, call, Kind.TOPIC, topic.name)
+                topic.topic_authorized_operations = operations(call, Kind.TOPIC, topic.name)
             yield
     nodes = discovery.nodes(call)
     body = MetadataResponse(
@@ -125,7 +125,7 @@ def metadata(services: Services, call: Call, request: MetadataRequest) -> Steps:
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        body.cluster_authorized_operations = _cluster_operations(services, call)
+        body.cluster_authorized_operations = _cluster_operations(call)
     call.may_repeat = discovery.is_fixed and _may_be_kept(topics)
     call.answer(body)
 
@@ -135,9 +135,9 @@ def _may_be_kept(parts: Sequence[MetadataResponse.MetadataResponseTopic | FindCo
     return len(parts) <= KEPT_PARTS_MAX and not any(each.error_code for each in parts)
 
 
-def _cluster_operations(services: Services, call: Call) -> int:
+def _cluster_operations(call: Call) -> int:
     """The authorized operations on the cluster; none without the right to describe it."""
-    return operations(services, call, Kind.CLUSTER) if may(services, call, Operation.DESCRIBE, Kind.CLUSTER) else 0
+    return operations(call, Kind.CLUSTER) if may(call, Operation.DESCRIBE, Kind.CLUSTER) else 0
 
 
 def _hidden(name: str | None, topic_id: UUID = NO_ID) -> MetadataResponse.MetadataResponseTopic:
@@ -205,12 +205,12 @@ class _Shown:
         )
 
 
-def _create_missing(services: Services, call: Call, topics: list[MetadataResponse.MetadataResponseTopic]) -> Steps:
+def _create_missing(call: Call, topics: list[MetadataResponse.MetadataResponseTopic]) -> Steps:
     """Create the topics that don't exist. The answer still calls them unknown: the client asks again, as with Kafka.
 
     One request creates no more than one CreateTopics can. The client's next one creates more.
     """
-    store, partitions = services.discovery.topics, services.config.num_partitions
+    store, partitions = call.services.discovery.topics, call.services.config.num_partitions
     missing: dict[str, Topic] = {}
     may_all: bool | None = None
     for topic in topics:
@@ -219,14 +219,14 @@ def _create_missing(services: Services, call: Call, topics: list[MetadataRespons
         if topic.error_code not in ABSENT or name is None:
             continue
         if may_all is None:
-            may_all = may(services, call, CREATE, CLUSTER, is_logged=False)
-        if not (may_all or may(services, call, Operation.CREATE, Kind.TOPIC, name)):
+            may_all = may(call, CREATE, CLUSTER, is_logged=False)
+        if not (may_all or may(call, Operation.CREATE, Kind.TOPIC, name)):
             topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             topic.is_internal = name in INTERNAL_TOPICS
         if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == RESERVED_TOPIC:
             continue
         if not store.is_taken(name) and store.collision(name) is None and plain(name) not in missing:
-            missing[plain(name)] = Topic(name, UUID(services.fresh_id()), partitions)
+            missing[plain(name)] = Topic(name, UUID(call.services.fresh_id()), partitions)
             if (len(missing) + 1) * partitions > CREATE_PARTITIONS_MAX:
                 break
     if missing:
@@ -243,7 +243,7 @@ FAILING_MAX = 100
 """Failing logs that an answer names; its count covers all."""
 
 
-def describe_cluster(services: Services, call: Call, request: DescribeClusterRequest) -> None:
+def describe_cluster(call: Call, request: DescribeClusterRequest) -> None:
     """DescribeCluster: the same nodes as in Metadata."""
     body = DescribeClusterResponse()
     if request.endpoint_type != BROKERS:
@@ -253,23 +253,23 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
         body.error_message = f"There are no endpoints of type {request.endpoint_type} here."
         call.answer(body)
         return
-    nodes = services.discovery.nodes(call)
-    body.cluster_id = services.discovery.cluster_id
-    body.controller_id = services.discovery.controller_id
+    nodes = call.services.discovery.nodes(call)
+    body.cluster_id = call.services.discovery.cluster_id
+    body.controller_id = call.services.discovery.controller_id
     body.brokers = [
         DescribeClusterResponse.DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
         for node in nodes
     ]
     if request.include_cluster_authorized_operations:
-        body.cluster_authorized_operations = _cluster_operations(services, call)
-    if request.include_failing_logs and may(services, call, Operation.DESCRIBE, Kind.CLUSTER):
-        failing = _failing_logs(services)
+        body.cluster_authorized_operations = _cluster_operations(call)
+    if request.include_failing_logs and may(call, Operation.DESCRIBE, Kind.CLUSTER):
+        failing = _failing_logs(call)
         body.failing_log_count = len(failing)
         body.failing_logs = [
             DescribeClusterResponse.FailingLog(name=name, since_ms=since_ms, reason=cut_text(reason))
             for name, (since_ms, reason) in sorted(failing.items())[:FAILING_MAX]
         ]
-        numbers = services.discovery.store_numbers()
+        numbers = call.services.discovery.store_numbers()
         if numbers is not None:
             health = DescribeClusterResponse.StoreHealth(used=numbers.used, quota=numbers.quota)
             health.calls, health.slow, health.lost, health.longest_ms = numbers.recent
@@ -277,16 +277,16 @@ def describe_cluster(services: Services, call: Call, request: DescribeClusterReq
     call.answer(body)
 
 
-def _failing_logs(services: Services) -> dict[str, tuple[int, str]]:
+def _failing_logs(call: Call) -> dict[str, tuple[int, str]]:
     """By topic partition, the logs of this node that can't be written or read: since when (Unix time in ms), and why.
 
     A log that failed counts as failing until it works again, so until somebody uses it.
     """
     return {
-        **services.data.failing.copy(),
+        **call.services.data.failing.copy(),
         **{
             each.name: (each.trouble.since_ms, each.trouble.reason)
-            for each in services.runtime.partitions
+            for each in call.services.runtime.partitions
             if each.trouble.reason and each.standing is not Standing.AWAY
         },
     }
@@ -295,7 +295,7 @@ def _failing_logs(services: Services) -> dict[str, tuple[int, str]]:
 # FindCoordinator.
 
 
-def find_coordinator(services: Services, call: Call, request: FindCoordinatorRequest) -> Steps:
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Steps:
     """FindCoordinator: the node with the partition of a group or a transactional id; there is none for share groups.
 
     Where there are no transactions, a client that wants them gets an error that ends it. It would retry
@@ -303,8 +303,8 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     """
     key_type = request.key_type
     error, message = ErrorCode.NONE, ""
-    if key_type == TRANSACTION and services.transactions.refusal:
-        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, services.transactions.refusal
+    if key_type == TRANSACTION and call.services.transactions.refusal:
+        error, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, call.services.transactions.refusal
     elif key_type == SHARE and call.api_version >= 4:
         error = ErrorCode.INVALID_REQUEST  # without a message, as in Kafka
     elif key_type not in {GROUP, TRANSACTION}:
@@ -313,19 +313,19 @@ def find_coordinator(services: Services, call: Call, request: FindCoordinatorReq
     def node_for(key: str) -> tuple[Node, ErrorCode, str]:
         if error:
             return NO_NODE, error, message
-        if key_type == TRANSACTION and not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, key):
+        if key_type == TRANSACTION and not may(call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, key):
             text = "Transactional Id authorization failed."
             return NO_NODE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text
-        if key_type == GROUP and not may(services, call, Operation.DESCRIBE, Kind.GROUP, key):
+        if key_type == GROUP and not may(call, Operation.DESCRIBE, Kind.GROUP, key):
             return NO_NODE, ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."
         if key_type == TRANSACTION:
-            services.transactions.open()
-        node = services.discovery.coordinator(key, call, is_transactional=key_type == TRANSACTION)
+            call.services.transactions.open()
+        node = call.services.discovery.coordinator(key, call, is_transactional=key_type == TRANSACTION)
         if node is NO_NODE:
             return node, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
         return node, ErrorCode.NONE, ""
 
-    stays = key_type == GROUP and services.discovery.is_fixed and services.discovery.is_never_silent
+    stays = key_type == GROUP and call.services.discovery.is_fixed and call.services.discovery.is_never_silent
     if call.api_version >= 4:
         coordinators = []
         for key in request.coordinator_keys:
@@ -370,36 +370,36 @@ def _may_change(call: Call, partitions: int) -> bool:
 # CreateTopics.
 
 
-def create_topics(services: Services, call: Call, request: CreateTopicsRequest) -> Steps:
+def create_topics(call: Call, request: CreateTopicsRequest) -> Steps:
     """CreateTopics (KIP-4). Each topic is created or refused by itself. The answer waits until all are durable."""
     counts = yield from count(topic.name for topic in request.topics)
     results: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[Topic] = []
     names: dict[str, str] = {}
-    shown = CreatedConfigs(services)
-    may_all = may(services, call, Operation.CREATE, Kind.CLUSTER, is_logged=False)
+    shown = CreatedConfigs(call)
+    may_all = may(call, Operation.CREATE, Kind.CLUSTER, is_logged=False)
     partitions = 0
     for asked in request.topics:
         yield
         if counts[asked.name] > 1:
             continue
         error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
-        if may_all or asked.name == RESERVED_TOPIC or may(services, call, Operation.CREATE, Kind.TOPIC, asked.name):
-            error, message = yield from _problem(services, asked, names)
+        if may_all or asked.name == RESERVED_TOPIC or may(call, Operation.CREATE, Kind.TOPIC, asked.name):
+            error, message = yield from _problem(call, asked, names)
         if error is not ErrorCode.NONE:
             results.append(_failed(asked.name, error, message))
             continue
-        if not _may_change(call, _partition_count(services, asked)):
+        if not _may_change(call, _partition_count(call, asked)):
             results.append(_failed(asked.name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED))
             continue
-        topic = Topic(asked.name, UUID(services.fresh_id()), _partition_count(services, asked))
+        topic = Topic(asked.name, UUID(call.services.fresh_id()), _partition_count(call, asked))
         for each in asked.configs:
             if each.value is not None:
                 topic.configs[each.name] = trimmed(each.value, TOPIC_CONFIGS[each.name].kind)
             yield
         created.append(topic)
         names[plain(topic.name)] = topic.name
-        results.append(_succeeded(services, call, topic, shown))
+        results.append(_succeeded(call, topic, shown))
         partitions += topic.partition_count
         if partitions > CREATE_PARTITIONS_MAX:
             break
@@ -416,7 +416,7 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
             yield
     outcome: ChangeResult = {}
     if created and not request.validate_only:
-        outcome = yield from changed(services, call, Change(created=created), request.timeout_ms)
+        outcome = yield from changed(call, Change(created=created), request.timeout_ms)
     topics = []
     for result in results:
         name = result.name
@@ -430,16 +430,14 @@ def create_topics(services: Services, call: Call, request: CreateTopicsRequest) 
     call.answer(CreateTopicsResponse(topics=topics))
 
 
-def _partition_count(services: Services, asked: CreateTopicsRequest.CreatableTopic) -> int:
-    default = services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
+def _partition_count(call: Call, asked: CreateTopicsRequest.CreatableTopic) -> int:
+    default = call.services.config.num_partitions if asked.num_partitions == -1 else asked.num_partitions
     return len(asked.assignments) or default
 
 
-def _succeeded(
-    services: Services, call: Call, topic: Topic, shown: CreatedConfigs
-) -> CreateTopicsResponse.CreatableTopicResult:
+def _succeeded(call: Call, topic: Topic, shown: CreatedConfigs) -> CreateTopicsResponse.CreatableTopicResult:
     result = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    if not may(services, call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name, is_logged=False):
+    if not may(call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic.name, is_logged=False):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif call.api_version >= 5:
         result.num_partitions = topic.partition_count
@@ -455,18 +453,18 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreateTopicsResponse.C
 
 
 def _problem(
-    services: Services, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
+    call: Call, asked: CreateTopicsRequest.CreatableTopic, created: dict[str, str]
 ) -> Generator[None, None, tuple[ErrorCode, str]]:
     """Check a topic to create; NONE if it can be created. created: topics of the same request, plain name -> name."""
     name = asked.name
     if name == RESERVED_TOPIC:
         return ErrorCode.INVALID_REQUEST, f"{RESERVED_TOPIC} is not for users."
-    if services.discovery.topics.is_taken(name):
+    if call.services.discovery.topics.is_taken(name):
         return _taken(name, name)
     problem = topic_name_problem(name)
     if problem is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}"
-    collision = services.discovery.topics.collision(name) or created.get(plain(name))
+    collision = call.services.discovery.topics.collision(name) or created.get(plain(name))
     if collision is not None:
         return _taken(name, collision)
     for config in asked.configs:
@@ -475,7 +473,7 @@ def _problem(
             return ErrorCode.INVALID_CONFIG, problem
         yield
     if asked.assignments:
-        return (yield from _assignment_problem(services, asked))
+        return (yield from _assignment_problem(call, asked))
     if asked.replication_factor < -1 or asked.replication_factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         return ErrorCode.INVALID_REPLICATION_FACTOR, message
@@ -497,13 +495,13 @@ def _taken(name: str, other: str) -> tuple[ErrorCode, str]:
 
 
 def _assignment_problem(
-    services: Services, asked: CreateTopicsRequest.CreatableTopic
+    call: Call, asked: CreateTopicsRequest.CreatableTopic
 ) -> Generator[None, None, tuple[ErrorCode, str]]:
     """The problem of a manual assignment, if it has one: each partition's only replica must be this node."""
     if asked.replication_factor != -1 or asked.num_partitions != -1:
         message = "With a manual assignment, replication factor and number of partitions have to be -1."
         return ErrorCode.INVALID_REQUEST, message
-    node_ids = services.discovery.node_ids
+    node_ids = call.services.discovery.node_ids
     indexes: set[int] = set()
     names_others = False
     for assignment in asked.assignments:
@@ -525,22 +523,22 @@ def _assignment_problem(
 # CreatePartitions.
 
 
-def create_partitions(services: Services, call: Call, request: CreatePartitionsRequest) -> Steps:
+def create_partitions(call: Call, request: CreatePartitionsRequest) -> Steps:
     """CreatePartitions (KIP-195). Each topic grows or is refused by itself. The answer waits until all are durable."""
     counts = yield from count(topic.name for topic in request.topics)
     results: dict[str, tuple[ErrorCode, str | None]] = {}
     grown: dict[str, Altered] = {}
     for asked in request.topics:
-        topic = services.discovery.topics.newest(asked.name)
+        topic = call.services.discovery.topics.newest(asked.name)
         error, message = ErrorCode.NONE, None
         if counts[asked.name] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
-        elif not may(services, call, Operation.ALTER, Kind.TOPIC, asked.name):
+        elif not may(call, Operation.ALTER, Kind.TOPIC, asked.name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            error, message = yield from _growth_problem(services, topic, asked)
+            error, message = yield from _growth_problem(call, topic, asked)
             if not error and not _may_change(call, asked.count - topic.partition_count):
                 error, message = ErrorCode.THROTTLING_QUOTA_EXCEEDED, THROTTLED
             if not error:
@@ -549,7 +547,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
         yield
 
     if grown and not request.validate_only:
-        outcome = yield from changed(services, call, Change(altered=list(grown.values())), request.timeout_ms)
+        outcome = yield from changed(call, Change(altered=list(grown.values())), request.timeout_ms)
         if isinstance(outcome, EngineError):
             results.update(dict.fromkeys(grown, (error_of(outcome), cut_text(str(outcome)))))
     topics = []
@@ -562,7 +560,7 @@ def create_partitions(services: Services, call: Call, request: CreatePartitionsR
 
 
 def _growth_problem(
-    services: Services, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
+    call: Call, topic: Topic, asked: CreatePartitionsRequest.CreatePartitionsTopic
 ) -> Generator[None, None, tuple[ErrorCode, str | None]]:
     """Check the growth of a topic that a request asks for; NONE if it can grow so."""
     now, wanted = topic.partition_count, asked.count
@@ -574,7 +572,7 @@ def _growth_problem(
     if wanted - now > CREATE_PARTITIONS_MAX or wanted > TOPIC_PARTITIONS_MAX:
         return ErrorCode.INVALID_PARTITIONS, f"A topic has at most {TOPIC_PARTITIONS_MAX} partitions."
     if asked.assignments is not None:
-        node_ids = services.discovery.node_ids
+        node_ids = call.services.discovery.node_ids
         if len(asked.assignments) != wanted - now:
             message = f"{wanted - now} more partition(s), but {len(asked.assignments)} assignment(s)."
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
@@ -590,10 +588,10 @@ def _growth_problem(
 # DeleteTopics.
 
 
-def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) -> Steps:
+def delete_topics(call: Call, request: DeleteTopicsRequest) -> Steps:
     """DeleteTopics (KIP-4), by name or id (KIP-516). The answer waits until all deletions are durable."""
-    topics = services.discovery.topics
-    may_all = may(services, call, Operation.DELETE, Kind.CLUSTER, is_logged=False)
+    topics = call.services.discovery.topics
+    may_all = may(call, Operation.DELETE, Kind.CLUSTER, is_logged=False)
     by_name: Iterator[tuple[str | None, UUID]] = ((name, NO_ID) for name in request.topic_names)
     counts = yield from count(chain(by_name, ((each.name, each.topic_id) for each in request.topics)))
     results: list[DeleteTopicsResponse.DeletableTopicResult] = []
@@ -603,13 +601,13 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         results.append(result)
         known = topics.get_by_id(topic_id) if name is None else topics.get(name)
         topic = None if known is None else topics.newest(known.name)
-        found = services.discovery.topic_by_id(topic_id) if name is None else services.discovery.topic(name)
+        found = call.services.discovery.topic_by_id(topic_id) if name is None else call.services.discovery.topic(name)
         error, message = ErrorCode.NONE, None
         if (name is None) == (topic_id == NO_ID):
             error, message = ErrorCode.INVALID_REQUEST, "A topic is named either by its name or by its id."
         elif counts[name, topic_id] > 1:
             error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name." if name else "Duplicate topic id."
-        elif not may_all and (denied := _may_not_delete(services, call, name, found or known, result)):
+        elif not may_all and (denied := _may_not_delete(call, name, found or known, result)):
             error, message = denied, "Topic authorization failed."
         elif found is not None and found.name in INTERNAL_TOPICS:
             error, message = ErrorCode.INVALID_REQUEST, f"{found.name} can't be deleted: it is the server's own."
@@ -627,22 +625,18 @@ def delete_topics(services: Services, call: Call, request: DeleteTopicsRequest) 
         result.error_code, result.error_message = error, message
         yield
     body, change = DeleteTopicsResponse(responses=results), Change(deleted=deleted.keys()) if deleted else None
-    yield from answer_changed(services, call, change, body, deleted.values(), request.timeout_ms)
+    yield from answer_changed(call, change, body, deleted.values(), request.timeout_ms)
 
 
 def _may_not_delete(
-    services: Services,
-    call: Call,
-    name: str | None,
-    found: Topic | None,
-    result: DeleteTopicsResponse.DeletableTopicResult,
+    call: Call, name: str | None, found: Topic | None, result: DeleteTopicsResponse.DeletableTopicResult
 ) -> ErrorCode:
     """The error if the client may not delete a topic, or may not know of it. Its name is shown if it may be."""
     shown = name if name is not None else found.name if found is not None else None
     if shown is None:
         return ErrorCode.NONE
-    may_describe = may(services, call, Operation.DESCRIBE, Kind.TOPIC, shown)
-    may_delete = may(services, call, Operation.DELETE, Kind.TOPIC, shown)
+    may_describe = may(call, Operation.DESCRIBE, Kind.TOPIC, shown)
+    may_delete = may(call, Operation.DELETE, Kind.TOPIC, shown)
     if (may_describe and found is None) or (may_describe and may_delete):
         return ErrorCode.NONE
     if may_describe:

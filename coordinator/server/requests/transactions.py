@@ -23,7 +23,7 @@ from coordinator.server.requests.many import at_places, each_once
 from coordinator.server.requests.records import begun, go_on
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Services, Steps, outcome_of
+from coordinator.server.wire.call import Answers, Call, Steps, outcome_of
 from coordinator.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -84,24 +84,20 @@ def _error_in(api: str, version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _forbidden(services: Services, call: Call, transactional_id: str) -> ErrorCode:
+def _forbidden(call: Call, transactional_id: str) -> ErrorCode:
     """The error if the server has no transactions, or the client may not use this id; else NONE."""
-    if services.transactions.refusal or not may(
-        services, call, Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id
-    ):
+    if call.services.transactions.refusal or not may(call, Operation.WRITE, Kind.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
 
-def _refusal(services: Services, call: Call, transactional_id: str) -> ErrorCode:
+def _refusal(call: Call, transactional_id: str) -> ErrorCode:
     """The error of a request about a transactional id that no coordinator gets; NONE if one does."""
-    forbidden = _forbidden(services, call, transactional_id)
+    forbidden = _forbidden(call, transactional_id)
     return forbidden or (ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST)
 
 
-def with_fresh_id(
-    services: Services, call: Call, submit: Callable[[int], None], refuse: Callable[[ErrorCode], None]
-) -> None:
+def with_fresh_id(call: Call, submit: Callable[[int], None], refuse: Callable[[ErrorCode], None]) -> None:
     """Submit with a producer id that no producer has; refuse if there is none yet."""
 
     def got(outcome: int | Exception) -> None:
@@ -112,10 +108,10 @@ def with_fresh_id(
         else:
             raise outcome
 
-    services.data.producer_id(call.reply(got).deliver)
+    call.services.data.producer_id(call.reply(got).deliver)
 
 
-def init_producer_id(services: Services, call: Call, request: InitProducerIdRequest) -> None:
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> None:
     """InitProducerId with a transactional id, which isn't empty."""
     transactional_id = request.transactional_id
     assert transactional_id
@@ -136,19 +132,19 @@ def init_producer_id(services: Services, call: Call, request: InitProducerIdRequ
             request.producer_id,
             request.producer_epoch,
         )
-        services.transactions.submit(transactional_id, event)
+        call.services.transactions.submit(transactional_id, event)
 
-    error = _refusal(services, call, transactional_id)
+    error = _refusal(call, transactional_id)
     if error:
         answer(Granted(error))
     else:
-        with_fresh_id(services, call, submit, lambda error: answer(Granted(error)))
+        with_fresh_id(call, submit, lambda error: answer(Granted(error)))
 
 
 # Partitions.
 
 
-def add_partitions_to_txn(services: Services, call: Call, request: AddPartitionsToTxnRequest) -> Steps:
+def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> Steps:
     """AddPartitionsToTxn: one transaction up to v3; several from v4 on, which brokers send to each other."""
     call.is_kept = True
     body = AddPartitionsToTxnResponse()
@@ -157,7 +153,7 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
         producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
         topics = request.v3_and_below_topics
         answer = Answers(call)
-        yield from _add(services, call, kinds, request.v3_and_below_transactional_id, producer, topics, answer.reply)
+        yield from _add(call, kinds, request.v3_and_below_transactional_id, producer, topics, answer.reply)
         (body.results_by_topic_v3_and_below,) = yield from answer.all()
         call.answer(body)
         return
@@ -167,7 +163,7 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
     for each, reply in zip(request.transactions, answers, strict=True):
         producer = each.producer_id, each.producer_epoch
         ids = each.transactional_id, producer
-        call.work(_add(services, call, (many, one), *ids, each.topics, reply, only_verify=each.verify_only))
+        call.work(_add(call, (many, one), *ids, each.topics, reply, only_verify=each.verify_only))
         yield
     for each, topics in zip(request.transactions, (yield from answers.all()), strict=True):
         body.results_by_transaction.append(
@@ -180,7 +176,6 @@ def add_partitions_to_txn(services: Services, call: Call, request: AddPartitions
 
 
 def _add(
-    services: Services,
     call: Call,
     kinds: tuple[Callable[..., Any], Callable[..., Any]],
     transactional_id: str,
@@ -195,18 +190,18 @@ def _add(
     If one of the partitions doesn't exist, none is added, and no transaction begins.
     """
     make_topic, make_partition = kinds
-    refused = _refusal(services, call, transactional_id)
+    refused = _refusal(call, transactional_id)
     errors: dict[TopicPartition, ErrorCode] = {}
     asked: list[tuple[str, list[int]]] = []
     for each in topics:
         name, indexes = each.name, each.partitions
         asked.append((name, indexes))
-        is_allowed = name not in INTERNAL_TOPICS and may(services, call, Operation.WRITE, Kind.TOPIC, name)
+        is_allowed = name not in INTERNAL_TOPICS and may(call, Operation.WRITE, Kind.TOPIC, name)
         for index in indexes:
             error = ErrorCode.NONE
             if not is_allowed:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not services.discovery.has_partition(name, index):
+            elif not call.services.discovery.has_partition(name, index):
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors[TopicPartition(name, index)] = error
             yield
@@ -225,7 +220,7 @@ def _add(
         event = AddPartitions(
             answers.reply, call.client, transactional_id, *producer, list(errors), only_verify=only_verify
         )
-        services.transactions.submit(transactional_id, event)
+        call.services.transactions.submit(transactional_id, event)
         (errors,) = yield from answers.all()
     answered = []
     for name, indexes in asked:
@@ -239,16 +234,16 @@ def _add(
     reply.deliver(answered)
 
 
-def add_offsets_to_txn(services: Services, call: Call, request: AddOffsetsToTxnRequest) -> None:
+def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> None:
     """AddOffsetsToTxn: the partition of `__consumer_offsets` with the offsets of a group comes into the transaction."""
-    where = services.transactions.partition_of_group(request.group_id)
+    where = call.services.transactions.partition_of_group(request.group_id)
 
     def answer(found: dict[TopicPartition, ErrorCode]) -> None:
         error = _error_in("AddOffsetsToTxn", call.api_version, found[where])
         call.answer(AddOffsetsToTxnResponse(error_code=error))
 
-    error = _refusal(services, call, request.transactional_id)
-    if not error and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
+    error = _refusal(call, request.transactional_id)
+    if not error and not may(call, Operation.READ, Kind.GROUP, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if error:
         answer({where: error})
@@ -261,11 +256,10 @@ def add_offsets_to_txn(services: Services, call: Call, request: AddOffsetsToTxnR
         request.producer_epoch,
         [where],
     )
-    services.transactions.submit(request.transactional_id, event)
+    call.services.transactions.submit(request.transactional_id, event)
 
 
 def in_transaction(
-    services: Services,
     call: Call,
     api: str,
     transactional_id: str,
@@ -295,7 +289,7 @@ def in_transaction(
         waits=api == "Produce",
         version=V2 if adds else 0,
     )
-    services.transactions.submit_anywhere(transactional_id, event)
+    call.services.transactions.submit_anywhere(transactional_id, event)
 
 
 NOT_THERE = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -318,28 +312,28 @@ def _of_producer(api: str, error: ErrorCode) -> ErrorCode:
 # Commits of offsets.
 
 
-def commit_in_transaction(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps | None:
+def commit_in_transaction(call: Call, request: TxnOffsetCommitRequest) -> Steps | None:
     """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
-    return begun(_commit(services, call, request), (topic.partitions for topic in request.topics))
+    return begun(_commit(call, request), (topic.partitions for topic in request.topics))
 
 
-def _commit(services: Services, call: Call, request: TxnOffsetCommitRequest) -> Steps:
+def _commit(call: Call, request: TxnOffsetCommitRequest) -> Steps:
     call.is_kept = True
-    refused = _forbidden(services, call, request.transactional_id)
-    if refused is ErrorCode.NONE and not may(services, call, Operation.READ, Kind.GROUP, request.group_id):
+    refused = _forbidden(call, request.transactional_id)
+    if refused is ErrorCode.NONE and not may(call, Operation.READ, Kind.GROUP, request.group_id):
         refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     errors: dict[tuple[str, int], ErrorCode] = {}
     known = OffsetCommitRequest(group_id=request.group_id, retention_time_ms=offsets.BROKER_RETENTION, topics=[])
     for topic in request.topics:
-        is_known = bool(refused) or call.api_version < TOPIC_IDS_SINCE or _name(services, topic)
-        is_allowed = bool(refused) or may(services, call, Operation.READ, Kind.TOPIC, topic.name)
+        is_known = bool(refused) or call.api_version < TOPIC_IDS_SINCE or _name(call, topic)
+        is_allowed = bool(refused) or may(call, Operation.READ, Kind.TOPIC, topic.name)
         present = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic.name, partitions=[])
         for each in topic.partitions:
             if not is_known:
                 errors[topic.name, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
             elif not is_allowed:
                 errors[topic.name, each.partition_index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not refused and not services.discovery.has_partition(topic.name, each.partition_index):
+            elif not refused and not call.services.discovery.has_partition(topic.name, each.partition_index):
                 errors[topic.name, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 present.partitions.append(_as_committed(each))
@@ -370,15 +364,15 @@ def _commit(services: Services, call: Call, request: TxnOffsetCommitRequest) -> 
     if refused or not known.topics:
         yield from answer(refused)
         return
-    where = services.transactions.partition_of_group(request.group_id)
-    prepared = yield from offsets.prepare(known, services.config.group, services.clock.wall_ms())
+    where = call.services.transactions.partition_of_group(request.group_id)
+    prepared = yield from offsets.prepare(known, call.services.config.group, call.services.clock.wall_ms())
 
     def found(in_it: dict[TopicPartition, ErrorCode]) -> None:
         if in_it[where]:
             go_on(call, answer(in_it[where]))
         else:
             event = CommitInTransaction(call.reply(stored), call.client, request, prepared)
-            services.runtime.submit(request.group_id, event)
+            call.services.runtime.submit(request.group_id, event)
 
     def stored(outcome: ErrorCode) -> None:
         error = _error_in("TxnOffsetCommit", call.api_version, outcome)
@@ -387,12 +381,12 @@ def _commit(services: Services, call: Call, request: TxnOffsetCommitRequest) -> 
         go_on(call, answer(error))
 
     producer = request.producer_id, request.producer_epoch
-    in_transaction(services, call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
+    in_transaction(call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
 
 
-def _name(services: Services, topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic) -> bool:
+def _name(call: Call, topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic) -> bool:
     """Give a topic the name of its id; returns whether there is one."""
-    found = services.discovery.topic_by_id(topic.topic_id)
+    found = call.services.discovery.topic_by_id(topic.topic_id)
     topic.name = "" if found is None else found.name
     return found is not None
 
@@ -412,7 +406,7 @@ def _as_committed(
 # The end.
 
 
-def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
+def end_txn(call: Call, request: EndTxnRequest) -> None:
     """EndTxn: commit or abort. The answer comes when the outcome is durable; markers follow."""
     transactional_id = request.transactional_id
     is_v2 = call.api_version >= V2_SINCE["EndTxn"]
@@ -435,13 +429,13 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
             version=V2 if is_v2 else 0,
             fresh_producer_id=fresh,
         )
-        services.transactions.submit(transactional_id, event)
+        call.services.transactions.submit(transactional_id, event)
 
-    error = _refusal(services, call, transactional_id)
+    error = _refusal(call, transactional_id)
     if error:
         answer(Granted(error))
     elif is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
-        with_fresh_id(services, call, submit, lambda error: answer(Granted(error)))
+        with_fresh_id(call, submit, lambda error: answer(Granted(error)))
     else:
         submit(-1)
 
@@ -449,26 +443,24 @@ def end_txn(services: Services, call: Call, request: EndTxnRequest) -> None:
 # Administration.
 
 
-def describe_transactions(services: Services, call: Call, request: DescribeTransactionsRequest) -> Steps:
+def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> Steps:
     """DescribeTransactions. An id is described once, however often it is named; each has its own error."""
     kind = DescribeTransactionsResponse.TransactionState
     ids, places = yield from each_once(request.transactional_ids)
     answers = Answers(call, len(ids))
     for each, reply in zip(ids, answers, strict=True):
-        if services.transactions.refusal:
+        if call.services.transactions.refusal:
             reply.deliver(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
-        elif not may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each):
+        elif not may(call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each):
             reply.deliver(kind(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id=each))
         elif not each:
             reply.deliver(kind(error_code=ErrorCode.INVALID_REQUEST, transactional_id=each))
         else:
-            services.transactions.submit(each, DescribeTransaction(reply, call.client, each))
+            call.services.transactions.submit(each, DescribeTransaction(reply, call.client, each))
         yield
     states = yield from answers.all()
     for state in states:  # without the topics that the client may not describe
-        state.topics = [
-            each for each in state.topics if may(services, call, Operation.DESCRIBE, Kind.TOPIC, each.topic)
-        ]
+        state.topics = [each for each in state.topics if may(call, Operation.DESCRIBE, Kind.TOPIC, each.topic)]
         yield
     call.answer(DescribeTransactionsResponse(transaction_states=(yield from at_places(states, places))))
 
@@ -480,16 +472,16 @@ LABELS = {*(status.label for status in Status), "Dead", "PrepareEpochFence"}
 """The names of all states in Kafka. No id here is ever in the last two."""
 
 
-def list_transactions(services: Services, call: Call, request: ListTransactionsRequest) -> Steps:
+def list_transactions(call: Call, request: ListTransactionsRequest) -> Steps:
     """ListTransactions: the ids of this node that pass all filters."""
     regex, matches = request.transactional_id_pattern, None
     if regex:
-        yield from outcome_of(call, lambda done: when_loaded(services.runtime.hop, partial(done, None)))
+        yield from outcome_of(call, lambda done: when_loaded(call.services.runtime.hop, partial(done, None)))
         matches = matcher(regex) if len(regex) <= REGEX_MAX else None
         if matches is None:
             call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
             return
-    now_ms = services.clock.wall_ms()
+    now_ms = call.services.clock.wall_ms()
     states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
 
     def passes(each: Listed) -> bool:
@@ -498,10 +490,10 @@ def list_transactions(services: Services, call: Call, request: ListTransactionsR
             and (not producer_ids or each.producer_id in producer_ids)
             and (each.start_ms == NO_TIME or now_ms - each.start_ms > request.duration_filter)
             and (matches is None or matches(each.transactional_id))
-            and may(services, call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
+            and may(call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, each.transactional_id)
         )
 
-    partitions = services.transactions.partitions()
+    partitions = call.services.transactions.partitions()
     answers = Answers(call, len(partitions))
     for partition, reply in zip(partitions, answers, strict=True):
         partition.submit(None, ListTransactions(reply, call.client))

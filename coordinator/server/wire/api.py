@@ -78,11 +78,12 @@ NO_NODE_ID = -1
 """The node id of an ApiVersions whose client names no node."""
 
 
-def api_versions(services: Services, call: Call, request: ApiVersionsRequest) -> None:
+def api_versions(call: Call, request: ApiVersionsRequest) -> None:
     """ApiVersions: the APIs in HANDLERS, with the versions of their schemas.
 
     A client that means another node, or a node of another cluster, gets REBOOTSTRAP_REQUIRED (KIP-1242).
     """
+    services = call.services
     if call.api_version >= SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
         names_cluster, names_node = request.cluster_id is not None, request.node_id != NO_NODE_ID
@@ -127,7 +128,7 @@ def refuse_api_versions(call: Call) -> None:
     call.answer(body, api_version=0)
 
 
-Handler = Callable[[Services, Call, Any], "Steps | None"]
+Handler = Callable[[Call, Any], "Steps | None"]
 """Answers a call, or begins to. A generator, if a client can make its work long."""
 
 DECODED_IN_STEPS_ABOVE = 1_000
@@ -268,9 +269,8 @@ class Api:
         api_key, version, correlation_id, client_id, _ = header
         call = Call(api_key, version, correlation_id, client_id, connection, self._answered, self._long)
         if _speaks(header.api_version):
-            api_versions(
-                self._services, call, decode(ApiVersionsRequest, frame, header.api_version, header.body_offset)
-            )
+            call.services = self._services
+            api_versions(call, decode(ApiVersionsRequest, frame, header.api_version, header.body_offset))
         else:
             refuse_api_versions(call)
         answer = call.take(_ignore)
@@ -295,13 +295,14 @@ class Api:
         if known is None:
             known = self._handlers[api_key] = handler(api_key), request_class(api_key)
         handle, request_type = known
+        call.services = self._services
         if len(frame) > DECODED_IN_STEPS_ABOVE:
             call.work(self._in_steps(handle, request_type, call, frame, offset, connection))
             return None
         request: Any = decode(request_type, frame, call.api_version, offset)
         if api_key == OFFSET_COMMIT and connection is not None:
             self._remember(connection, frame, offset, call, request)
-        steps = handle(self._services, call, request)
+        steps = handle(call, request)
         if steps is not None:
             call.in_steps = True
             call.work(steps)
@@ -325,7 +326,7 @@ class Api:
                 connection.commit = None
         elif call.api_key == OFFSET_COMMIT and connection is not None:
             self._remember(connection, frame, offset, call, request)
-        steps = handle(self._services, call, request)
+        steps = handle(call, request)
         if steps is not None:
             call.in_steps = True
             yield from steps

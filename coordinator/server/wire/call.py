@@ -1,7 +1,7 @@
 """A call: one request under way, and what its handler may use.
 
-A handler gets `Services`, the `Call` and the decoded request. It answers exactly once with `Call.answer`, at once or
-later. If the connection closes before, the answer is dropped.
+A handler gets the `Call`, with its `Services`, and the decoded request. It answers exactly once with `Call.answer`, at
+once or later. If the connection closes before, the answer is dropped.
 
 A request may ask for much: a hundred thousand offsets, or all groups. Its decoding, its handler and the encoding of its
 answer are then generators, which yield behind each piece of work. `Call.work` goes on with them while the turn has
@@ -128,6 +128,7 @@ class Caller(Protocol):
 class Call(Reply):
     """A request that waits for its answer. It is the `request` of an event whose answer is its own.
 
+    services: the services that its handler may use; `Api` sets them.
     client: the sender. listener: name of the listener that the request came through.
     local_host: the server's address that the client reached. set_software: stores the client's name and version.
     answered: counts each answer.
@@ -160,10 +161,13 @@ class Call(Reply):
         "on_closed",
         "on_sent",
         "on_wait",
+        "services",
         "set_software",
         "was_under_way",
         "worked_ms",
     )
+
+    services: Services
 
     def __init__(
         self,
