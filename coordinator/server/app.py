@@ -561,10 +561,11 @@ class Server:
 
     def metrics(self, measures: Measures) -> Callable[[], Awaitable[list[Metric]]]:
         """A function that makes all metrics, with the counts of `measures`."""
-        from coordinator.server.scrape import Metrics  # noqa: PLC0415 - as above
+        from coordinator.server.scrape import server_metrics  # noqa: PLC0415 - as above
 
-        parts = self.runtime, self.connections, self.events, self.cluster
-        return Metrics(*parts, lambda: self.transactions, measures).now
+        assert self.transactions is not None
+        parts = self.runtime, self.connections, self.events, self.cluster, self.transactions
+        return partial(server_metrics, *parts, measures)
 
     def in_process(self) -> InProcess:
         """Opens clients of this server that need no socket, for other threads of this process."""
