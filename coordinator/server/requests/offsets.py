@@ -366,40 +366,23 @@ def _answer_one_group(
     call: Call, request: OffsetFetchRequest, group: OffsetFetchResponse.OffsetFetchResponseGroup
 ) -> Steps:
     """The answer of v0 to v7. Before v2 the group has no error field: each topic partition carries its error."""
-    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = []
-    if group.error_code and call.api_version < 2:
-        for asked in request.topics or []:
-            refused = OffsetFetchResponse.OffsetFetchResponseTopic(name=asked.name, partitions=[])
-            topics.append(refused)
-            for index in asked.partition_indexes:
-                refused.partitions.append(
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=NO_OFFSET,
-                        metadata="",
-                        error_code=group.error_code,
-                    )
-                )
-                yield
-            yield
-        call.answer(OffsetFetchResponse(topics=topics))
+    if not group.error_code or call.api_version >= 2:
+        topics: Any = group.topics  # of another class, whose fields have the same names
+        call.answer(OffsetFetchResponse(error_code=group.error_code, topics=topics))
         return
-    for topic in group.topics:
-        answered = OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=[])
-        topics.append(answered)
-        for each in topic.partitions:
-            answered.partitions.append(
+    body = OffsetFetchResponse()
+    for asked in request.topics or []:
+        refused = OffsetFetchResponse.OffsetFetchResponseTopic(name=asked.name, partitions=[])
+        body.topics.append(refused)
+        for index in asked.partition_indexes:
+            refused.partitions.append(
                 OffsetFetchResponse.OffsetFetchResponsePartition(
-                    partition_index=each.partition_index,
-                    committed_offset=each.committed_offset,
-                    committed_leader_epoch=each.committed_leader_epoch,
-                    metadata=each.metadata,
-                    error_code=each.error_code,
+                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=group.error_code
                 )
             )
             yield
         yield
-    call.answer(OffsetFetchResponse(error_code=group.error_code, topics=topics))
+    call.answer(body)
 
 
 def delete_offsets(call: Call, request: OffsetDeleteRequest) -> Steps:
