@@ -2,22 +2,21 @@
 
     worker to supervisor    ready                                    the worker accepts requests
                             start_failed      reason                 the worker can't start, and ends
-                            change_request    number, (change)       asks for a change of the list of topics
+                            change_request    number, change         asks for a change of the list of topics
                             applied           number                 the worker has made the change of this `apply`
                             certificates_read                        the worker has read new, right certificates
                             pong                                     answers `ping`: the worker's event loop turns
                             ask               number, node, question asks the worker of that node
                             answer            number, answer         ends the `asked` of this number
-    supervisor to worker    apply             number, (change)       this change is durable; make it too
+    supervisor to worker    apply             number, change         this change is durable; make it too
                             change_result     number, taken, error   ends the worker's `change_request` of this number
                             ping                                     asks for `pong`
                             silent_nodes      nodes                  the nodes whose workers don't answer now, by id
                             asked             number, question       another worker asks (relay.py)
                             answered          number, answer         ends the worker's `ask` of this number
 
-A change is `created` (topics), and, only if there are any, `altered` (alterations) and `deleted` (ids of topics). In a
-`change_result`, `taken` names the topics that were not created and the topics that have their names; `error` says why
-the whole change failed.
+A change is the three lists of a `Change`. In a `change_result`, `taken` names the topics that were not created and the
+topics that have their names; `error` says why the whole change failed.
 
 Each side numbers its own messages. Lines arrive in order, so a worker gets `apply` before the `change_result`. After a
 deletion, a worker sends `applied` when it uses neither records nor folders of the topic.
@@ -27,12 +26,9 @@ House rule: both ends come from one start of one program. There are no versions,
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from uuid import UUID
 
-from coordinator.log.topics.list import from_fields, to_fields
-from coordinator.server.nodes.topics import Altered, Change
+from msgspec.json import decode, encode
 
 READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
 CERTIFICATES_READ, ASK, ANSWER = "certificates_read", "ask", "answer"
@@ -42,7 +38,7 @@ ASKED, ANSWERED = "asked", "answered"
 
 def line(kind: str, **fields: Any) -> bytes:
     """The line of a message."""
-    return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+    return encode({"kind": kind, **fields}) + b"\n"
 
 
 class LineReader:
@@ -59,21 +55,4 @@ class LineReader:
             return []
         lines = bytes(self._rest + begun)
         self._rest = bytearray(rest)
-        return [json.loads(each) for each in lines.split(b"\n")]
-
-
-def change_as_fields(change: Change) -> dict[str, Any]:
-    """A change of the list, as fields of a message."""
-    fields: dict[str, Any] = {"created": list(map(to_fields, change.created))}
-    if change.altered:
-        fields["altered"] = [[str(each.topic_id), each.partition_count, each.configs] for each in change.altered]
-    if change.deleted:
-        fields["deleted"] = [str(topic_id) for topic_id in change.deleted]
-    return fields
-
-
-def change_from_fields(message: dict[str, Any]) -> Change:
-    """The change that `change_as_fields` wrote."""
-    deleted = [UUID(topic_id) for topic_id in message.get("deleted", ())]
-    altered = [Altered(UUID(topic_id), *rest) for topic_id, *rest in message.get("altered", ())]
-    return Change(list(map(from_fields, message["created"])), altered, deleted)
+        return [decode(each) for each in lines.split(b"\n")]

@@ -20,7 +20,7 @@ from coordinator.log.topics.entries import plain
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.loop.lines import Lines
-from coordinator.server.channel import APPLY, CHANGE_RESULT, change_as_fields
+from coordinator.server.channel import APPLY, CHANGE_RESULT
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.telemetry.log_reports import report
 
@@ -100,7 +100,7 @@ class SharedTopics(Generic[P]):
         assert asker in waiting
         self._pending[self._last_number] = _Pending(asker, asker.channel, number, taken, waiting, deleted)
         for peer in waiting:
-            self._send(peer, APPLY, {"number": self._last_number, **change_as_fields(change)})
+            self._send(peer, APPLY, {"number": self._last_number, "change": change})
 
     def applied(self, worker: P, number: int) -> None:
         """Note that a worker has applied the change of that number. After the last worker, answer the asker."""

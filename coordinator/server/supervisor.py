@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import uvloop
+from msgspec import convert
 
 from coordinator.config import HTTP, Config, ConfigError, configs_of_workers, tls_listeners
 from coordinator.log.engine import EngineError
@@ -55,11 +56,11 @@ from coordinator.server.channel import (
     SILENT_NODES,
     START_FAILED,
     LineReader,
-    change_from_fields,
     line,
 )
 from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
+from coordinator.server.nodes.topics import Change
 from coordinator.server.relay import Relay
 from coordinator.server.risks import warn_of_risks
 from coordinator.server.shared_topics import SharedTopics
@@ -427,7 +428,7 @@ class Supervisor:
             worker.problem = message["reason"]
         elif kind == CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
-            self._topics.change(worker, message["number"], change_from_fields(message), peers)
+            self._topics.change(worker, message["number"], convert(message["change"], Change), peers)
         elif kind == ASK:
             (asked,) = (each for each in self._workers if each.node_id == message["node"])
             self._relay.ask(worker, message["number"], asked, message["question"])

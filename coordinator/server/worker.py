@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import convert
+
 from coordinator.config import Config
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
@@ -43,8 +45,6 @@ from coordinator.server.channel import (
     SILENT_NODES,
     START_FAILED,
     LineReader,
-    change_as_fields,
-    change_from_fields,
     line,
 )
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
@@ -96,7 +96,7 @@ class Link(asyncio.Protocol):
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.send(CHANGE_REQUEST, number=self._asked, **change_as_fields(change))
+        self.send(CHANGE_REQUEST, number=self._asked, change=change)
 
     # Other workers.
 
@@ -123,7 +123,7 @@ class Link(asyncio.Protocol):
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
             if message["kind"] == APPLY:
-                self.topics.apply(change_from_fields(message), partial(self._applied, message["number"]))
+                self.topics.apply(convert(message["change"], Change), partial(self._applied, message["number"]))
             elif message["kind"] == PING:
                 self.send(PONG)
             elif message["kind"] == SILENT_NODES:

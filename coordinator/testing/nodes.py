@@ -41,7 +41,7 @@ from coordinator.log.store import OpenStore, node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 from coordinator.loop.lines import Lines
 from coordinator.server.app import Bound, WorkerPart, addresses_of, bind_all
-from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT, change_from_fields
+from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.relay import OnAsked, Relay, unanswered
@@ -329,7 +329,7 @@ class Nodes:
             return
         number = fields["number"]
         if kind == APPLY:
-            node.topics.apply(change_from_fields(dict(fields)), partial(self._applied, node, link, number))
+            node.topics.apply(fields["change"], partial(self._applied, node, link, number))
         elif kind == ASKED:
             link.on_asked(fields["question"], partial(self._answered, node, link, number))
         elif kind == ANSWERED:

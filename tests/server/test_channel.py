@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coordinator.log.topics.list import Topic, from_fields, to_fields
-from coordinator.server.channel import (
-    CHANGE_REQUEST,
-    READY,
-    LineReader,
-    change_as_fields,
-    change_from_fields,
-    line,
-)
+from msgspec import convert
+
+from coordinator.log.topics.list import Topic
+from coordinator.server.channel import CHANGE_REQUEST, READY, LineReader, line
 from coordinator.server.nodes.topics import Altered, Change
 
 TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int=2), 1)]
@@ -20,25 +15,25 @@ TOPICS = [Topic("a", UUID(int=1), 3, {"retention.ms": "1"}), Topic("b", UUID(int
 
 def test_messages_come_out_as_they_went_in() -> None:
     """Messages arrive unchanged, whether their bytes come at once, one by one, or with other messages."""
-    sent = line(READY) + line(CHANGE_REQUEST, number=7, created=list(map(to_fields, TOPICS))) + line(READY)
+    sent = line(READY) + line(CHANGE_REQUEST, number=7, change=Change(TOPICS)) + line(READY)
     for size in (1, 7, len(sent)):
         reader = LineReader()
         messages = [message for at in range(0, len(sent), size) for message in reader.feed(sent[at : at + size])]
         assert [message["kind"] for message in messages] == [READY, CHANGE_REQUEST, READY]
         assert messages[1]["number"] == 7
-        assert list(map(from_fields, messages[1]["created"])) == TOPICS
+        assert convert(messages[1]["change"], Change).created == TOPICS
 
 
 def test_what_a_setting_says_can_not_end_a_line() -> None:
     """A topic's setting, which comes from a client, can't end a message's line."""
     topic = Topic("a", UUID(int=1), 1, {"x": 'a\nb\r"'})
-    (message,) = LineReader().feed(line(CHANGE_REQUEST, created=[to_fields(topic)]))
-    assert list(map(from_fields, message["created"])) == [topic]
+    (message,) = LineReader().feed(line(CHANGE_REQUEST, change=Change([topic])))
+    assert convert(message["change"], Change).created == [topic]
 
 
 def test_a_change_arrives_as_it_was_sent() -> None:
     """A change arrives with all its parts, or with the first part alone."""
     altered = [Altered(UUID(int=7), 4, {"retention.ms": "1", "segment.ms": None}), Altered(UUID(int=8))]
     for change in (Change(TOPICS, altered, [UUID(int=5)]), Change(TOPICS, [], [])):
-        (message,) = LineReader().feed(line(CHANGE_REQUEST, **change_as_fields(change)))
-        assert change_from_fields(message) == change
+        (message,) = LineReader().feed(line(CHANGE_REQUEST, change=change))
+        assert convert(message["change"], Change) == change

@@ -75,7 +75,7 @@ def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
         return answer["taken"]
 
     heard = shared.ask(1, GONE)
-    assert heard["deleted"] == [str(UUID(int=1))]
+    assert heard["change"].deleted == [UUID(int=1)]
     shared.topics.applied(first, heard["number"])
     assert create(2, 2) == {"a": "a"}
     shared.topics.applied(shared.workers[1], heard["number"])
@@ -87,7 +87,7 @@ def test_a_name_is_free_when_no_worker_uses_what_had_it(shared: Shared) -> None:
 def test_a_name_is_created_once_in_one_message(shared: Shared) -> None:
     """Two requests of one worker for one name, around a deletion, create it once in one message."""
     heard = shared.ask(1, Change([Topic("a.b", UUID(int=2), 1), Topic("a_b", UUID(int=3), 1)]))
-    assert [topic["name"] for topic in heard["created"]] == ["a.b"]
+    assert [topic.name for topic in heard["change"].created] == ["a.b"]
 
 
 def test_a_change_is_durable_before_any_worker_knows_it(shared: Shared) -> None:

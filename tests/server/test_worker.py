@@ -11,10 +11,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import convert
 
 from coordinator.config import configs_of_workers
 from coordinator.log.engine import Unavailable
-from coordinator.log.topics.list import Topic, to_fields
+from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import (
@@ -31,6 +32,7 @@ from coordinator.server.channel import (
     line,
 )
 from coordinator.server.nodes.discovery import node_addresses
+from coordinator.server.nodes.topics import Change
 from coordinator.server.worker import Link
 from protocol.messages import MetadataRequest
 from tests.server.harness import Peer, config_of
@@ -96,14 +98,14 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
     """A worker asks for a topic, takes it in when the supervisor sends it, acknowledges it, and answers last."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    assert (asked["kind"], asked["created"]) == (CHANGE_REQUEST, [to_fields(A)])
+    assert (asked["kind"], convert(asked["change"], Change)) == (CHANGE_REQUEST, Change([A], [], []))
     assert linked.link.topics.get("a") is None
-    linked.supervisor.say(APPLY, number=5, created=[to_fields(A)])
+    linked.supervisor.say(APPLY, number=5, change=Change([A]))
     assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 5}
     assert linked.link.topics.get("a") == A
     assert linked.outcomes == []
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
-    linked.supervisor.say(APPLY, number=6, created=[])
+    linked.supervisor.say(APPLY, number=6, change=Change())
     assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 6}
     assert linked.outcomes == [{}]
 
@@ -113,10 +115,10 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
-    linked.supervisor.say(APPLY, number=1, created=[to_fields(theirs)])
-    linked.supervisor.say(APPLY, number=2, created=[to_fields(B)])
+    linked.supervisor.say(APPLY, number=1, change=Change([theirs]))
+    linked.supervisor.say(APPLY, number=2, change=Change([B]))
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={"a": "a"}, error=None)
-    linked.supervisor.say(APPLY, number=3, created=[to_fields(OTHER)])
+    linked.supervisor.say(APPLY, number=3, change=Change([OTHER]))
     assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
     assert linked.outcomes == [{"a": "a"}]
     assert list(linked.link.topics) == [theirs, B, OTHER]
@@ -126,9 +128,9 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
     """A worker acknowledges a deletion only after it has released the topic's records and folders."""
     given_up: list[Callable[[], None]] = []
     linked.link.topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
-    linked.supervisor.say(APPLY, number=1, created=[to_fields(A)])
-    linked.supervisor.say(APPLY, number=2, created=[], deleted=[str(A.topic_id)])
-    linked.supervisor.say(APPLY, number=3, created=[])
+    linked.supervisor.say(APPLY, number=1, change=Change([A]))
+    linked.supervisor.say(APPLY, number=2, change=Change(deleted=[A.topic_id]))
+    linked.supervisor.say(APPLY, number=3, change=Change())
     assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
     assert linked.link.topics.get("a") is None
     given_up.pop()()
@@ -140,7 +142,7 @@ async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error="No space left on device")
-    linked.supervisor.say(APPLY, number=1, created=[])
+    linked.supervisor.say(APPLY, number=1, change=Change())
     await linked.supervisor.hear()
     (outcome,) = linked.outcomes
     assert isinstance(outcome, Unavailable)

@@ -624,7 +624,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> Steps:
             deleted[topic.topic_id] = result
         result.error_code, result.error_message = error, message
         yield
-    body, change = DeleteTopicsResponse(responses=results), Change(deleted=deleted.keys()) if deleted else None
+    body, change = DeleteTopicsResponse(responses=results), Change(deleted=list(deleted)) if deleted else None
     yield from answer_changed(call, change, body, deleted.values(), request.timeout_ms)
 
 
