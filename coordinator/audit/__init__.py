@@ -5,7 +5,6 @@
     show       findings and stories -> a report, a page, a summary
     audit      all of it in one process
     following  the state between two looks at a log that grows
-    publish    writes a result in every form
     spark      all of it on Spark
 
 House rule: check imports nothing of show, and read nothing of check (pyproject.toml has it as a contract).

@@ -134,7 +134,7 @@ def _run(
             assert path is not None
             folder = path
             result = _with_progress(folder, options, lambda progress: audit(folder, out, options, progress))
-        from coordinator.audit.publish import publish
+        from coordinator.audit.show.page import publish
 
         publish(result, out, sys.stdout)
     except ModuleNotFoundError as error:

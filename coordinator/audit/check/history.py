@@ -28,7 +28,7 @@ from coordinator.audit.check.instances import RESTARTS, RETURNS, Instances
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.check.records import RecordChecks
 from coordinator.audit.check.storms import Storms, within_an_hour
-from coordinator.audit.read.events import GroupEvents, Rebalance, RebalanceQueue
+from coordinator.audit.read.events import GroupEvents, Rebalance, take_until
 from coordinator.audit.read.parse import Row
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import NOUNS, REJOIN, RESTART, TAKEOVER
@@ -180,7 +180,7 @@ class History:
         self._commits = Commits(self._findings, limits)
         self._instances = Instances(self._findings, limits.session_ms_max, recorded.conflicts)
         self._recorded = recorded
-        self._queue = RebalanceQueue(recorded)
+        self._left = deque(recorded.rebalances)
         self._unrecorded = 0
         self._forgotten = 0
         self._storms = Storms(self._findings, limits.rebalances_per_hour_max)
@@ -256,7 +256,8 @@ class History:
         if self._consumer.ends_batch(None):
             self._end_consumer_batch()
         self._consumer.report(end_ms, at_end)
-        self._remember(self._queue.rest(), story.last_ms)
+        self._remember(list(self._left), story.last_ms)
+        self._left.clear()
         self._storms.report(at_end)
         self._instances.report(last, at_end)
         self._commits.report_orphans(None if last is None else last.value, self._deleted_at, end_ms, at_end)
@@ -416,7 +417,7 @@ class History:
         former = generation - 1 if before is None else before.value.generation
         recorded: dict[int, Rebalance] = {}
         forgotten: list[Rebalance] = []
-        for each in self._queue.until(seen.ts, former, generation):
+        for each in take_until(self._left, seen.ts, former, generation):
             if not former < each.generation <= generation:
                 forgotten.append(each)
                 continue

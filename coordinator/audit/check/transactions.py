@@ -9,8 +9,6 @@ House rule: memory grows with producers, not with their records.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from coordinator.audit.check.checks import NAMES_MAX, Finding, finding
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.ids import Ids
@@ -24,13 +22,6 @@ SLACK_MS = 60_000
 """A coordinator that runs aborts an overdue transaction, and writes the markers of an end, within this time."""
 
 
-class _Marker(NamedTuple):
-    """The newest marker of a producer."""
-
-    offset: int
-    ts: int
-
-
 class Producers:
     """Takes the rows of `batches` of one partition, in the order of the log; ids: read before the batches."""
 
@@ -39,7 +30,8 @@ class Producers:
         self._expiration_ms = limits.id_expiration_ms
         self._ids = ids
         self._epochs: dict[int, int] = {}
-        self._unnamed: dict[int, _Marker] = {}
+        self._unnamed: dict[int, tuple[int, int]] = {}
+        """By producer without an id, the offset and the time of its newest marker."""
         self._falls: list[Finding] = []
 
     def add(self, row: Row) -> None:
@@ -60,15 +52,15 @@ class Producers:
                 )
             )  # fmt: skip
         if attributes & CONTROL and self._ids.is_whole and producer_id not in self._ids.named:
-            self._unnamed[producer_id] = _Marker(offset, ts)
+            self._unnamed[producer_id] = offset, ts
 
     def finish(self) -> list[Finding]:
         """The findings so far. An id that was used before a marker is in the topic for its whole expiration time."""
         end_ms = self._ids.end_ms
         return self._falls + [
-            finding("marker_without_transaction", self._partition, marker.offset, producer_id=producer_id)
-            for producer_id, marker in self._unnamed.items()
-            if end_ms - self._expiration_ms < marker.ts <= end_ms
+            finding("marker_without_transaction", self._partition, offset, producer_id=producer_id)
+            for producer_id, (offset, ts) in self._unnamed.items()
+            if end_ms - self._expiration_ms < ts <= end_ms
         ]
 
 

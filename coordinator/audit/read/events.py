@@ -166,27 +166,18 @@ class RecordedEvents:
         return notes
 
 
-class RebalanceQueue:
-    """The recorded rebalances of a group that no record of its log has taken yet."""
+def take_until(left: deque[Rebalance], ts: int, before: int, generation: int) -> list[Rebalance]:
+    """Take the recorded rebalances up to a record of that time and generation.
 
-    def __init__(self, recorded: GroupEvents) -> None:
-        self._left = deque(recorded.rebalances)
-
-    def until(self, ts: int, before: int, generation: int) -> list[Rebalance]:
-        """Take those up to a record of that time and generation; before: the generation of the record before it."""
-        taken = []
-        while self._left:
-            each = self._left[0]
-            if each.at_ms > ts and not (each.at_ms <= ts + SLACK_MS and before < each.generation <= generation):
-                break
-            taken.append(self._left.popleft())
-        return taken
-
-    def rest(self) -> list[Rebalance]:
-        """Take all that are left."""
-        left = list(self._left)
-        self._left.clear()
-        return left
+    left: those that no record has taken yet. before: the generation of the record before it.
+    """
+    taken = []
+    while left:
+        each = left[0]
+        if each.at_ms > ts and not (each.at_ms <= ts + SLACK_MS and before < each.generation <= generation):
+            break
+        taken.append(left.popleft())
+    return taken
 
 
 def read_events(path: Path) -> RecordedEvents:

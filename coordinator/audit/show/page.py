@@ -22,13 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from coordinator import pages
 from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.check.history import READ, STEPS_MAX, Step, Story
-from coordinator.audit.show.report import by_size, detail_words, growth_text, least_text, state_text
+from coordinator.audit.show.report import by_size, detail_words, growth_text, least_text, print_to, state_text
+from coordinator.audit.show.summary import write_summary
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.story.counts import number_text, returns_text, unknown_returns_text
 from coordinator.story.diagnosis import Severity
@@ -88,6 +89,14 @@ def write_page(out: Path, result: AuditResult) -> Path:
     path = out / PAGE_FILE
     path.write_text(page(result), encoding="utf-8")
     return path
+
+
+def publish(result: AuditResult, out: Path | None, stream: TextIO) -> None:
+    """Print the report, and write summary and page below `out`: for every way to run the audit. Raises OSError."""
+    print_to(stream, result)
+    if out is not None:
+        write_summary(out, result)
+        stream.write(f"{write_page(out, result)}\n")
 
 
 def page(result: AuditResult) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from coordinator.audit.audit import NothingRead, Options
 from coordinator.audit.check.limits import LIMIT_OPTIONS, add_limit_options, limits_of
-from coordinator.audit.publish import publish
 from coordinator.audit.read.logs import look
+from coordinator.audit.show.page import publish
 from coordinator.audit.spark.job import audit_folder
 from coordinator.audit.spark.live import audit_cluster
 from coordinator.audit.spark.session import spark_session

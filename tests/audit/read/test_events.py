@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.audit.check.checks import Finding
 from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
-from coordinator.audit.read.events import GroupEvents, RebalanceQueue, RecordedEvents, gather, read_events
+from coordinator.audit.read.events import GroupEvents, RecordedEvents, gather, read_events, take_until
 from coordinator.audit.show.page import page
 from coordinator.audit.show.summary import summary
 from coordinator.story.events import event_json, fields_of, read_event
@@ -189,12 +190,11 @@ def test_what_was_dropped_is_said() -> None:
 
 def test_each_is_taken_once() -> None:
     """Each event belongs to one record, also if its time is a moment after the record's."""
-    course = RebalanceQueue(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP))
-    assert [each.generation for each in course.until(1_000, 1, 2)] == [2]
-    assert course.until(1_000, 2, 2) == []
-    assert [each.generation for each in course.until(1_100, 2, 3)] == [3]
-    assert [each.generation for each in course.rest()] == [4]
-    assert course.rest() == []
+    left = deque(gather([ended(2, 1_050), ended(3, 1_100), ended(4, 9_000)]).of(GROUP).rebalances)
+    assert [each.generation for each in take_until(left, 1_000, 1, 2)] == [2]
+    assert take_until(left, 1_000, 2, 2) == []
+    assert [each.generation for each in take_until(left, 1_100, 2, 3)] == [3]
+    assert [each.generation for each in left] == [4]
 
 
 def write(folder: Path, node: int, *events: Any) -> None:

@@ -5,6 +5,7 @@ If a browser is installed, further tests look at the page as a person sees it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +17,7 @@ from coordinator.audit.check.checks import CHECKS, finding
 from coordinator.audit.check.history import LANES_MAX, MARKS_MAX, STEPS_MAX, Step, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show import page as module
-from coordinator.audit.show.page import page, write_page
+from coordinator.audit.show.page import page, publish, write_page
 from coordinator.story.lanes import Lane, Mark
 from tests.audit.scenes import (
     GROUP,
@@ -498,3 +499,14 @@ def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     file = browser.evaluate("saved.text()").split("\r\n")
     assert len(file) == 1 + 301 + 1
     assert file[1].endswith(",3,0,1,2,at least 1,1,at least 1,1,12000,2023-11-14 22:13:20 to 22:13:23")
+
+
+def test_report_summary_and_page(tmp_path: Path) -> None:
+    """The command prints the report and then the page's path; without a folder it prints the report alone."""
+    stream = io.StringIO()
+    publish(AuditResult("log"), tmp_path / "out", stream)
+    assert stream.getvalue().splitlines()[-1] == str(tmp_path / "out" / "report.html")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "summary.json"]
+    alone = io.StringIO()
+    publish(AuditResult("log"), None, alone)
+    assert stream.getvalue().startswith(alone.getvalue())
