@@ -555,7 +555,7 @@ class OffsetsReader(Poller):
             record.key
             for batch in batches
             for record in batch.records
-            if record.key[:2] in NEWER_KEYS and self._is_wanted(record.key) and not batch.is_control
+            if record.key[:2] in NEWER_KEYS and self._is_wanted(record.key) and not batch.header.is_control
         ]
         for keys, timeouts in self._session_timeouts.items():
             timeouts.ask_for(read_key(key).group_id or "" for key in newer if key[:2] in keys)

@@ -57,41 +57,6 @@ class Batch(NamedTuple):
     records: list[Record]
     offsets: list[int]
 
-    @property
-    def base_offset(self) -> int:
-        """The offset of the first record that it was written with."""
-        return self.header.base_offset
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the partition's owner that wrote it."""
-        return self.header.partition_leader_epoch
-
-    @property
-    def attributes(self) -> int:
-        """The header's bits, as on disk."""
-        return self.header.attributes
-
-    @property
-    def producer_id(self) -> int:
-        """The idempotent producer that wrote it, or -1."""
-        return self.header.producer_id
-
-    @property
-    def is_control(self) -> bool:
-        """See Header."""
-        return self.header.is_control
-
-    @property
-    def is_transactional(self) -> bool:
-        """See Header."""
-        return self.header.is_transactional
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return self.header.size
-
 
 class Found(NamedTuple):
     """A record that `find_records` found. timestamp_ms: Unix time in milliseconds."""

@@ -95,7 +95,7 @@ async def history(tmp_path: Path) -> History:
         assert (await peer.ask(LeaveGroupRequest(group_id="g", members=[leaver]), 4)).error_code == ErrorCode.NONE
         note(Told(offsets=known.offsets))
     content = path.read_bytes()
-    assert [0, *(batch.position + batch.size for batch in decode_batches(content))] == sorted(told)
+    assert [0, *(batch.position + batch.header.size for batch in decode_batches(content))] == sorted(told)
     return History(content, told)
 
 

@@ -395,9 +395,9 @@ def read_log(folder: Path, group: str) -> Iterator[LogRecord]:
             with suppress(CorruptBatch):  # the end, which is being written
                 for batch in decode_batches(segment.read_bytes()):
                     for offset, record in zip(batch.offsets, batch.records, strict=True):
-                        if not batch.is_control and read_key(record.key).group_id == group:
+                        if not batch.header.is_control and read_key(record.key).group_id == group:
                             yield LogRecord(
-                                number, offset, record.timestamp_ms, record.key, record.value, batch.base_offset
+                                number, offset, record.timestamp_ms, record.key, record.value, batch.header.base_offset
                             )
 
 

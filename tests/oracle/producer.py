@@ -285,7 +285,7 @@ class Producer:
             listed = [f"{each.first_offset - end} of {self._whose(each.producer_id)}" for each in aborted]
         batches = [
             f"{each.base_offset - end} {'control' if each.is_control else 'of'} {self._whose(each.producer_id)}"
-            for each in decode_batches(answer.records or b"")
+            for each in (batch.header for batch in decode_batches(answer.records or b""))
         ]
         ends = f"ends at {answer.high_watermark - end}, is stable to {answer.last_stable_offset - end}"
         text = f"{ends}, has aborted {listed}, and batches {batches}"

@@ -235,7 +235,7 @@ class Sent:
 def records(batches: list[Batch]) -> list[tuple[int, bytes, bytes | None, int]]:
     """Offset, key, value and timestamp; a marker has its server's time, and its coordinator's epoch as value."""
     return [
-        (offset, record.key, b"", 0) if batch.is_control else (offset, *record)
+        (offset, record.key, b"", 0) if batch.header.is_control else (offset, *record)
         for batch in batches
         for offset, record in zip(batch.offsets, batch.records, strict=True)
     ]
@@ -246,19 +246,19 @@ def shapes(batches: list[Batch]) -> list[tuple[object, ...]]:
 
     A horizon is a time of one's own; that there is one is the same.
     """
-    last = {batch.producer_id: batch.base_offset for batch in batches if batch.producer_id >= 0}
+    last = {batch.header.producer_id: batch.header.base_offset for batch in batches if batch.header.producer_id >= 0}
     return [
         (
-            batch.base_offset,
+            batch.header.base_offset,
             batch.header.next_offset,
             len(batch.records),
             *batch.header[10:12],
-            batch.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL),
+            batch.header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL),
             batch.header.delete_horizon_ms is not None,
-            None if batch.is_control else batch.header.max_timestamp_ms,
+            None if batch.header.is_control else batch.header.max_timestamp_ms,
         )
         for batch in batches
-        if batch.records or last.get(batch.producer_id) == batch.base_offset
+        if batch.records or last.get(batch.header.producer_id) == batch.header.base_offset
     ]
 
 
@@ -300,8 +300,8 @@ def test_both_leave_the_same(nodes: tuple[Node, Node, Path]) -> None:
         assert len(records(left)) < len(before) // 2
     tombstones = [offset for offset, _, value, _ in records(left) if value is None]
     assert tombstones
-    assert any(batch.producer_id >= 0 and not batch.records for batch in left)
-    assert {batch.records[0].key for batch in left if batch.is_control} == {b"\0\0\0\0", b"\0\0\0\1"}
+    assert any(batch.header.producer_id >= 0 and not batch.records for batch in left)
+    assert {batch.records[0].key for batch in left if batch.header.is_control} == {b"\0\0\0\0", b"\0\0\0\1"}
 
     done = run_tool(
         "kafka.tools.DumpLogSegments",

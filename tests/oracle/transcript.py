@@ -213,13 +213,13 @@ class _Comparing:
         if name == "records":
             with suppress(CorruptBatch):
                 batches = list(decode_batches(value))
-        if not any(each.is_transactional or each.header.max_timestamp_ms > LONG_AGO_MS for each in batches):
+        if not any(each.header.is_transactional or each.header.max_timestamp_ms > LONG_AGO_MS for each in batches):
             return repr(value)
         return [
             {
-                "offset": each.base_offset,
-                "attributes": each.attributes,
-                "producer_id": self._number(each.producer_id, "producer_id"),
+                "offset": each.header.base_offset,
+                "attributes": each.header.attributes,
+                "producer_id": self._number(each.header.producer_id, "producer_id"),
                 "epoch": each.header.producer_epoch,
                 "sequence": each.header.base_sequence,
                 "records": [f"{record.key!r}: {record.value!r}" for record in each.records],

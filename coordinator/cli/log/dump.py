@@ -105,7 +105,7 @@ def _segment_lines(
             yield Line(log, segment.path, found.position, None, found.header.base_offset, None, None, gap)
             continue
         for offset, record in zip(batch.offsets, batch.records, strict=True):
-            decoded = decode_marker(record) if batch.is_control else decode(record)
+            decoded = decode_marker(record) if batch.header.is_control else decode(record)
             if group_id is None or decoded.group_id == group_id:
                 yield Line(log, segment.path, found.position, batch, offset, record, decoded, None)
 

@@ -121,13 +121,13 @@ def newest(log: Log, journals: JournalsBeside, progress: ProgressLines) -> dict[
     found: dict[bytes, bytes | None] = {}
     transactions = Transactions()
     for batch in batches_of(log, journals, progress):
-        if batch.is_control:
+        if batch.header.is_control:
             for record in batch.records:
                 if (marker := marker_type(record.key)) is not None:
-                    ended = transactions.end(batch.producer_id, marker)
+                    ended = transactions.end(batch.header.producer_id, marker)
                     found.update((each.key, each.value) for each in ended)
-        elif batch.is_transactional:
-            transactions.add(batch.producer_id, batch.offsets, batch.records)
+        elif batch.header.is_transactional:
+            transactions.add(batch.header.producer_id, batch.offsets, batch.records)
         else:
             transactions.supersede({each.key: (each.value, each.timestamp_ms) for each in batch.records})
             found |= {each.key: each.value for each in batch.records}

@@ -150,14 +150,14 @@ class LogReader:
         self.epoch = header.partition_leader_epoch
 
     def _take_records(self, batch: Batch) -> None:
-        if batch.is_control:
+        if batch.header.is_control:
             for record in batch.records:
                 marker = marker_type(record.key)
                 if marker is not None:
-                    for key, value, timestamp_ms in self.transactions.end(batch.producer_id, marker):
+                    for key, value, timestamp_ms in self.transactions.end(batch.header.producer_id, marker):
                         self._last[key] = value, timestamp_ms
-        elif batch.is_transactional:
-            self.transactions.add(batch.producer_id, batch.offsets, batch.records)
+        elif batch.header.is_transactional:
+            self.transactions.add(batch.header.producer_id, batch.offsets, batch.records)
         else:
             self._apply({key: (value, timestamp_ms) for key, value, timestamp_ms in batch.records})
 

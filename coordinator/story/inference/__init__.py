@@ -4,9 +4,10 @@
 
     observed = Observed(topic_names)                # one for each partition; topic_names: topic id -> name
     for batch in decode_batches(data):
-        place = Batch(batch.base_offset, batch.leader_epoch, batch.is_transactional)
+        header = batch.header
+        place = Batch(header.base_offset, header.partition_leader_epoch, header.is_transactional)
         for offset, record in zip(batch.offsets, batch.records):
-            if batch.is_control:
+            if header.is_control:
                 observed.passed(offset)             # a marker is no record, but its offset is no gap
                 continue
             for event in observed.add(offset, record.timestamp_ms, record.key, record.value, place):

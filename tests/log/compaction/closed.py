@@ -137,7 +137,7 @@ def changed(batch: bytes, attributes: int, producer_id: int = -1) -> bytes:
 def epochs(folder: Path) -> list[int]:
     """Return the epoch of each batch."""
     return [
-        batch.leader_epoch
+        batch.header.partition_leader_epoch
         for segment in list_segments(Disk(), folder)
         for batch in decode_batches(segment.path.read_bytes())
     ]

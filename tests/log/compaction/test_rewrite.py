@@ -94,7 +94,7 @@ class TestWhatStays:
         assert records(tmp_path / "p") == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
         assert epochs(tmp_path / "p") == [1, 1]
         batch = next(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))
-        assert (batch.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
+        assert (batch.header.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
 
     def test_long_keys(self, tmp_path: Path) -> None:
         """Long keys that differ only at their end are different keys."""
@@ -534,7 +534,7 @@ class TestBatches:
         position = 0
         for batch in decode_batches(content):
             slices = slice_records(content, position, batch.header)
-            position += batch.size
+            position += batch.header.size
             for step in (1, 2, 3):
                 kept = slices[::step]
                 if not kept:
@@ -543,7 +543,7 @@ class TestBatches:
                 assert written.records == batch.records[::step]
                 assert written.offsets == batch.offsets[::step]
                 assert written.header.next_offset == batch.header.next_offset
-                assert written.leader_epoch == batch.leader_epoch
+                assert written.header.partition_leader_epoch == batch.header.partition_leader_epoch
                 assert written.header.record_count == len(kept)
 
 

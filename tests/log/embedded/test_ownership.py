@@ -35,7 +35,7 @@ def test_epoch_of_the_owner_is_in_its_batches(tmp_path: Path) -> None:
             assert append(engine, own, record(number)) is None
             epochs.append(own.epoch)
     content = (partition_folder(tmp_path, 0) / "00000000000000000000.log").read_bytes()
-    assert [batch.leader_epoch for batch in decode_batches(content)] == epochs
+    assert [batch.header.partition_leader_epoch for batch in decode_batches(content)] == epochs
 
 
 def test_epoch_without_lock_files(tmp_path: Path) -> None:

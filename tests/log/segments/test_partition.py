@@ -76,7 +76,11 @@ class TestAppending:
             assert len(content) <= SEGMENT_SIZE
             assert segment.base_offset == next_offset
             for batch in decode_batches(content):
-                assert (batch.base_offset, batch.leader_epoch, len(batch.records)) == (next_offset, 4, 3)
+                assert (batch.header.base_offset, batch.header.partition_leader_epoch, len(batch.records)) == (
+                    next_offset,
+                    4,
+                    3,
+                )
                 next_offset = batch.header.next_offset
         assert next_offset == 60
         assert read(open_log(Disk(), tmp_path / "p")) == flat(appends)
@@ -112,7 +116,11 @@ class TestAppending:
             log.close("the test is over")
         (segment,) = list_segments(Disk(), tmp_path / "p")
         batches = list(decode_batches(segment.path.read_bytes()))
-        assert [(batch.base_offset, batch.leader_epoch) for batch in batches] == [(0, 0), (1, 1), (2, 2)]
+        assert [(batch.header.base_offset, batch.header.partition_leader_epoch) for batch in batches] == [
+            (0, 0),
+            (1, 1),
+            (2, 2),
+        ]
 
     def test_one_write_and_one_sync(self, tmp_path: Path) -> None:
         """A log appends any number of batches with one write and one fdatasync; a new file syncs folders."""

@@ -75,7 +75,7 @@ def test_same_batches_as_in_one_piece(tmp_path: Path, seed: int) -> None:
     assert [(frame.position, frame.header) for frame in frames] == [(batch.position, batch.header) for batch in batches]
     read = [decode_records(frame.data, frame.at, frame.header).records for frame in frames]
     assert read == [batch.records for batch in batches]
-    assert disk.largest <= max(CHUNK_SIZE, *(batch.size for batch in batches))
+    assert disk.largest <= max(CHUNK_SIZE, *(batch.header.size for batch in batches))
 
 
 def test_bytes_are_read_once(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class TestWhatStays:
         assert cleaned(log) is not None
         assert left(log) == [(1, b"b", b"1"), (3, b"a", b"2"), (4, b"c", b"2"), (5, b"end", b"")]
         first = batches(log)[0]
-        assert (first.base_offset, first.header.last_offset_delta) == (0, 2)
+        assert (first.header.base_offset, first.header.last_offset_delta) == (0, 2)
         assert first.records[0].timestamp_ms == first.header.max_timestamp_ms == 9
         assert log.view.ends() == (0, 6, 6)
 
@@ -186,7 +186,7 @@ class TestWhatStays:
         (first, *_) = batches(log)
         assert first.header.attributes & CODEC_MASK == zipped
         assert first.offsets == [number for number in range(20) if number != 3]
-        assert (first.size < 1_000) == zipped
+        assert (first.header.size < 1_000) == zipped
 
     def test_without_key(self, tmp_path: Path) -> None:
         """A compaction drops a record without a key, appended before the topic was compacted."""
@@ -207,7 +207,7 @@ class TestWhatStays:
         limits = COMPACTED._replace(segment_bytes=10_000)
         log = appended(tmp_path / "t-0", *sent, put(b"a", b"new"), put(b"x", b"y"))
         cleaned(log, limits)
-        found = [(read.base_offset, read.producer_id, len(read.records)) for read in batches(log)]
+        found = [(read.header.base_offset, read.header.producer_id, len(read.records)) for read in batches(log)]
         assert found == [(4, 7, 0), (6, -1, 1), (7, -1, 1), (8, -1, 1)]
         for each in (log, a_log(tmp_path / "t-0")):
             assert append(each, sent[2]) == [Written(4, NOW_MS, 0)]
@@ -245,13 +245,13 @@ class TestWhatStays:
         values = [(offset, value) for offset, key, value in left(log) if key == b"a"]
         assert values == [(5, b"committed"), (7, b"open"), (8, b"later")]
         assert log.view.aborted == []
-        assert len([read for read in batches(log) if read.is_control]) == 3
+        assert len([read for read in batches(log) if read.header.is_control]) == 3
         end(8, commit=False)
         for _ in range(3):  # records go, then their markers get a horizon, then these go
             append(log, put(b"end", b""))
             cleaned(log, joined)
         # The last batch of a producer stays, empty, and its marker with it.
-        assert [read.base_offset for read in batches(log) if read.is_control and read.records] == [9, 11]
+        assert [read.header.base_offset for read in batches(log) if read.header.is_control and read.records] == [9, 11]
         again = a_log(tmp_path / "t-0")
         assert (left(again), again.view.open) == (left(log), {})
 
@@ -260,7 +260,7 @@ class TestWhatStays:
         log = appended(tmp_path / "t-0", put(b"b", b"1"), put(b"a", b"1"), put(b"a", bytes(50)))
         limits = COMPACTED._replace(segment_bytes=145)
         cleaned(log, limits)
-        assert [read.base_offset for read in batches(log)] == [0, 1, 2, 3]
+        assert [read.header.base_offset for read in batches(log)] == [0, 1, 2, 3]
         assert [len(read.records) for read in batches(log)] == [1, 0, 1, 1]
         assert [(part.segment.base_offset, part.end) for part in log.view.parts] == [(0, 2), (2, 3), (3, 4)]
         append(log, put(b"end", b""))
@@ -269,7 +269,7 @@ class TestWhatStays:
         assert outcome.files == []
         append(log, put(b"b", bytes(50)), put(b"end", b""))
         cleaned(log)
-        assert (batches(log)[0].base_offset, batches(log)[0].header.next_offset) == (1, 2)
+        assert (batches(log)[0].header.base_offset, batches(log)[0].header.next_offset) == (1, 2)
         assert a_log(tmp_path / "t-0").view.ends() == (0, 7, 7)
         append(log, put(b"end", b""))
         cleaned(log, COMPACTED._replace(segment_bytes=10_000))
@@ -546,7 +546,7 @@ class _History:
         """Check that the log has the newest sent record of each key, and knows each producer's last batch."""
         start = self.log.view.start
         found = batches(self.log)
-        assert all(before.header.next_offset <= behind.base_offset for before, behind in pairwise(found))
+        assert all(before.header.next_offset <= behind.header.base_offset for before, behind in pairwise(found))
         newest: dict[bytes, int] = {}
         for offset, (key, _, _) in self.sent.items():
             newest[key] = offset

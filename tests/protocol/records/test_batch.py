@@ -37,8 +37,8 @@ def test_read_by_others(records: list[Record], base_offset: int, leader_epoch: i
     (batch,) = decode_batches(data)
     assert batch.records == records
     assert batch.offsets == [base_offset + number for number in range(len(records))]
-    assert batch.leader_epoch == leader_epoch
-    assert batch.size == len(data)
+    assert batch.header.partition_leader_epoch == leader_epoch
+    assert batch.header.size == len(data)
     assert batch.header.max_timestamp_ms == max(record.timestamp_ms for record in records)
     other: Any = AiokafkaBatch(data)
     assert other.validate_crc()

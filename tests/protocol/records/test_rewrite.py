@@ -62,7 +62,7 @@ def test_a_batch_without_records_spans_its_offsets() -> None:
     """A batch without records keeps its last offset, without codec and horizon, as Kafka's cleaner writes it."""
     header = peek_header(golden("cleaned"))
     (empty,) = decode_batches(encode_slices(header, []))
-    assert (empty.records, empty.attributes, empty.header.next_offset) == ([], 0, header.next_offset)
+    assert (empty.records, empty.header.attributes, empty.header.next_offset) == ([], 0, header.next_offset)
     assert empty.header.base_timestamp_ms == -1
 
 

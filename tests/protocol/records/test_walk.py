@@ -41,9 +41,9 @@ class TestKafkasBytes:
         assert batch.records == (expected if codec else expected[:3])
         assert batch.codec is codec
         assert batch.offsets == [42 + number for number in range(len(batch.records))]
-        assert (batch.base_offset, batch.leader_epoch, batch.producer_id) == (42, 7, -1)
-        assert not batch.is_control
-        assert not batch.is_transactional
+        assert (batch.header.base_offset, batch.header.partition_leader_epoch, batch.header.producer_id) == (42, 7, -1)
+        assert not batch.header.is_control
+        assert not batch.header.is_transactional
 
     def test_append_time(self) -> None:
         """With LogAppendTime every record has the batch's time."""
@@ -54,8 +54,12 @@ class TestKafkasBytes:
     def test_transaction(self) -> None:
         """A batch of a transaction and its marker have their attributes and the producer's id."""
         data, marker = decode_one(golden("transactional")), decode_one(golden("control"))
-        assert (data.is_transactional, data.is_control, data.producer_id) == (True, False, 5000)
-        assert (marker.is_transactional, marker.is_control, marker.producer_id) == (True, True, 5000)
+        assert (data.header.is_transactional, data.header.is_control, data.header.producer_id) == (True, False, 5000)
+        assert (marker.header.is_transactional, marker.header.is_control, marker.header.producer_id) == (
+            True,
+            True,
+            5000,
+        )
         assert data.header.producer_epoch == 3
         commit = struct.pack(">hh", 0, 1)
         assert [record.key for record in marker.records] == [commit]
@@ -71,7 +75,7 @@ class TestKafkasBytes:
         batch = decode_one(golden("cleaned"))
         assert batch.records == [TOMBSTONE, WITH_HEADERS]
         assert batch.offsets == [43, 44]
-        assert batch.base_offset == 42
+        assert batch.header.base_offset == 42
         assert batch.header.delete_horizon_ms == START_MS + 2_000 + 86_400_000
         assert decode_one(golden("plain")).header.delete_horizon_ms is None
 

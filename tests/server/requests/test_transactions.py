@@ -167,7 +167,9 @@ async def fetch(peer: Peer, offset: int, level: int) -> tuple[list[bytes | None]
     topics = [FetchRequest.FetchTopic(topic="orders", partitions=[partition])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, isolation_level=level, topics=topics)
     answer = (await peer.ask(request, 11)).responses[0].partitions[0]
-    values = [record.value for each in decode_batches(answer.records) if not each.is_control for record in each.records]
+    values = [
+        record.value for each in decode_batches(answer.records) if not each.header.is_control for record in each.records
+    ]
     return values, answer
 
 

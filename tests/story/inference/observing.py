@@ -19,11 +19,11 @@ def events_of(scene: Scene, observed: Observed | None = None, **described: Any) 
 def follow(scene: Scene, observed: Observed, *, begin: int = 0) -> Iterable[Any]:
     """Feed a scene's batches from an offset on, as a reader does."""
     for batch in decode_batches(b"".join(scene.batches)):
-        place = Batch(batch.base_offset, batch.leader_epoch, batch.is_transactional)
+        place = Batch(batch.header.base_offset, batch.header.partition_leader_epoch, batch.header.is_transactional)
         for offset, record in zip(batch.offsets, batch.records, strict=True):
             if offset < begin:
                 continue
-            if batch.is_control:
+            if batch.header.is_control:
                 observed.passed(offset)
             else:
                 yield from observed.add(offset, record.timestamp_ms, record.key, record.value, place)
