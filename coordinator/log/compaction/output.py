@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from coordinator.log.segments.disk import Disk, open_anew, write_all
+from coordinator.log.segments.disk import Disk, closing, open_anew, write_all
 from coordinator.log.segments.segment import CHUNK_SIZE, Segment
 from coordinator.log.segments.swap import cleaned_path
 
@@ -55,13 +55,10 @@ class Output:
         if self._descriptor is not None:
             return
         self._descriptor = open_anew(self._disk, cleaned_path(self._folder, self.base_offset))
-        source = self._disk.open(self._source.path)
-        try:
+        with closing(self._disk, self._disk.open(self._source.path)) as source:
             for position in range(0, self.size, CHUNK_SIZE):
                 chunk = self._disk.read(source, min(CHUNK_SIZE, self.size - position), position)
                 self._write(self._descriptor, [chunk], position)
-        finally:
-            self._disk.close(source)
 
     def finish(self, newest: Segment) -> bool:
         """Make it durable, with the time of `newest`; False if nothing changed and there is no file."""

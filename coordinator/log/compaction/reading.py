@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, closing
 from coordinator.log.segments.segment import ChunkHandler, Frame, Segment, list_segments, read_others
 from protocol.records.batch import CorruptBatch
 from protocol.records.rewrite import RecordSlice, slice_records
@@ -57,11 +57,8 @@ class SegmentReader:
 
     def size(self, segment: Segment) -> int:
         """Bytes of a segment."""
-        descriptor = self._disk.open(segment.path)
-        try:
+        with closing(self._disk, self._disk.open(segment.path)) as descriptor:
             return self._disk.size(descriptor)
-        finally:
-            self._disk.close(descriptor)
 
 
 def records_of(segment: Segment, frame: Frame) -> list[RecordSlice]:

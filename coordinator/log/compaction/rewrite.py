@@ -54,7 +54,7 @@ from coordinator.log.compaction.output import Output
 from coordinator.log.compaction.reading import ClosedSegment, SegmentReader, closed_segments, records_of
 from coordinator.log.compaction.task import Cleaned, Compaction, Swap, Task
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk, describe
+from coordinator.log.segments.disk import Disk, closing, describe
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, read_frames
 from coordinator.log.segments.swap import cleaned_path
 from coordinator.log.segments.view import Part
@@ -378,10 +378,7 @@ class _TopicRewrite(_Rewrite):
 
     def _index(self, base_offset: int) -> Sequence[Any]:
         part = Part(Segment(base_offset, cleaned_path(self._folder, base_offset)))
-        descriptor = self._disk.open_to_read(part.segment.path)
-        try:
+        with closing(self._disk, self._disk.open_to_read(part.segment.path)) as descriptor:
             for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
                 part.add(frame.position, frame.header.base_offset, frame.header)
-        finally:
-            self._disk.close(descriptor)
         return part.fields()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from coordinator.log.compaction.cleaner import RETRY_BACKOFFS, LogUpkeep, Work
 from coordinator.log.compaction.task import KEYS_MAX, Compaction, Task
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, closing
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import Segment, list_segments
 from coordinator.log.segments.swap import recover_swaps, remove_cleaned
@@ -145,19 +145,13 @@ class Upkeep(LogUpkeep):
             return 0, 0, 0, None
         total = dirty = 0
         for segment, following in pairwise(segments):
-            descriptor = self._disk.open(segment.path)
-            try:
+            with closing(self._disk, self._disk.open(segment.path)) as descriptor:
                 size = self._disk.size(descriptor)
-            finally:
-                self._disk.close(descriptor)
             total += size
             dirty += size if following.base_offset > self._dirty_offset else 0
         return segments[-1].base_offset, total, dirty, segments[-1]
 
     def _first_ms(self, segment: Segment) -> int:
         """The timestamp of its first record."""
-        descriptor = self._disk.open(segment.path)
-        try:
+        with closing(self._disk, self._disk.open(segment.path)) as descriptor:
             return peek_header(self._disk.read(descriptor, HEADER_SIZE, 0)).base_timestamp_ms
-        finally:
-            self._disk.close(descriptor)

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coordinator.log.files import not_regular, open_regular
@@ -130,6 +130,15 @@ class Disk:
     def remove(self, path: Path) -> None:
         """Remove a file."""
         path.unlink()
+
+
+@contextmanager
+def closing(disk: Disk, descriptor: int) -> Iterator[int]:
+    """Close an open file at the end of a block."""
+    try:
+        yield descriptor
+    finally:
+        disk.close(descriptor)
 
 
 def data_size(disk: Disk, descriptor: int, start: int, end: int) -> int:

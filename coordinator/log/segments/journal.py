@@ -52,7 +52,7 @@ from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import Search
-from coordinator.log.segments.disk import Disk, replace_file, write_all
+from coordinator.log.segments.disk import Disk, closing, replace_file, write_all
 from coordinator.log.segments.segment import (
     ENGINES_TOPICS,
     OFFSETS_TOPIC,
@@ -325,12 +325,9 @@ def _with_last(disk: Disk, data_dir: Path, contents: Contents) -> Contents:
 def _in_segment(disk: Disk, data_dir: Path, extent: Extent, size: int, crc: int, seed: int) -> bytes:
     """The bytes of an extent if they stand whole in its segment, else nothing; an unreadable segment has none."""
     data = b""
-    with suppress(OSError):
-        descriptor = disk.open_to_read(segment_at(numbered_folder(data_dir, extent.partition), extent.base_offset).path)
-        try:
-            data = disk.read(descriptor, size, extent.position)
-        finally:
-            disk.close(descriptor)
+    segment = segment_at(numbered_folder(data_dir, extent.partition), extent.base_offset)
+    with suppress(OSError), closing(disk, disk.open_to_read(segment.path)) as descriptor:
+        data = disk.read(descriptor, size, extent.position)
     return data if len(data) == size and crc32c(data, seed) == crc else b""
 
 
@@ -348,8 +345,7 @@ def _windows(disk: Disk, path: Path) -> Iterator[Window]:
 
     Raises Damaged if they overlap so much that no engine wrote them: to read them all would take too long.
     """
-    descriptor = disk.open_to_read(path)
-    try:
+    with closing(disk, disk.open_to_read(path)) as descriptor:
         end, seed = disk.size(descriptor), crc32c(_salt(disk, descriptor, path))
         sums = _Sums(disk, descriptor)
         at, taken = WINDOWS_AT, 0
@@ -365,8 +361,6 @@ def _windows(disk: Disk, path: Path) -> Iterator[Window]:
             if window is not None:
                 yield window
             at += PAGE_SIZE if window is None or window.wrong else padded(window.size)
-    finally:
-        disk.close(descriptor)
 
 
 def _salt(disk: Disk, descriptor: int, path: Path) -> bytes:

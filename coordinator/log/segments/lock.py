@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 from coordinator.log.engine import EngineError
-from coordinator.log.segments.disk import Disk, write_all
+from coordinator.log.segments.disk import Disk, closing, write_all
 from coordinator.log.segments.segment import OFFSETS_TOPIC
 
 _NUMBER_SIZE = 19
@@ -89,11 +89,8 @@ def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
 
 def noted_number(disk: Disk, path: Path) -> int | None:
     """Return the number in the lock file at `path`; another process may hold the lock."""
-    descriptor = disk.open(path)
-    try:
+    with closing(disk, disk.open(path)) as descriptor:
         return _number(disk.read(descriptor, _NUMBER_SIZE, 0))
-    finally:
-        disk.close(descriptor)
 
 
 def _number(content: bytes) -> int | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coordinator.log.engine import Damaged
-from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.disk import Disk, closing
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_others
 from coordinator.log.segments.tail import Cut, Durable, Tails
 from coordinator.log.segments.transactions import Transactions, marker_type
@@ -76,12 +76,9 @@ class LogReader:
                 raise Damaged(str(segment.path), 0, reason)
             self.segment = segment
             self.next_offset = segment.base_offset
-            descriptor = self._disk.open(segment.path)
-            try:
+            with closing(self._disk, self._disk.open(segment.path)) as descriptor:
                 self.size = self._disk.size(descriptor)
                 yield from self._read(segment, descriptor, is_newest=segment is segments[-1])
-            finally:
-                self._disk.close(descriptor)
             self._segments_read += 1
 
     def _read(self, segment: Segment, descriptor: int, *, is_newest: bool) -> Iterator[list[Record]]:

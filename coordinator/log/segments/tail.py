@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.damage import why_not_torn
-from coordinator.log.segments.disk import Disk, open_anew, write_all
+from coordinator.log.segments.disk import Disk, closing, open_anew, write_all
 from coordinator.log.segments.segment import Segment
 from protocol.records.batch import CorruptBatch, Header
 
@@ -101,8 +101,5 @@ class Tails:
         """Replace the file LAST_CUT by the bytes that are cut off; an error of the disk doesn't stop the load."""
         with suppress(OSError):
             tail = self._disk.read(descriptor, min(KEPT_MAX, size - position), position)
-            kept = open_anew(self._disk, self._folder / LAST_CUT)
-            try:
+            with closing(self._disk, open_anew(self._disk, self._folder / LAST_CUT)) as kept:
                 write_all(self._disk, kept, [tail], 0)
-            finally:
-                self._disk.close(kept)

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, Unavailable
-from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.disk import Disk, closing, replace_file
 from protocol.checksum import crc32c
 
 FORMAT = 1
@@ -116,14 +116,11 @@ class TopicsFile:
             raise Unavailable(f"{error.strerror}: {self._path}") from error
 
     def _read(self) -> bytes:
-        descriptor = self._disk.open(self._path)
-        try:
+        with closing(self._disk, self._disk.open(self._path)) as descriptor:
             size = self._disk.size(descriptor)
             if size > SIZE_MAX:
                 raise Damaged(str(self._path), SIZE_MAX, f"it has {size} bytes, more than a list can have")
             return self._disk.read(descriptor, size, 0)
-        finally:
-            self._disk.close(descriptor)
 
 
 def kafka_id(fresh: UUID) -> str:

@@ -34,7 +34,7 @@ from coordinator.log.compaction.task import Cleaned
 from coordinator.log.engine import Damaged
 from coordinator.log.files import read_regular
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.disk import Disk, replace_file
+from coordinator.log.segments.disk import Disk, closing, replace_file
 from coordinator.log.segments.partition import PartitionLog, check_room
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Segment, list_segments, read_frames, segment_at
 from coordinator.log.segments.swap import recover_swaps, swap_in, swap_path
@@ -121,8 +121,7 @@ class TopicLog(PartitionLog):
     def _read(self, segment: Segment, tails: Tails, *, is_newest: bool) -> Part:
         part = Part(segment)
         end = segment.base_offset + SEGMENT_OFFSETS_MAX
-        descriptor = self._disk.open(segment.path)
-        try:
+        with closing(self._disk, self._disk.open(segment.path)) as descriptor:
             size = self._disk.size(descriptor)
             try:
                 for frame in read_frames(self._disk, descriptor, size):
@@ -134,8 +133,6 @@ class TopicLog(PartitionLog):
                     self._take(part, frame.position, header.base_offset, header, frame.data, frame.at)
             except CorruptBatch as error:
                 tails.cut_off(segment, descriptor, size, error, self._could_follow, is_newest=is_newest)
-        finally:
-            self._disk.close(descriptor)
         return part
 
     def _take(self, part: Part, position: int, base_offset: int, header: Header, data: bytes, at: int = 0) -> None:

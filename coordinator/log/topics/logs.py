@@ -24,7 +24,7 @@ from uuid import UUID
 from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
-from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.disk import Disk, closing, reason
 from coordinator.log.segments.segment import ENGINES_TOPICS, list_segments, read_frames
 from coordinator.log.segments.view import NO_OFFSET, OutsideView, View
 from coordinator.log.topics.compactions import Compacted, Compactions
@@ -180,13 +180,10 @@ class TopicLogs:
         """The producers in a log that another one writes. Raises OSError."""
         producers, view = Producers(), View(self._disk)
         for segment in list_segments(self._disk, folder):
-            descriptor = self._disk.open_to_read(segment.path)
-            try:
-                with suppress(CorruptBatch):  # a batch that is being written ends like this
-                    for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
-                        take_batch(producers, view, frame.header.base_offset, frame.header, frame.data, frame.at)
-            finally:
-                self._disk.close(descriptor)
+            # A batch that is being written ends as a corrupt one does.
+            with closing(self._disk, self._disk.open_to_read(segment.path)) as descriptor, suppress(CorruptBatch):
+                for frame in read_frames(self._disk, descriptor, self._disk.size(descriptor)):
+                    take_batch(producers, view, frame.header.base_offset, frame.header, frame.data, frame.at)
         return producers, view
 
     def measure(self, partitions: Iterable[TopicPartition]) -> Measured:
