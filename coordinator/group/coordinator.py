@@ -271,7 +271,7 @@ class Coordinator:
                 consumer_heartbeat.heartbeat(turn, group, event)
             elif body.member_epoch != JOINING:
                 words = "not found." if group is None else "is not a consumer group."
-                raise RefusedRequest(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}"))
+                raise RefusedRequest(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {body.group_id[:100]} {words}")
             else:
                 self._begin_consumer_group(turn, group, event)
         except RefusedRequest as error:

@@ -64,6 +64,8 @@ NOT_EXPECTED = Refusal(
 class RefusedRequest(Exception):
     """The coordinator refuses a request of the consumer protocol, and changed nothing."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.error)
-        self.refusal = refusal
+    def __init__(
+        self, error: ErrorCode, message: str | None = None, why: str | None = None, until: str | None = None
+    ) -> None:
+        super().__init__(error)
+        self.refusal = Refusal(error, message, why, until)

@@ -32,7 +32,7 @@ from coordinator.group.consumer.step import (
 from coordinator.group.consumer.target import Found
 from coordinator.group.events import Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.group import NAME
-from coordinator.group.refusal import Refusal, RefusedRequest
+from coordinator.group.refusal import RefusedRequest
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.consumer import CONSUMER
 from protocol.messages import JoinGroupResponse, SyncGroupResponse
@@ -63,11 +63,11 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
     body = event.body
     if turn.config.group_consumer_migration_policy == NEVER_WELCOME:
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
-        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why))
+        raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why)
     has_room(turn, group, body.member_id, body.group_instance_id)
     protocols = protocols_of(event)
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
-        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id)
     member_id = body.member_id or given_id(event.fresh_id)
     if not body.member_id and body.group_instance_id is None and event.version >= MEMBER_ID_REQUIRED_SINCE:
@@ -134,11 +134,11 @@ def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
     protocols = protocols_of(event)
     if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:
         # No record can have it.
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+        raise RefusedRequest(ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         said = read_subscription(protocols[0][1])
     except Unreadable:
-        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)) from None
+        raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
     timeout_ms = rebalance_timeout_of(event)
     changed = member._replace(
         instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,
@@ -171,14 +171,14 @@ def sync_as(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> SyncGroupResp
     body = event.body
     member = known_or_noted(turn, group, body.member_id, body.group_instance_id, "sync-group", event.client)
     if member.classic is None:
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID))
+        raise RefusedRequest(ErrorCode.UNKNOWN_MEMBER_ID)
     if body.generation_id != member.epoch:
-        raise RefusedRequest(Refusal(ErrorCode.ILLEGAL_GENERATION))
+        raise RefusedRequest(ErrorCode.ILLEGAL_GENERATION)
     if body.protocol_type not in (None, CONSUMER) or body.protocol_name not in (None, member.classic.protocol_name):
-        raise RefusedRequest(Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member.epoch < group.target_epoch and member.state is not UNREVOKED:
         sessions.tell_to_rejoin(turn, group, member)
-        raise RefusedRequest(Refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+        raise RefusedRequest(ErrorCode.REBALANCE_IN_PROGRESS)
     sessions.synced(turn, group, member.member_id)
     sessions.renew(turn, group, member)
     return SyncGroupResponse(

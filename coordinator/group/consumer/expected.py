@@ -28,7 +28,7 @@ def admit(turn: Turn, group_id: str, group: AnyGroup | None, member_id: str, ins
         return
     if group is not None and (member_id in group.members or instance_id in group.static_members):
         return
-    raise RefusedRequest(NOT_EXPECTED)
+    raise RefusedRequest(*NOT_EXPECTED)
 
 
 def settings_changed(turn: Turn, group: ConsumerGroup, event: GroupSettingsChanged) -> None:

@@ -28,7 +28,7 @@ from coordinator.group.consumer.step import (
 )
 from coordinator.group.consumer.target import Found
 from coordinator.group.events import ConsumerHeartbeat
-from coordinator.group.refusal import Refusal, RefusedRequest
+from coordinator.group.refusal import RefusedRequest
 from coordinator.group.turn import Turn
 from protocol.consumer import CONSUMER
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -55,11 +55,9 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> RefusedRequest | 
     """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
     body, assignors = event.body, config.group_consumer_assignors
     if CONSUMER not in config.group_coordinator_rebalance_protocols:
-        return RefusedRequest(Refusal(ErrorCode.UNSUPPORTED_VERSION))
+        return RefusedRequest(ErrorCode.UNSUPPORTED_VERSION)
     if len(body.subscribed_topic_names or ()) > TOPICS_MAX:
-        return RefusedRequest(
-            Refusal(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name.")
-        )
+        return RefusedRequest(ErrorCode.INVALID_REQUEST, f"A member may subscribe to {TOPICS_MAX} topics by name.")
     epoch = body.member_epoch
     wrong: str | None = None
     if (event.version >= MEMBER_ID_REQUIRED_SINCE or epoch > 0 or epoch == LEFT) and not body.member_id.strip():
@@ -82,11 +80,11 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> RefusedRequest | 
     elif epoch < AWAY:
         wrong = "MemberEpoch is invalid."
     if wrong is not None:
-        return RefusedRequest(Refusal(ErrorCode.INVALID_REQUEST, wrong))
+        return RefusedRequest(ErrorCode.INVALID_REQUEST, wrong)
     if body.server_assignor is not None and body.server_assignor not in assignors:
         names = ", ".join(assignors)
         words = f"ServerAssignor {body.server_assignor[:100]} is not supported. Supported assignors: {names}."
-        return RefusedRequest(Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, words))
+        return RefusedRequest(ErrorCode.UNSUPPORTED_ASSIGNOR, words)
     return None
 
 
@@ -177,7 +175,7 @@ def find(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, owned: Owne
                 f"Static member {member_id[:100]} with instance id {(body.instance_id or '')[:100]} cannot join the "
                 f"group because the instance id is owned by {seat.member_id} member."
             )
-            raise RefusedRequest(Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, words))
+            raise RefusedRequest(ErrorCode.UNRELEASED_INSTANCE_ID, words)
         return Found(seat._replace(member_id=member_id, epoch=0, previous_epoch=0), replaces=seat)
     existing = group.members.get(member_id)
     if existing is not None:
@@ -216,7 +214,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
         f"({member.epoch}). {ABANDON}"
     )
-    raise RefusedRequest(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, words))
+    raise RefusedRequest(ErrorCode.FENCED_MEMBER_EPOCH, words)
 
 
 def updated(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:

@@ -11,6 +11,8 @@ topics, or none, and counts as resolved: the next resolution comes no sooner tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from coordinator.group.bounds import following
 from coordinator.group.causes import CauseKind
 from coordinator.group.client import Client
@@ -18,7 +20,7 @@ from coordinator.group.consumer import course, reasons, records
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, Resolved
 from coordinator.group.effects import Resolution
 from coordinator.group.events import RegexResolved
-from coordinator.group.refusal import Refusal, RefusedRequest
+from coordinator.group.refusal import RefusedRequest
 from coordinator.group.topics import metadata_hash
 from coordinator.group.turn import Turn
 from protocol.records.batch import Record
@@ -33,31 +35,26 @@ REFRESH_MIN_MS = 10_000
 """The least time between two resolutions of a group (Kafka: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 
 
+@dataclass(slots=True)
 class RegexChange:
     """The change of regular expressions that a heartbeat brings.
 
-    changed: whether the member's is another one. bumps: whether that changes the group's topics at once.
+    dropped: one that nobody subscribes to any more. asked: a resolution to ask for. changed: whether the member's is
+    another one. bumps: whether that changes the group's topics at once.
     """
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._group = group
-        self._dropped: str | None = None
-        self.asked: Resolution | None = None
-        self.changed = False
-        self.bumps = False
-        self.records: list[Record] = []
+    dropped: str | None = None
+    asked: Resolution | None = None
+    changed: bool = False
+    bumps: bool = False
+    records: list[Record] = field(default_factory=list)
 
-    def drop(self, regex: str, wall_ms: int) -> None:
-        """Nobody subscribes to `regex` any more."""
-        self._dropped = regex
-        self.records.append(records.regex_tombstone(self._group.group_id, regex, wall_ms))
-
-    def apply(self, turn: Turn) -> None:
+    def apply(self, turn: Turn, group: ConsumerGroup) -> None:
         """Put the change into the group."""
-        if self._dropped is not None:
-            self._group.regexes.pop(self._dropped, None)
+        if self.dropped is not None:
+            group.regexes.pop(self.dropped, None)
         if self.asked is not None:
-            self._group.resolving = True
+            group.resolving = True
             turn.effects.resolutions.append(self.asked)
 
 
@@ -73,43 +70,37 @@ def update_regex(
 
     regex_error: what is wrong with it.
     """
-    change = RegexChange(group)
+    change = RegexChange()
     old, new = before.regex or "", member.regex or ""
     needed = False
     if old != new:
         change.changed = True
         if old and group.regex_members[old] == 1:
-            change.drop(old, turn.now.wall_ms)
+            change.dropped = old
+            change.records.append(records.regex_tombstone(group.group_id, old, turn.now.wall_ms))
         if new and not group.regex_members[new]:
             if regex_error is not None:
-                raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error))
+                raise RefusedRequest(ErrorCode.INVALID_REGULAR_EXPRESSION, regex_error)
             if len(group.regex_members) - (group.regex_members[old] == 1) >= REGEXES_MAX:
                 words = f"A group has at most {REGEXES_MAX} regular expressions."
-                raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, words))
+                raise RefusedRequest(ErrorCode.INVALID_REGULAR_EXPRESSION, words)
             needed = True
         elif new:
             change.bumps = new in group.regexes
         else:
             change.bumps = bool(old)
     if (needed or group.regex_members) and not group.resolving:
-        ask(turn, group, change, client, (old, new), needed=needed)
+        change.asked = resolution(turn, group, client, old, new, needed=needed)
     return change
 
 
-def ask(
-    turn: Turn,
-    group: ConsumerGroup,
-    change: RegexChange,
-    client: Client,
-    swap: tuple[str | None, str | None],
-    *,
-    needed: bool,
-) -> None:
-    """Ask for a resolution if one is needed and the last one is long enough ago."""
+def resolution(
+    turn: Turn, group: ConsumerGroup, client: Client, old: str, new: str, *, needed: bool
+) -> Resolution | None:
+    """A resolution to ask for, if one is needed and the last one is long enough ago. old, new: of the member."""
     last = next(iter(group.regexes.values()), None)
     if last is not None and turn.now.wall_ms <= last.since_ms + REFRESH_MIN_MS:
-        return
-    old, new = swap
+        return None
     wanted = dict(group.regex_members)
     if old:
         wanted[old] -= 1
@@ -123,7 +114,8 @@ def ask(
         or (0 if last is None else last.version) < turn.topics.created_version
         or (last is not None and turn.now.wall_ms > last.since_ms + refresh_ms)
     ):
-        change.asked = Resolution(group.group_id, regexes, client)
+        return Resolution(group.group_id, regexes, client)
+    return None
 
 
 def resolved(turn: Turn, group: ConsumerGroup, event: RegexResolved) -> None:

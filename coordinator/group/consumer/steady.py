@@ -104,7 +104,7 @@ def steady(keeper: Keeper, group: ConsumerGroup, member_id: str, now: Now) -> St
 
 
 def asked_ms(keeper: Keeper, group: ConsumerGroup, now: Now) -> int:
-    """When a heartbeat asks to resolve the regular expressions anew if nothing changes: see `regex.ask`."""
+    """When a heartbeat asks to resolve the regular expressions anew if nothing changes: see `regex.resolution`."""
     last = next(iter(group.regexes.values()), None)
     if group.resolving or last is None or group.regexes.keys() != group.regex_members.keys():
         return now.ms

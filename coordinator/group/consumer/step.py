@@ -23,7 +23,7 @@ from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerM
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Found, Plan, bump, make_target, votes_otherwise
-from coordinator.group.refusal import Refusal, RefusedRequest
+from coordinator.group.refusal import RefusedRequest
 from coordinator.group.state import STABLE
 from coordinator.group.turn import Turn
 from protocol.records.batch import Record
@@ -71,15 +71,14 @@ def has_room(turn: Turn, group: AnyGroup, member_id: str, instance_id: str | Non
     limit = turn.config.group_consumer_max_size
     if group.size >= limit and member_id not in group.members and instance_id not in group.static_members:
         words = f"The consumer group has reached its maximum capacity of {limit} members."
-        raise RefusedRequest(Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, words))
+        raise RefusedRequest(ErrorCode.GROUP_MAX_SIZE_REACHED, words)
 
 
 def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
     """Raises RefusedRequest if a member subscribes to names that are too many together with those of others."""
     if len(group.topic_members) + len(names.difference(group.topic_members)) > NAMES_MAX:
-        raise RefusedRequest(
-            Refusal(ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name.")
-        )
+        words = f"The members of a group may subscribe to {NAMES_MAX} topics by name."
+        raise RefusedRequest(ErrorCode.INVALID_REQUEST, words)
 
 
 def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -91,13 +90,13 @@ def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
         member = group.seat(instance_id)
         words = f"Instance id {instance_id[:100]} is unknown."
     if member is None:
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_MEMBER_ID, words))
+        raise RefusedRequest(ErrorCode.UNKNOWN_MEMBER_ID, words)
     if member.member_id != member_id:
         words = (
             f"Static member {member_id[:100]} with instance id {(instance_id or '')[:100]} "
             f"was fenced by member {member.member_id}."
         )
-        raise RefusedRequest(Refusal(ErrorCode.FENCED_INSTANCE_ID, words))
+        raise RefusedRequest(ErrorCode.FENCED_INSTANCE_ID, words)
     return member
 
 
@@ -161,11 +160,11 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
             moved = reconcile(member, aim, change.owned)
         except Fenced:
             words = "The consumer group member is in a unknown state."
-            raise RefusedRequest(Refusal(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}")) from None
+            raise RefusedRequest(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
     if moved != member:
         written.append(records.current_record(group_id, moved, wall_ms))
     if not turn.store_takes(written):
-        raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE))
+        raise RefusedRequest(ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE)
     return Step(change, moved, regex, votes, plan, written)
 
 
@@ -178,7 +177,7 @@ def take_step(turn: Turn, group: ConsumerGroup, step: Step) -> None:
         course.opened(turn, group)
         cause = cause_of(group, step)
     apply(turn, group, change, member, rebalances=step.plan.bumps)
-    step.regex.apply(turn)
+    step.regex.apply(turn, group)
     step.plan.apply(turn)
     if cause is not None:
         course.bumped(turn, group, cause)

@@ -53,16 +53,15 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
         raise refusal(group, *never)
     has_room(turn, group, event.body.member_id, event.body.instance_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
-        raise RefusedRequest(Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error))
+        raise RefusedRequest(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
     kept = group.no_upgrade
     if kept is not None and turn.now.ms < kept.until_ms:
-        raise RefusedRequest(kept.refusal)
+        raise RefusedRequest(*kept.refusal)
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
-        raise RefusedRequest(
-            Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance")
-        )
+        why = "the group can't be upgraded in this rebalance"
+        raise RefusedRequest(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, why)
     try:
         return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
     except RefusedRequest as refused:
@@ -117,7 +116,7 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             target = read_assignment(turn.topics, member.assignment)
             if any(not new.holders.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in target.items()):
                 why = "the group can't be upgraded: its leader gave a topic partition to two members"
-                raise RefusedRequest(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS))
+                raise RefusedRequest(ErrorCode.UNKNOWN_SERVER_ERROR, why=why, until=OTHER_ASSIGNMENTS)
             targets[member.member_id] = target
             goes_on = member_of(member, group.protocol_name, group.generation, target)
             new.put(goes_on)
@@ -158,7 +157,7 @@ def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:
 def refusal(group: Group, words: str, until: str) -> RefusedRequest:
     """The refusal of a group that stays as it is."""
     why = f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}"
-    return RefusedRequest(Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until))
+    return RefusedRequest(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until)
 
 
 def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:
