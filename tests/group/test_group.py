@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.events import JoinGroup
+from coordinator.group.group import Group, Held, Member, Waiting
 from coordinator.group.state import State
 from coordinator.group.vote import winner
-from tests.group.harness import subscription
+from protocol.messages import JoinGroupRequest
+from tests.group.harness import SOMEBODY, subscription
 from tests.group.invariants import violations
 
 
@@ -199,3 +201,16 @@ def test_an_unknown_subscription_may_be_to_anything() -> None:
     assert group.is_subscribed("t")
     group.subscribed_topics = frozenset({"u"})
     assert not group.is_subscribed("t")
+
+
+def held(member_id: str, instance: str | None) -> Held:
+    """A held join."""
+    body = JoinGroupRequest(group_instance_id=instance)
+    return Held(JoinGroup("", 5, SOMEBODY, body, "1"), member_id, 0)
+
+
+def test_a_client_that_asks_again_has_the_same_key() -> None:
+    """A static one by its instance id, whatever member id it gets; a dynamic one by its member id. They never mix."""
+    assert held("a-1", "a").key == held("a-2", "a").key
+    assert held("a", None).key == held("a", None).key
+    assert len({held("a", "a").key, held("a", None).key, held("b", None).key}) == 3

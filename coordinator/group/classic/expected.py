@@ -28,11 +28,10 @@ from collections.abc import Iterable
 from coordinator.config import ALLOWED, HELD, REFUSED, GroupSettings
 from coordinator.group import notes
 from coordinator.group.answers import join_error
-from coordinator.group.arrivals import Arrivals, Held
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
 from coordinator.group.events import JoinGroup
-from coordinator.group.group import Group
+from coordinator.group.group import Arrivals, Group, Held
 from coordinator.group.refusal import NOT_EXPECTED, Refusal
 from coordinator.group.state import EMPTY
 from coordinator.group.turn import Turn

@@ -26,7 +26,6 @@ from collections.abc import Iterable
 
 from coordinator.group import notes
 from coordinator.group.answers import join_error
-from coordinator.group.arrivals import Held
 from coordinator.group.causes import Cause, CauseKind, JoinReason
 from coordinator.group.classic import course, expected, rebalance, seats, standby, static
 from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
@@ -34,7 +33,7 @@ from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined,
 from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
 from coordinator.group.events import JoinGroup
-from coordinator.group.group import Group, Member, Waiting
+from coordinator.group.group import Group, Held, Member, Waiting
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
