@@ -27,7 +27,7 @@ from uuid import UUID
 
 from coordinator.group.bounds import following
 from coordinator.group.consumer import course, records
-from coordinator.group.consumer.assignors import Pauses, Subscriber, assign
+from coordinator.group.consumer.assignors import ASSIGNORS, Pauses, Subscriber
 from coordinator.group.consumer.group import (
     NO_TARGET,
     ConsumerGroup,
@@ -254,7 +254,7 @@ def steps_to(given: Given, assignor: str, ids: Ids) -> Iterator[Made | None]:
         if pauses.due(UNITS_PER_SUBSCRIBER):
             yield None
     targets: Mapping[str, Target] = {}
-    for step in assign(assignor, subscribers, ids.partitions):
+    for step in ASSIGNORS[assignor](subscribers, ids.partitions):
         if step is None:
             yield None
         else:

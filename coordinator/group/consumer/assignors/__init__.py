@@ -16,19 +16,12 @@ from coordinator.group.consumer.assignors.ranged import ranged
 from coordinator.group.consumer.assignors.subscriber import Assignment, Pauses, Subscriber
 from coordinator.group.consumer.assignors.uniform import uniform
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Pauses", "Subscriber", "assign"]
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Pauses", "Subscriber"]
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], Iterator[dict[str, Assignment] | None]]
+"""Takes members by their ids, and how many partitions each topic has. A topic that isn't there doesn't exist: nobody
+gets it. Yields the targets by member id, an entry for each member. Nones come first, one wherever the caller may pause.
+"""
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": ranged}
 """By the names that clients send and Kafka's settings use; the first is Kafka's default."""
-
-
-def assign(
-    name: str, members: Mapping[str, Subscriber], partitions: Mapping[UUID, int]
-) -> Iterator[dict[str, Assignment] | None]:
-    """The targets by member id; each member has an entry. Nones come first, one wherever the caller may pause.
-
-    name: one of ASSIGNORS. partitions: how many each topic has. A topic that isn't there doesn't exist: nobody gets it.
-    """
-    return ASSIGNORS[name](members, partitions)

@@ -45,7 +45,7 @@ class Row:
 
 
 def ranged(members: Mapping[str, Subscriber], partitions: Mapping[UUID, int]) -> Iterator[dict[str, Assignment] | None]:
-    """See `assign` of this package."""
+    """See `Assignor` of this package."""
 
     def place(member_id: str) -> tuple[bool, bytes]:
         instance_id = members[member_id].instance_id

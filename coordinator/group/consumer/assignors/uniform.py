@@ -20,7 +20,7 @@ from coordinator.group.consumer.assignors.subscriber import Assignment, Pauses, 
 def uniform(
     members: Mapping[str, Subscriber], partitions: Mapping[UUID, int]
 ) -> Iterator[dict[str, Assignment] | None]:
-    """See `assign` of this package."""
+    """See `Assignor` of this package."""
     pauses = Pauses()
     member_ids = yield from ordered(members, str)
     subscribed = yield from subscriptions(member_ids, members, partitions, pauses)

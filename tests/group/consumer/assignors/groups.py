@@ -10,7 +10,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from coordinator.group.consumer.assignors import Assignment, Subscriber, assign
+from coordinator.group.consumer.assignors import ASSIGNORS, Assignment, Subscriber
 
 Group = tuple[dict[str, Subscriber], dict[UUID, int]]
 Targets = Mapping[str, Assignment]
@@ -23,7 +23,7 @@ def topic(number: int) -> UUID:
 
 def targets_of(name: str, members: Mapping[str, Subscriber], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
     """The last value of an assignor; all before are None."""
-    *pauses, targets = assign(name, members, partitions)
+    *pauses, targets = ASSIGNORS[name](members, partitions)
     assert all(pause is None for pause in pauses)
     assert targets is not None
     return targets
