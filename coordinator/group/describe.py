@@ -52,22 +52,27 @@ def describe(group: Group) -> DescribeGroupsResponse.DescribedGroup:
         protocol_data=(group.protocol_name or "") if stable else "",
         members=[
             *[describe_member(group, member) for member in group.members.values()],
-            *[describe_standby(group, standby.member) for standby in group.standbys.values()],
+            *[describe_member(group, standby.member, is_standby=True) for standby in group.standbys.values()],
         ],
     )
 
 
-def describe_member(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
-    """A member as DescribeGroups shows it."""
+def describe_member(
+    group: Group, member: Member, *, is_standby: bool = False
+) -> DescribeGroupsResponse.DescribedGroupMember:
+    """A member as DescribeGroups shows it. A standby is a member without partitions, as Kafka has them too."""
     name = group.protocol_name if group.state is STABLE else None
+    metadata: bytes | None = None
+    if name is not None:
+        metadata = dict(member.protocols).get(name) if is_standby else member.metadata(name)
     return _described(
         _MEMBER,
         member.member_id,
         member.group_instance_id,
         member.client_id,
         member.client_host,
-        b"" if name is None else member.metadata(name),
-        b"" if name is None else member.assignment,
+        metadata or b"",
+        b"" if metadata is None else NO_PARTITIONS if is_standby else member.assignment,
     )
 
 
@@ -90,20 +95,6 @@ def describe_sessions(group: Group, described: DescribeGroupsResponse.DescribedG
 def silent_ms(member: Watched, now_ms: int) -> int:
     """How long ago the session of a member was renewed."""
     return max(now_ms - (member.deadline_ms - member.session_timeout_ms), 0)
-
-
-def describe_standby(group: Group, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
-    """A standby as DescribeGroups shows it: a member without partitions, as Kafka has them too."""
-    metadata = dict(member.protocols).get(group.protocol_name or "") if group.state is STABLE else None
-    return _described(
-        _MEMBER,
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        metadata or b"",
-        b"" if metadata is None else NO_PARTITIONS,
-    )
 
 
 def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.GroupWaiting:

@@ -325,40 +325,38 @@ def fetch(
     else:
         wanted = [(topic.name, topic.partition_indexes) for topic in event.topics if topic.partition_indexes]
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, topics=[])
+    may_wait = event.require_stable and group.pending_offsets is not NO_PENDING
     for topic, partitions in wanted:
         # A partition that is asked for again is the same struct: its metadata is encoded once.
-        found = {partition: fetched(group, topic, partition) for partition in partitions}
-        if event.require_stable and group.pending_offsets is not NO_PENDING:
-            found |= {each: unstable(each) for each in found if pending.is_pending(group, topic, each)}
+        found = {partition: fetched(group, topic, partition, may_wait=may_wait) for partition in partitions}
         answer.topics.append(
             OffsetFetchResponse.OffsetFetchResponseTopics(name=topic, partitions=[found[each] for each in partitions])
         )
     turn.answer(event.request, answer)
 
 
-def fetched(group: AnyGroup, topic: str, partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
-    """The committed offset of a topic partition, as OffsetFetch answers it."""
+def fetched(
+    group: AnyGroup, topic: str, partition: int, *, may_wait: bool
+) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
+    """The committed offset of a topic partition, as OffsetFetch answers it.
+
+    may_wait: the client waits for an open transaction that has committed it.
+    """
     committed = group.offsets.get(topic, {}).get(partition)
-    if committed is None:
+    is_unstable = may_wait and pending.is_pending(group, topic, partition)
+    if committed is None or is_unstable:
         return OffsetFetchResponse.OffsetFetchResponsePartitions(
-            partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_LEADER_EPOCH, metadata=""
+            partition_index=partition,
+            committed_offset=NO_OFFSET,
+            committed_leader_epoch=NO_LEADER_EPOCH,
+            metadata="",
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else NONE,
         )
     return OffsetFetchResponse.OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-    )
-
-
-def unstable(partition: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
-    """The answer about a topic partition that an open transaction has committed."""
-    return OffsetFetchResponse.OffsetFetchResponsePartitions(
-        partition_index=partition,
-        committed_offset=NO_OFFSET,
-        committed_leader_epoch=NO_LEADER_EPOCH,
-        metadata="",
-        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 
 

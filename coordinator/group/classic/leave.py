@@ -71,15 +71,20 @@ def remove_member(
 
     If a standby takes the seat, nothing else happens.
     """
+    if drop(turn, group, member, kind):
+        rebalance.maybe_prepare(turn, group, by_member(kind, member, reason, api_version))
+        rebalance.maybe_complete(turn, group)
+
+
+def drop(turn: Turn, group: Group, member: Member, kind: CauseKind) -> bool:
+    """Drop a member. False if a standby takes its seat."""
     if group.standbys and seats.take_over(turn, group, member, kind):
-        return
-    cause = by_member(kind, member, reason, api_version)
+        return False
     if member.awaiting_join is None:
         # Members that wait in a rebalance also waited for this one.
         course.arrived(turn, group, member.member_id)
     turn.drop(group, member)
-    rebalance.maybe_prepare(turn, group, cause)
-    rebalance.maybe_complete(turn, group)
+    return True
 
 
 def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
@@ -96,12 +101,8 @@ def leave_expected(turn: Turn, group: Group, names: Collection[str]) -> None:
                 group.group_id, group.generation, *member.named, "not in expected.instance.ids", member.principal
             )
         )
-        if group.standbys and seats.take_over(turn, group, member, CauseKind.MEMBER_REMOVED):
-            continue
-        if member.awaiting_join is None:
-            course.arrived(turn, group, member.member_id)
-        turn.drop(group, member)
-        gone.append(member)
+        if drop(turn, group, member, CauseKind.MEMBER_REMOVED):
+            gone.append(member)
     if gone:
         member_ids = tuple(member.member_id for member in gone)
         rebalance.maybe_prepare(turn, group, by_members(CauseKind.MEMBER_REMOVED, member_ids, gone))
