@@ -10,6 +10,7 @@ House rule: bytes raise ProtocolError, and nothing else.
 from __future__ import annotations
 
 import struct
+from typing import TypeVar
 
 from coordinator.group.consumer.records import (
     CURRENT,
@@ -48,6 +49,8 @@ No real record comes near, as a record is by default 1 MB at most (message.max.b
 """
 
 _int16 = struct.Struct(">h")
+
+Value = TypeVar("Value", bound=Message)
 
 
 CONSUMER_VERSIONS = {NEWER_KINDS[version]: version for version in FORMS}
@@ -96,16 +99,26 @@ def read_consumer_key(data: bytes, version: int) -> tuple[str, str | None]:
 
 def read_consumer_value(data: bytes, version: int) -> tuple[int, Message]:
     """Version and fields of the value behind a key of `version`. Raises ProtocolError; its text is the whole reason."""
-    if len(data) < _int16.size:
-        raise ProtocolError(f"a value of {len(data)} bytes")
     if len(data) > VALUE_SIZE_MAX:
         raise ProtocolError(f"value: {len(data)} bytes, {VALUE_SIZE_MAX} allowed")
     cls = _FORMS[version].value
-    value_version: int = _int16.unpack_from(data)[0]
     first, last = cls.VERSIONS
-    if not first <= value_version <= last:
-        raise ProtocolError(f"unknown value version {value_version}")
+    return read_value(cls, data, read_version(data, range(first, last + 1)))
+
+
+def read_version(data: bytes, known: range) -> int:
+    """The version that a value begins with. Raises ProtocolError unless it is a known one."""
+    if len(data) < _int16.size:
+        raise ProtocolError(f"a value of {len(data)} bytes")
+    version: int = _int16.unpack_from(data)[0]
+    if version not in known:
+        raise ProtocolError(f"unknown value version {version}")
+    return version
+
+
+def read_value(cls: type[Value], data: bytes, version: int) -> tuple[int, Value]:
+    """Version and fields of a value. Raises ProtocolError."""
     try:
-        return value_version, decode(cls, data, value_version, _int16.size)
+        return version, decode(cls, data, version, _int16.size)
     except ProtocolError as error:
         raise ProtocolError(f"value: {error}") from error

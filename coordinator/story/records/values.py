@@ -23,8 +23,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.story.records.consumer import READ_VERSIONS, read_consumer_key
-from protocol.compile import Message
+from coordinator.story.records.consumer import READ_VERSIONS, read_consumer_key, read_value, read_version
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -75,7 +74,6 @@ _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
 
 Read = TypeVar("Read")
-Value = TypeVar("Value", bound=Message)
 Assignment = tuple[tuple[str, tuple[int, ...]], ...]
 """Topic and partitions."""
 
@@ -146,17 +144,17 @@ def read_key(data: bytes) -> Key:
 
 def read_offset(data: bytes) -> tuple[int, OffsetCommitValue]:
     """Version and fields of a committed offset's value. Raises ProtocolError; its text is the whole reason."""
-    return _value(OffsetCommitValue, data, _version(data, OFFSET_VALUE_VERSIONS))
+    return read_value(OffsetCommitValue, data, read_version(data, OFFSET_VALUE_VERSIONS))
 
 
 def read_group(data: bytes) -> tuple[int, GroupMetadataValue]:
     """Version and fields of a group's value. Raises ProtocolError; its text is the whole reason."""
-    version = _version(data, GROUP_VALUE_VERSIONS)
+    version = read_version(data, GROUP_VALUE_VERSIONS)
     if len(data) > MEMBERS_MAX * _MEMBER_SIZE_MIN:
         count = _member_count(data, version)
         if count > MEMBERS_MAX:
             raise ProtocolError(f"value: {count} members, {MEMBERS_MAX} allowed")
-    read = _value(GroupMetadataValue, data, version)
+    read = read_value(GroupMetadataValue, data, version)
     if len(data) > PARTITIONS_MAX * _PARTITION_SIZE:
         count = sum(len(partitions) for of_member in assignments(read[1]) for _, partitions in of_member)
         if count > PARTITIONS_MAX:
@@ -169,22 +167,6 @@ def assignments(value: GroupMetadataValue) -> list[Assignment]:
     if value.protocol_type != CONSUMER:
         return [()] * len(value.members)
     return [read_assignment(member.assignment) or () for member in value.members]
-
-
-def _version(data: bytes, known: range) -> int:
-    if len(data) < _int16.size:
-        raise ProtocolError(f"a value of {len(data)} bytes")
-    version: int = _int16.unpack_from(data)[0]
-    if version not in known:
-        raise ProtocolError(f"unknown value version {version}")
-    return version
-
-
-def _value(cls: type[Value], data: bytes, version: int) -> tuple[int, Value]:
-    try:
-        return version, decode(cls, data, version, _int16.size)
-    except ProtocolError as error:
-        raise ProtocolError(f"value: {error}") from error
 
 
 def _member_count(data: bytes, version: int) -> int:
