@@ -6,7 +6,6 @@ Outside Stable a description has no protocol name, metadata or assignments, beca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -26,7 +25,7 @@ from schemas.errors import ErrorCode
 NOT_FOUND_SINCE = 6
 """The first DescribeGroups version that answers GROUP_ID_NOT_FOUND for an absent group (KIP-1043)."""
 
-# There can be thousands of members and groups. Their parts of an answer share the other fields with these two.
+# There can be thousands of members and groups. Their parts of an answer share the other fields with these.
 _described = alike(
     DescribeGroupsResponse.DescribedGroupMember,
     "member_id",
@@ -37,6 +36,7 @@ _described = alike(
     "member_assignment",
 )
 _MEMBER = DescribeGroupsResponse.DescribedGroupMember()
+_NOBODY = DescribeGroupsResponse.GroupWaiting()
 _listed = alike(ListGroupsResponse.ListedGroup, "group_id", "protocol_type", "group_state", "group_type")
 _GROUP = ListGroupsResponse.ListedGroup()
 
@@ -114,7 +114,9 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
         is_held_open=is_held_open,
         leader=(group.leader or "") if completing else "",
         members=[
-            describe_awaited(member)
+            DescribeGroupsResponse.GroupAwaitedMember(
+                member_id=member.member_id, client_id=member.client[0], client_host=member.client[1]
+            )
             for member in group.members.values()
             if (member.member_id in group.pending_sync if completing else member.awaiting_join is None)
         ],
@@ -130,18 +132,10 @@ def describe_waiting(group: Group, course: Course) -> DescribeGroupsResponse.Gro
     )
 
 
-def describe_awaited(member: Member) -> DescribeGroupsResponse.GroupAwaitedMember:
-    """A member that a group waits for, with the client that holds its seat."""
-    client_id, client_host = member.client
-    return DescribeGroupsResponse.GroupAwaitedMember(
-        member_id=member.member_id, client_id=client_id, client_host=client_host
-    )
-
-
 def describe_absent(group_id: str, version: int, *, exists: bool) -> DescribeGroupsResponse.DescribedGroup:
     """A group that isn't there, or exists with another protocol: Dead, and an error from v6 on."""
     described = DescribeGroupsResponse.DescribedGroup(
-        group_id=group_id, group_state=DEAD.value, members=[], waiting=_nobody()
+        group_id=group_id, group_state=DEAD.value, members=[], waiting=_NOBODY
     )
     if version >= NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -149,12 +143,6 @@ def describe_absent(group_id: str, version: int, *, exists: bool) -> DescribeGro
         # A group id may be as long as any string, so the message around it may be too long.
         described.error_message = message if len(message.encode()) <= STRING_SIZE_MAX else "Group not found."
     return described
-
-
-@cache
-def _nobody() -> DescribeGroupsResponse.GroupWaiting:
-    """One object for all groups that don't exist, as a request may name very many of them; no caller changes it."""
-    return DescribeGroupsResponse.GroupWaiting()
 
 
 def list_groups(

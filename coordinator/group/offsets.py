@@ -301,11 +301,6 @@ def is_too_long(metadata: str, config: GroupConfig) -> bool:
     return units > config.offset_metadata_max_bytes or len(metadata.encode()) > STRING_SIZE_MAX
 
 
-def lets_all_fetch(_group: Group, _member_id: str | None, _epoch: int) -> ErrorCode:
-    """The classic protocol lets anybody ask for committed offsets."""
-    return NONE
-
-
 def fetch(
     turn: Turn, group: AnyGroup, event: FetchOffsets, error_of: Callable[[Any, str | None, int], ErrorCode]
 ) -> None:

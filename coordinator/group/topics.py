@@ -19,8 +19,6 @@ import xxhash
 MAGIC = b"\0"
 """The first byte of what is hashed of a topic (Kafka: Utils.TOPIC_HASH_MAGIC_BYTE)."""
 
-INT64_SIGN = 1 << 63
-
 HASHES_CACHED_MAX = 16_384
 """Hashes of topics in the cache: a few hundred bytes each, and 4 us to make one of twelve partitions."""
 
@@ -85,7 +83,7 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
     Without any it is 0. Racks of partitions are left out: a node of ours has none.
     """
     found = sorted(topics.find(set(names)), key=NAME)
-    return _signed(xxhash.xxh3_64_intdigest(b"".join(map(topic_hash, found)))) if found else 0
+    return int.from_bytes(xxhash.xxh3_64_digest(b"".join(map(topic_hash, found))), signed=True) if found else 0
 
 
 @lru_cache(HASHES_CACHED_MAX)
@@ -104,7 +102,3 @@ def topic_hash(topic: TopicImage) -> bytes:
         struct.pack(f"<{topic.partitions}I", *range(topic.partitions)),
     ]
     return xxhash.xxh3_64_intdigest(b"".join(parts)).to_bytes(8, "little")
-
-
-def _signed(number: int) -> int:
-    return number - (INT64_SIGN << 1) if number >= INT64_SIGN else number

@@ -428,6 +428,7 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, coordinator: Coor
         for member in described.members
     ]
     members.sort(key=lambda member: (member.group_instance_id or "", member.member_id))
+    told = described.expects
     return Group(
         described.group_id,
         described.group_state,
@@ -436,14 +437,9 @@ def group_of(described: DescribeGroupsResponse.DescribedGroup, coordinator: Coor
         coordinator,
         members,
         _waiting(described.waiting, members),
-        expects=_expects(described.expects),
+        expects=Expects(told.missing, told.held, _told(told.until_ms)) if told.missing or told.held else None,
         target_size=described.target_size,
     )
-
-
-def _expects(told: DescribeGroupsResponse.GroupExpects) -> Expects | None:
-    """The missing members that a server described; None if nobody is missing and no join is held."""
-    return Expects(told.missing, told.held, _told(told.until_ms)) if told.missing or told.held else None
 
 
 def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, coordinator: CoordinatorNode) -> Group:

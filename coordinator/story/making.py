@@ -237,11 +237,7 @@ def moves(note: notes.RebalanceEnded) -> list[Move] | None:
         for place in sorted(had.keys() | have.keys() if had else have)
         if had.get(place) != have.get(place)
     ]
-    return sorted(changed, key=_kind_of_move) if had else changed
-
-
-def _kind_of_move(move: Move) -> tuple[bool, bool]:
-    return move[3] is None, move[2] is None
+    return sorted(changed, key=lambda move: (move[3] is None, move[2] is None)) if had else changed
 
 
 def _owners(

@@ -34,21 +34,18 @@ def transaction_findings(group_id: str, transactions: Sequence[HoldingTransactio
         whose = f"{producer}, which no coordinator shows as open"
         if each.transactional_id is not None:
             whose = f"transactional id {each.transactional_id} ({producer})"
+        advice = abort_advice("__consumer_offsets", each.partition, each.start_offset, "these offsets")
+        if each.until_ms is not None:
+            advice = restart_advice(each.transactional_id, each.until_ms)
         yield Finding(
             Severity.WARNING if now_ms < end_ms else Severity.ERROR,
             "hanging_transaction",
             group_id,
             f"since {time_text(each.since_ms)} offsets of {names} are pending, {perhaps}in a transaction of {whose}: "
             "consumers that start there wait for its end",
-            _advice(each),
+            advice,
             since_ms=each.since_ms,
         )
-
-
-def _advice(each: HoldingTransaction) -> str:
-    if each.until_ms is not None:
-        return restart_advice(each.transactional_id, each.until_ms)
-    return abort_advice("__consumer_offsets", each.partition, each.start_offset, "these offsets")
 
 
 def restart_advice(transactional_id: str | None, until_ms: int) -> str:

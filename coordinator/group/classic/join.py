@@ -63,7 +63,7 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
         join_as_new(turn, group, event)
     elif member_id in group.standbys:
         standby.rejoin(turn, group, event)
-    elif member_id in group.pending or is_held(group, member_id):
+    elif member_id in group.pending or (group.arrivals is not None and (False, member_id) in group.arrivals.held):
         join_as_pending(turn, group, event)
     else:
         rejoin(turn, group, event)
@@ -163,11 +163,6 @@ def join_as_pending(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.arm(PENDING, group, None, member_id)
         del group.pending[member_id]
     arrive(turn, group, event, member_id)
-
-
-def is_held(group: Group, member_id: str) -> bool:
-    """Whether the join of this dynamic member is held."""
-    return group.arrivals is not None and (False, member_id) in group.arrivals.held
 
 
 def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> None:

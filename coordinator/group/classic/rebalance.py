@@ -55,7 +55,9 @@ def prepare(turn: Turn, group: Group, cause: Cause) -> None:
         opened = group.course = Course(opened.before)
         group.assign({})
         turn.release_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
-    stop_waiting_for_syncs(turn, group)
+    if group.pending_sync:
+        group.pending_sync.clear()
+        turn.arm(SYNC, group, None)
     opened.begin(group.state, group.generation, cause, turn.now)
     group.transition_to(PREPARING_REBALANCE, turn.now.wall_ms)
     pending = tuple(group.pending.values())
@@ -135,7 +137,12 @@ def complete(turn: Turn, group: Group) -> None:
     if group.joined_count < len(group.members):
         late = [member for member in group.members.values() if member.awaiting_join is None]
         course.opened(group).late = tuple(member.member_id for member in late)
-        drop_late(turn, group, [member for member in late if not member.is_static])
+        dynamic = [member for member in late if not member.is_static]
+        for member in dynamic:
+            turn.drop(group, member)
+        if dynamic:
+            dropped = tuple(member.member_id for member in dynamic)
+            turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
     if group.standbys or 0 < group.target_size < len(group.members):
         seats.settle(turn, group)
     if group.members and not elect_joined_leader(turn, group):
@@ -147,15 +154,6 @@ def complete(turn: Turn, group: Group) -> None:
         start_generation(turn, group)
     else:
         become_empty(turn, group)
-
-
-def drop_late(turn: Turn, group: Group, late: list[Member]) -> None:
-    """Remove the members that did not rejoin."""
-    for member in late:
-        turn.drop(group, member)
-    if late:
-        dropped = tuple(member.member_id for member in late)
-        turn.note(notes.MembersDropped(group.group_id, group.generation, dropped, "did not rejoin in time"))
 
 
 def elect_joined_leader(turn: Turn, group: Group) -> bool:
@@ -200,7 +198,8 @@ def start_generation(turn: Turn, group: Group) -> None:
             answer.protocol_name = protocol_name_in(waiting.version, protocol_name)
     turn.answer_all(answers)
     if group.standbys:
-        seats.answer_all(turn, group)
+        for standby in list(group.standbys.values()):
+            seats.answer(turn, group, standby.member)
     for member in group.members.values():
         member.is_new = False
     turn.renew_sessions(group, group.members.values())
@@ -226,7 +225,11 @@ def become_empty(turn: Turn, group: Group) -> None:
 
 
 def join_answer(group: Group, member: Member, version: int) -> JoinGroupResponse:
-    """The answer of a JoinGroup: the current generation. Only the leader gets the list of members."""
+    """The answer of a JoinGroup: the current generation. Only the leader gets the members (KIP-345)."""
+    members: list[JoinGroupResponse.JoinGroupResponseMember] = []
+    if group.leader == member.member_id:
+        listed = zip(group.members.values(), group.metadata(), strict=True)
+        members = [_listed(_LIKE, each.member_id, each.group_instance_id, metadata) for each, metadata in listed]
     return _answer(
         _NO_ERROR,
         group.generation,
@@ -234,23 +237,8 @@ def join_answer(group: Group, member: Member, version: int) -> JoinGroupResponse
         group.protocol_name or protocol_name_in(version, None),
         group.leader or "",
         member.member_id,
-        member_list(group) if group.leader == member.member_id else [],
+        members,
     )
-
-
-def member_list(group: Group) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """The members for the leader, with instance ids (KIP-345)."""
-    return [
-        _listed(_LIKE, member.member_id, member.group_instance_id, metadata)
-        for member, metadata in zip(group.members.values(), group.metadata(), strict=True)
-    ]
-
-
-def stop_waiting_for_syncs(turn: Turn, group: Group) -> None:
-    """Stop waiting for syncs."""
-    if group.pending_sync:
-        group.pending_sync.clear()
-        turn.arm(SYNC, group, None)
 
 
 def synced(turn: Turn, group: Group, member: Member) -> None:

@@ -95,12 +95,6 @@ def answer(turn: Turn, group: Group, member: Member) -> None:
     )
 
 
-def answer_all(turn: Turn, group: Group) -> None:
-    """Answer all standbys that wait in JoinGroup, once the next generation has started."""
-    for standby in list(group.standbys.values()):
-        answer(turn, group, standby.member)
-
-
 def remove(turn: Turn, group: Group, member: Member, why: str) -> None:
     """Remove a standby that waits in no request."""
     assert member.awaiting_join is None

@@ -121,7 +121,7 @@ def describe_waiting(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeR
     awaited = []
     looks = BLOCKED_MAX
     for member in map(group.members.__getitem__, group.unsettled):
-        if is_waiting(group, member):
+        if member.state is UNRELEASED and member.epoch == group.target_epoch:  # it waits for partitions
             looks -= 1
             if looks < 0 or group.is_blocked(member):
                 continue
@@ -135,11 +135,6 @@ def describe_waiting(turn: Turn, group: ConsumerGroup) -> ConsumerGroupDescribeR
             regex for regex, resolved in group.regexes.items() if not resolved.topics and group.regex_members[regex]
         )[:REGEXES_MAX],
     )
-
-
-def is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether a member did all that it was asked for, and waits for partitions."""
-    return member.state is UNRELEASED and member.epoch == group.target_epoch
 
 
 def describe_awaited(

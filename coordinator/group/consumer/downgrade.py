@@ -17,8 +17,6 @@ from collections.abc import Collection, Sequence
 
 from coordinator.group import notes
 from coordinator.group import records as classic_records
-from coordinator.group.causes import Cause
-from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, records, sessions
 from coordinator.group.consumer.embedded import assignment_bytes
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
@@ -85,11 +83,6 @@ def downgrade(turn: Turn, group: ConsumerGroup, generation: int, going: Collecti
     group.state = DEAD
     turn.successor = classic
     return classic
-
-
-def leave_behind(turn: Turn, group: ConsumerGroup, going: Collection[ConsumerMember], cause: Cause) -> None:
-    """Downgrade a group whose last members of the consumer protocol go; the others rebalance."""
-    rebalance.prepare(turn, downgrade(turn, group, group.generation, going), cause)
 
 
 def classic_group(turn: Turn, group: ConsumerGroup, generation: int, without: Collection[str]) -> Group:

@@ -396,10 +396,6 @@ class ConsumerGroup(AnyGroup):
             if resolved is not None:
                 yield from resolved.topics
 
-    def names_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member subscribes to."""
-        return names_of(member, self.regexes)
-
     def preferred_assignor(self) -> str | None:
         """The assignor with most votes; None without votes."""
         return best_assignor(self.assignors)

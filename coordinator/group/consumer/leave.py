@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from coordinator.group import notes
 from coordinator.group.bounds import following
 from coordinator.group.causes import Cause, CauseKind
+from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, downgrade, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
 from coordinator.group.events import LeaveGroup
@@ -48,7 +49,7 @@ def remove(
 def drop(turn: Turn, group: ConsumerGroup, members: Sequence[ConsumerMember], cause: Cause) -> None:
     """Remove members and bump the epoch once, or downgrade a group that has only classic members left."""
     if downgrade.is_due(turn, group, members):
-        downgrade.leave_behind(turn, group, members, cause)
+        rebalance.prepare(turn, downgrade.downgrade(turn, group, group.generation, members), cause)
         return
     wall_ms = turn.now.wall_ms
     course.opened(turn, group)

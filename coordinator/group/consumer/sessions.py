@@ -15,15 +15,8 @@ from coordinator.group.turn import Turn
 
 def renew(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Restart the session of a member."""
-    if member.classic is None:
-        restart(turn, group, member.member_id)
-    else:
-        start(turn, group, member.member_id, member.classic.session_timeout_ms)
-
-
-def restart(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    """Start a session with the timeout of the consumer protocol, whatever its member speaks."""
-    start(turn, group, member_id, turn.group_settings(group.group_id).session_timeout_ms)
+    settings = turn.group_settings(group.group_id) if member.classic is None else member.classic
+    start(turn, group, member.member_id, settings.session_timeout_ms)
 
 
 def start(turn: Turn, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:

@@ -11,7 +11,7 @@ House rule: `again` is asked for each heartbeat, so it calls nothing and makes n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from coordinator.config import GroupConfig, GroupSettings
 from coordinator.group.client import Now
@@ -21,23 +21,12 @@ from coordinator.group.topics import Topics
 
 
 class Keeper(Protocol):
-    """The coordinator, as far as the answer to a heartbeat depends on it."""
+    """The coordinator, as far as the answer to a heartbeat depends on it. Other settings are another object."""
 
-    @property
-    def config(self) -> GroupConfig:
-        """Its settings; others are another object."""
-
-    @property
-    def group_configs(self) -> Mapping[str, GroupSettings]:
-        """The settings of groups that have their own."""
-
-    @property
-    def groups(self) -> Mapping[str, object]:
-        """Its groups by id."""
-
-    @property
-    def topics(self) -> Topics:
-        """The topics."""
+    config: GroupConfig
+    group_configs: Mapping[str, GroupSettings]
+    groups: dict[str, Any]
+    topics: Topics
 
 
 class Steady:

@@ -19,7 +19,7 @@ from coordinator.group.any_group import AnyGroup
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.consumer import course, reasons, records, sessions
-from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember
+from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember, names_of
 from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Found, Plan, bump, make_target, votes_otherwise
@@ -77,8 +77,9 @@ def has_room(turn: Turn, group: AnyGroup, member_id: str, instance_id: str | Non
 def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
     """Raises RefusedRequest if a member subscribes to names that are too many together with those of others."""
     if len(group.topic_members) + len(names.difference(group.topic_members)) > NAMES_MAX:
-        words = f"The members of a group may subscribe to {NAMES_MAX} topics by name."
-        raise RefusedRequest(ErrorCode.INVALID_REQUEST, words)
+        raise RefusedRequest(
+            ErrorCode.INVALID_REQUEST, f"The members of a group may subscribe to {NAMES_MAX} topics by name."
+        )
 
 
 def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -203,7 +204,7 @@ def cause_of(group: ConsumerGroup, step: Step) -> Cause:
         if step.plan.fills:
             return Cause(CauseKind.TARGET_INCOMPLETE)
         return reasons.of_topics(CauseKind.TOPICS_CHANGED, reasons.topic_changes(group))
-    topics = reasons.differences(group.names_of(found.member), group.names_of(member))
+    topics = reasons.differences(names_of(found.member, group.regexes), names_of(member, group.regexes))
     return reasons.of_member(group, CauseKind.SUBSCRIPTION_CHANGED, member, client, topics)
 
 

@@ -60,8 +60,9 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
     if group.protocol_name is None or not group.all_support(group.protocol_name):
         # The first generation isn't there, or the next one has another protocol.
         words = f"Classic group {group.group_id[:100]} can become a consumer group after its rebalance."
-        why = "the group can't be upgraded in this rebalance"
-        raise RefusedRequest(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, why)
+        raise RefusedRequest(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, words, "the group can't be upgraded in this rebalance"
+        )
     try:
         return converted(turn, group, frozenset(event.body.subscribed_topic_names or ()))
     except RefusedRequest as refused:
@@ -121,7 +122,8 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             goes_on = member_of(member, group.protocol_name, group.generation, target)
             new.put(goes_on)
             # It waits for its first assignment, or wants other topics than those that it was given.
-            is_late = not member.assignment or not names_of(turn, target) <= goes_on.topics
+            names_given = {topic.name for topic in map(turn.topics.by_id, target) if topic is not None}
+            is_late = not member.assignment or not names_given <= goes_on.topics
             gaps = gaps or is_late
     except Unreadable:
         raise refusal(group, "the embedded consumer protocol is malformed", OTHER_ASSIGNMENTS) from None
@@ -136,11 +138,6 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
     for each in new.members.values():
         sessions.renew(turn, new, each)
     return new
-
-
-def names_of(turn: Turn, target: Target) -> set[str]:
-    """The names of the topics in a target."""
-    return {topic.name for topic in map(turn.topics.by_id, target) if topic is not None}
 
 
 def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:

@@ -281,7 +281,8 @@ class Observed:
         elif seen.value.generation == before.value.generation:
             events = self._same(group_id, group, before, seen, batch)
         else:
-            events = self._next_generation(group_id, group, before, seen, is_whole=is_whole)
+            causes = group.classic.causes(seen)
+            events = self._rebalances(group_id, before, seen, before.value.generation, causes, is_whole=is_whole)
         group.classic.take(seen)
         group.since, group.epoch = offset, batch.epoch
         return events
@@ -326,12 +327,6 @@ class Observed:
             events.append(event(seen.ts, taking, waited_ms=None, standbys=None))
         return events
 
-    def _next_generation(
-        self, group_id: str, group: _Group, before: Seen, seen: Seen, *, is_whole: bool
-    ) -> list[GroupEvent]:
-        causes = group.classic.causes(seen)
-        return self._rebalances(group_id, before, seen, before.value.generation, causes, is_whole=is_whole)
-
     def _rebalances(
         self, group_id: str, before: Seen | None, seen: Seen, former: int, causes: Causes, *, is_whole: bool
     ) -> list[GroupEvent]:
@@ -351,9 +346,8 @@ class Observed:
         if missing and before is not None and (back := returned(before, seen)):
             # A static member that comes back before the assignments do begins a rebalance. Which of them, nobody knows.
             again = [unknown((*RETURNED, "member_joined"), seen.seats[Seat(name, is_static=True)]) for name in back]
-            causes = Causes(
-                [*causes.causes, *(each for each in again if not _about(each, causes.causes))], in_order=False
-            )
+            others = [each for each in again if not any(_is_same(each, other) for other in causes.causes)]
+            causes = Causes([*causes.causes, *others], in_order=False)
         known, in_order = self._known(group_id, generation - 1, causes.causes, before, seen), causes.in_order
         if known is not causes.causes:
             in_order = True
@@ -386,11 +380,6 @@ class Observed:
 
 def _ids(seen: Seen | None) -> frozenset[str]:
     return frozenset() if seen is None else frozenset(member.member_id for member in seen.value.members)
-
-
-def _about(cause: Cause, others: list[Cause]) -> bool:
-    """Whether another cause is about the same member."""
-    return any(_is_same(cause, each) for each in others)
 
 
 def _is_same(cause: Cause, other: Cause) -> bool:
