@@ -93,15 +93,3 @@ NEXT: dict[State, frozenset[State]] = {
     state: frozenset(step.after for step in TRANSITIONS if step.before is state) for state in State
 }
 """The states that each state may lead to."""
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram. docs/contribute/architecture.md shows it; a test compares the two."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.EMPTY.value}"]
-    for before in State:
-        for after in State:
-            reasons = [step.why for step in TRANSITIONS if (step.before, step.after) == (before, after)]
-            if reasons:
-                lines.append(f"    {before.value} --> {after.value}: {', or '.join(reasons)}")
-    lines.append(f"    {State.DEAD.value} --> [*]")
-    return "\n".join(lines) + "\n"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.group.group import Group
-from coordinator.group.state import NEXT, TRANSITIONS, State, diagram
+from coordinator.group.state import NEXT, State
 from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, Bench, Call, Peer
 
@@ -160,15 +159,3 @@ def test_only_the_tables_transitions_happen(before: State, after: State) -> None
 def test_nothing_leads_out_of_dead() -> None:
     """A Dead group stays Dead; a join with the id of a deleted group starts a new group."""
     assert NEXT[State.DEAD] == frozenset()
-
-
-def test_diagram_shows_every_transition_once() -> None:
-    """The diagram comes from the table."""
-    arrows = [line for line in diagram().splitlines() if "-->" in line and "[*]" not in line]
-    assert len(arrows) == len({(step.before, step.after) for step in TRANSITIONS})
-
-
-def test_architecture_page_carries_the_diagram() -> None:
-    """The page shows the table's current diagram."""
-    page = Path(__file__).parents[2] / "docs/contribute/architecture.md"
-    assert diagram() in page.read_text(encoding="utf-8")
