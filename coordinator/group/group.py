@@ -190,6 +190,11 @@ class Arrivals:
     given_up: set[str] = field(default_factory=set)
     timer_at_ms: int | None = None
 
+    @property
+    def names(self) -> set[str | None]:
+        """The instance ids of the held joins; None for dynamic members."""
+        return {each.event.body.group_instance_id for each in self.held.values()}
+
 
 class NoUpgrade(NamedTuple):
     """A refusal of members of the consumer protocol that holds until a time on the clock of `Now.ms`."""

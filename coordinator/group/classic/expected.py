@@ -129,7 +129,7 @@ def describe(turn: Turn, group: Group) -> DescribeGroupsResponse.GroupExpects:
     told = DescribeGroupsResponse.GroupExpects()
     own, arrivals = turn.expecting(group.group_id), group.arrivals
     if own is not None:
-        here = set() if arrivals is None else {each.event.body.group_instance_id for each in arrivals.held.values()}
+        here = set() if arrivals is None else arrivals.names
         told.missing = sorted(missing_of(group, own) - here)
     if arrivals is not None:
         told.held = len(arrivals.held)
@@ -194,7 +194,7 @@ def settings_changed(turn: Turn, group: Group) -> list[Held]:
         look_later(turn, group, arrivals)
         group.arrivals = None
         return going
-    here = {each.event.body.group_instance_id for each in arrivals.held.values()}
+    here = arrivals.names
     if own.unexpected == REFUSED:
         for held in [each for each in arrivals.held.values() if turns_away(turn, group, each.event)]:
             del arrivals.held[held.key]

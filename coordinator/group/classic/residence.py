@@ -63,7 +63,7 @@ def unload(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
         turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
-    seats.release(turn, group, ErrorCode.NOT_COORDINATOR)
+    seats.release_all(turn, group, ErrorCode.NOT_COORDINATOR)
     expected.release_all(turn, group)
     group.pending.clear()
     group.pending_sync.clear()

@@ -105,14 +105,18 @@ def remove(turn: Turn, group: Group, member: Member, why: str) -> None:
     )
 
 
-def release(turn: Turn, group: Group, error: ErrorCode) -> None:
+def release(turn: Turn, member: Member, error: ErrorCode) -> None:
+    """Answer with an error the JoinGroup that a standby waits in, if there is one."""
+    waiting, member.awaiting_join = member.awaiting_join, None
+    if waiting is not None:
+        turn.refuse_join(waiting, error, member.member_id)
+
+
+def release_all(turn: Turn, group: Group, error: ErrorCode) -> None:
     """Remove all standbys, because the group ends. Those that wait in JoinGroup get `error`."""
     for standby in group.standbys.values():
-        member = standby.member
-        waiting, member.awaiting_join = member.awaiting_join, None
-        if waiting is not None:
-            turn.refuse_join(waiting, error, member.member_id)
-        turn.forget(group, member)
+        release(turn, standby.member, error)
+        turn.forget(group, standby.member)
     group.standbys.clear()
 
 

@@ -39,7 +39,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.answer(event.request, join_error(event.version, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
         return
     # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
-    release(turn, member, ErrorCode.NOT_COORDINATOR)
+    seats.release(turn, member, ErrorCode.NOT_COORDINATOR)
     update(turn, group, member, event)
 
 
@@ -48,7 +48,7 @@ def replace(turn: Turn, group: Group, standby: Standby, member_id: str, event: J
     member = standby.member
     before = static.FormerSeat(group, member)
     waited = member.awaiting_join is not None
-    release(turn, member, ErrorCode.FENCED_INSTANCE_ID)
+    seats.release(turn, member, ErrorCode.FENCED_INSTANCE_ID)
     turn.forget(group, member)
     member.member_id = member_id
     group.standbys = {each.member.member_id: each for each in group.standbys.values()}
@@ -68,13 +68,6 @@ def update(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
     member.awaiting_join = Waiting(event.request, event.version)
     turn.renew_sessions(group, [member])
     seats.answer(turn, group, member)
-
-
-def release(turn: Turn, member: Member, error: ErrorCode) -> None:
-    """Answer with an error the JoinGroup that a standby waits in, if there is one."""
-    waiting, member.awaiting_join = member.awaiting_join, None
-    if waiting is not None:
-        turn.refuse_join(waiting, error, member.member_id)
 
 
 def sync(turn: Turn, group: Group, event: SyncGroup) -> None:
@@ -99,7 +92,7 @@ def leave(turn: Turn, group: Group, member: Member, instance_id: str | None) -> 
     """A standby leaves, or an operator removes it."""
     if instance_id not in (None, member.group_instance_id):
         return ErrorCode.UNKNOWN_MEMBER_ID
-    release(turn, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    seats.release(turn, member, ErrorCode.UNKNOWN_MEMBER_ID)
     seats.remove(turn, group, member, "left")
     return NONE
 
@@ -109,7 +102,7 @@ def expire(turn: Turn, group: Group, member: Member) -> None:
     if turn.now.ms < member.deadline_ms:
         turn.watch(group, member)
     elif member.is_new or member.awaiting_join is None:
-        release(turn, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        seats.release(turn, member, ErrorCode.UNKNOWN_MEMBER_ID)
         seats.remove(turn, group, member, "expired")
 
 

@@ -50,7 +50,7 @@ def upgraded(turn: Turn, group: Group, event: ConsumerHeartbeat) -> ConsumerGrou
     """
     never = why_not(turn, group)
     if never is not None:
-        raise refusal(group, *never)
+        raise RefusedRequest(*refusal(group, *never))
     has_room(turn, group, event.body.member_id, event.body.instance_id)
     if event.body.subscribed_topic_regex and event.regex_error is not None:
         raise RefusedRequest(ErrorCode.INVALID_REGULAR_EXPRESSION, event.regex_error)
@@ -87,12 +87,9 @@ def check_size(turn: Turn, group: Group) -> None:
     if turn.store_takes(turn.effects.records):
         return
     words = "the group is larger than the store of this cluster takes at once"
-    # Without a name for the error behind the raise: it would refer to itself through its trace and this frame.
-    try:
-        raise refusal(group, words, "it has fewer members or subscriptions")
-    except RefusedRequest as refused:
-        group.no_upgrade = pause_of(turn, group.size, refused.refusal)
-        raise
+    refused = refusal(group, words, "it has fewer members or subscriptions")
+    group.no_upgrade = pause_of(turn, group.size, refused)
+    raise RefusedRequest(*refused)
 
 
 def pause_of(turn: Turn, size: int, refusal: Refusal) -> NoUpgrade | None:
@@ -126,9 +123,11 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             is_late = not member.assignment or not names_given <= goes_on.topics
             gaps = gaps or is_late
     except Unreadable:
-        raise refusal(group, "the embedded consumer protocol is malformed", OTHER_ASSIGNMENTS) from None
+        refused = refusal(group, "the embedded consumer protocol is malformed", OTHER_ASSIGNMENTS)
+        raise RefusedRequest(*refused) from None
     except HasUserData:
-        raise refusal(group, "an unsupported custom assignor is in use", OTHER_ASSIGNMENTS) from None
+        refused = refusal(group, "an unsupported custom assignor is in use", OTHER_ASSIGNMENTS)
+        raise RefusedRequest(*refused) from None
     has_room_for_names(new, names)
     new.set_targets(targets, group.generation, 0, gaps=gaps or None)
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
@@ -151,10 +150,10 @@ def why_not(turn: Turn, group: Group) -> tuple[str, str] | None:
     return None
 
 
-def refusal(group: Group, words: str, until: str) -> RefusedRequest:
+def refusal(group: Group, words: str, until: str) -> Refusal:
     """The refusal of a group that stays as it is."""
     why = f"Cannot upgrade classic group {group.group_id[:100]} to consumer group because {words}"
-    return RefusedRequest(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until)
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{why}.", why, until)
 
 
 def member_of(member: Member, protocol_name: str, epoch: int, target: Target) -> ConsumerMember:
@@ -193,7 +192,7 @@ def give_way(turn: Turn, group: Group) -> None:
     for member in group.members.values():
         turn.release_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         turn.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-    seats.release(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    seats.release_all(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     expected.release_all(turn, group)
     for member_id in group.pending:
         turn.arm(PENDING, group, None, member_id)
