@@ -30,13 +30,9 @@ class Outcome(HashedById):
     """How a rebalance ended."""
 
     COMPLETED = "completed"
-    """Every member has its assignment."""
     EMPTIED = "emptied"
-    """The last member is gone."""
     SUPERSEDED = "superseded"
-    """Another rebalance began before the assignments came."""
     UNLOADED = "unloaded"
-    """The partition was unloaded."""
 
 
 OUTCOMES = {

@@ -417,7 +417,7 @@ def _clients(facts: Facts, members: Sequence[Member]) -> Kinds:
         words["guess"] = ", as the client ids say" if is_guess else ""
         if library.since is None:
             yield "clients_classic", words
-        elif numbers(version) < library.since:
+        elif tuple(map(int, version.split("."))) < library.since:
             yield "clients_old", words | {"since": ".".join(map(str, library.since))}
         else:
             able = True
@@ -436,11 +436,6 @@ def library_of(software: str, member: Member) -> tuple[Library | None, str, bool
             if text and pattern and (named := re.fullmatch(pattern, text)):
                 return library, next(iter(named.groups()), ""), is_guess
     return None, "", True
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version."""
-    return tuple(map(int, version.split(".")))
 
 
 def _sessions(facts: Facts, members: Sequence[Member]) -> Kinds:
@@ -482,7 +477,11 @@ def _rolled(facts: Facts, classic: Sequence[Member]) -> Kinds:
     if isinstance(facts.entries, str):
         yield "history_unknown", {"why": facts.entries}
         return
-    places = [at for at, entry in enumerate(facts.entries) if _is_change(entry)]
+    places = [
+        at
+        for at, entry in enumerate(facts.entries)
+        if isinstance(entry.event, GroupConverted) and entry.event.kind == OF_CONSUMER
+    ]
     if not places:
         yield "history_unknown", {"why": "no record tells of its change"}
         return
@@ -507,7 +506,3 @@ def _rolled(facts: Facts, classic: Sequence[Member]) -> Kinds:
         if isinstance(entry.event, ClientRefused):
             refused = entry.event
             yield "refused", {"client": refused.client.client_id, "why": refused.why, "until": refused.until}
-
-
-def _is_change(entry: Entry) -> bool:
-    return isinstance(entry.event, GroupConverted) and entry.event.kind == OF_CONSUMER

@@ -423,17 +423,18 @@ def waiting_lines(state: str, waiting: Waiting) -> Iterator[str]:
         what = "to assign" if leads else "to join" if waiting.leader is None else "to sync"
         leader = "the leader " if leads else ""
         yield f"it waits for {leader}{_named_member(member)} {what}{_silence_text(member)}"
-    further = len(waiting.members) - AWAITED_SHOWN
-    if further > 0:
-        yield f"and for {several(further, 'further member')}"
+    yield from _further(len(waiting.members), "further member")
     for pending in waiting.pending[:AWAITED_SHOWN]:
         yield (
             f"it waits for {pending.member_id} ({client_text(pending)}), a member id that nobody has used; "
             f"it lapses {time_text(pending.lapses_ms)}"
         )
-    further = len(waiting.pending) - AWAITED_SHOWN
-    if further > 0:
-        yield f"and for {several(further, 'further member id')}"
+    yield from _further(len(waiting.pending), "further member id")
+
+
+def _further(count: int, noun: str) -> Iterator[str]:
+    if count > AWAITED_SHOWN:
+        yield f"and for {several(count - AWAITED_SHOWN, noun)}"
 
 
 def _named_member(member: Member) -> str:
@@ -463,9 +464,7 @@ def held_up_lines(state: str, consumer: ConsumerState) -> Iterator[str]:
         return
     for awaited in consumer.awaited[:AWAITED_SHOWN]:
         yield _awaited_text(awaited)
-    further = len(consumer.awaited) - AWAITED_SHOWN
-    if further > 0:
-        yield f"and for {several(further, 'further member')}"
+    yield from _further(len(consumer.awaited), "further member")
 
 
 def _awaited_text(awaited: Awaited) -> str:

@@ -109,14 +109,10 @@ def of_members(group: ConsumerGroup, kind: CauseKind, members: Collection[Consum
 
 def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> Cause:
     """The cause that a LeaveGroup is. reason: of the last member that has one."""
-    kind = CauseKind.MEMBER_LEFT if leave_themselves(members, event, reason) else CauseKind.MEMBER_REMOVED
-    return of_members(group, kind, members)._replace(reason=reason, api_version=event.version)
-
-
-def leave_themselves(members: Collection[ConsumerMember], event: LeaveGroup, reason: str) -> bool:
-    """Whether a LeaveGroup comes from its classic members: they name their own ids."""
-    return (
+    leave_themselves = (  # classic members, which name their own ids
         all(member.classic is not None for member in members)
         and all(identity.member_id for identity in leaving_members(event))
         and meaning_of(reason) is not Meaning.REMOVED_BY_ADMIN
     )
+    kind = CauseKind.MEMBER_LEFT if leave_themselves else CauseKind.MEMBER_REMOVED
+    return of_members(group, kind, members)._replace(reason=reason, api_version=event.version)

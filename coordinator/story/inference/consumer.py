@@ -100,6 +100,11 @@ class _Open:
     longest: Waited | None = None
     late: list[str] = field(default_factory=list)
 
+    def waited_for(self, name: str, phase: Phase, ms: int, instance_id: str | None) -> None:
+        """A member did what the group waited for, after so many ms."""
+        if ms > (0 if self.longest is None else self.longest.ms):
+            self.longest = Waited(name, phase, ms, instance_id)
+
 
 class Consumer:
     """The knowledge about a group of the consumer protocol.
@@ -423,7 +428,7 @@ class Consumer:
             if was.assigned_partitions and said.state != MemberState.UNREVOKED.value:
                 opened.freed_ms = at_ms
         elif was.state == MemberState.UNRELEASED.value and opened.freed_ms:
-            self._wait_was(name, Phase.ACKNOWLEDGING, at_ms - opened.freed_ms, instance_id)
+            opened.waited_for(name, Phase.ACKNOWLEDGING, at_ms - opened.freed_ms, instance_id)
 
     def _waited(self, at_ms: int, name: str, was: Any, instance_id: str | None) -> None:
         """The wait for a member is over: it took its step, or it is gone. was: where it was."""
@@ -432,15 +437,10 @@ class Consumer:
             return
         if was.state == MemberState.UNREVOKED.value:
             opened.freed_ms = at_ms
-            self._wait_was(name, Phase.REVOKING, at_ms - self._asked.get(name, at_ms), instance_id)
+            opened.waited_for(name, Phase.REVOKING, at_ms - self._asked.get(name, at_ms), instance_id)
         elif was.member_epoch < self.records.target_epoch:
             since_ms = max(0 if opened.targeted_ms is None else self._target_ms, opened.at_ms)
-            self._wait_was(name, Phase.ACKNOWLEDGING, at_ms - since_ms, instance_id)
-
-    def _wait_was(self, name: str, phase: Phase, ms: int, instance_id: str | None) -> None:
-        assert self._open is not None
-        if ms > (0 if self._open.longest is None else self._open.longest.ms):
-            self._open.longest = Waited(name, phase, ms, instance_id)
+            opened.waited_for(name, Phase.ACKNOWLEDGING, at_ms - since_ms, instance_id)
 
     def _is_there(self, has: ConsumerGroupCurrentMemberAssignmentValue) -> bool:
         """Whether a member is at the target."""
