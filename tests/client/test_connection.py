@@ -13,8 +13,8 @@ from coordinator.client.connection import Address, Connection, Deadline
 from coordinator.client.errors import PortClosed, Refused, Unauthenticated, Unreachable
 from coordinator.client.properties import read
 from coordinator.client.security import Security
-from coordinator.security.sasl import AuthenticationFailed
-from coordinator.security.sasl.scram import Scram, ScramExchange, credential, salted
+from coordinator.security.sasl import AuthenticationFailed, Exchange
+from coordinator.security.sasl.scram import credential, salted, scram_mechanism
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ApiVersionsResponse,
@@ -52,8 +52,8 @@ def scripted_login(*lifetimes_ms: int) -> Scripted:
     """A server that lets alice in with "secret" by SCRAM; each login lasts as long as the next of `lifetimes_ms`."""
     salt = b"salt of sixteen!"
     known = credential("SCRAM-SHA-256", salted("SCRAM-SHA-256", "secret", salt, 4_096), salt, 4_096)
-    mechanism = Scram("SCRAM-SHA-256", lambda user: (known, user == "alice"), lambda: "more")
-    exchanges: list[ScramExchange] = []
+    mechanism = scram_mechanism("SCRAM-SHA-256", lambda user: (known, user == "alice"), lambda: "more")
+    exchanges: list[Exchange] = []
     lifetimes = list(lifetimes_ms)
 
     def begin(request: SaslHandshakeRequest) -> SaslHandshakeResponse:

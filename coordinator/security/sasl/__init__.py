@@ -1,7 +1,10 @@
-"""SASL: a state machine for each mechanism. Bytes in; bytes out, and in the end the user, or a failure.
+"""SASL: a dialogue for each mechanism. Bytes in; bytes out, and in the end the user, or a failure.
 
     exchange = mechanism.begin()
     step = exchange.step(token)      # until step.user is not None; raises AuthenticationFailed
+
+A mechanism is a generator: it gets the client's tokens, and yields the answer to each; before the first token it yields
+NOTHING. It returns the last answer, so that nothing keeps a password that came.
 
 House rule: the text of `AuthenticationFailed` is for the server's log and holds no secret. A client sees `told` alone,
 which says the same whether the user exists or not.
@@ -9,7 +12,8 @@ which says the same whether the user exists or not.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Generator
+from typing import NamedTuple
 
 ANOTHER_NAME = "Authentication failed: Client requested an authorization id that is different from username"
 """The message to a client that authenticates and asks to be somebody else."""
@@ -38,15 +42,34 @@ class Step(NamedTuple):
     ends_at_ms: int | None = None
 
 
-class Exchange(Protocol):
+NOTHING = Step(b"")
+
+Dialogue = Generator[Step, bytes, Step]
+
+
+class Exchange:
     """One authentication of one client."""
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
+        next(dialogue)
 
     def step(self, token: bytes) -> Step:
         """Take the client's next token. Raises AuthenticationFailed; then the exchange is over."""
+        try:
+            return self._dialogue.send(token)
+        except StopIteration as end:
+            last: Step | None = end.value
+        if last is None:
+            raise AuthenticationFailed("the exchange is over")
+        return last
 
 
-class Mechanism(Protocol):
+class Mechanism(NamedTuple):
     """A mechanism with the users that it knows."""
+
+    dialogue: Callable[[], Dialogue]
 
     def begin(self) -> Exchange:
         """A new exchange."""
+        return Exchange(self.dialogue())

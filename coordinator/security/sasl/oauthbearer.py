@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from coordinator.security.sasl import AuthenticationFailed, Step
+from coordinator.security.sasl import NOTHING, AuthenticationFailed, Dialogue, Mechanism, Step
 from coordinator.security.sasl.keys import Key, WrongSignature, payload
 
 USER_MAX = 1_000
@@ -55,58 +56,43 @@ class Keys(Protocol):
         """A token names a key that isn't there: perhaps there are new ones."""
 
 
-class Bearer:
+def bearer_mechanism(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Mechanism:
     """The users whose tokens the keys of a provider have signed. wall_ms: Unix time."""
-
-    def __init__(self, rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> None:
-        self.rules = rules
-        self.keys = keys
-        self.wall_ms = wall_ms
-
-    def begin(self) -> BearerExchange:
-        """See Mechanism."""
-        return BearerExchange(self)
+    return Mechanism(partial(_dialogue, rules, keys, wall_ms))
 
 
-class BearerExchange:
-    """See the module."""
+def _dialogue(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Dialogue:
+    wanted, text = _read((yield NOTHING))
+    reason, user, ends_at_ms = "", "", 0
+    try:
+        user, ends_at_ms = _checked(_claims(text, keys), rules, wall_ms())
+    except AuthenticationFailed as refused:
+        reason = str(refused)
+    if reason:
+        token = yield Step(CHALLENGE.encode())
+        raise AuthenticationFailed(reason, CHALLENGE if token == CONTROL_A else "")
+    if wanted not in {"", user}:
+        told = (
+            f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
+            f"token's principal name ({user})"
+        )
+        raise AuthenticationFailed("the client asks for another user's name", told)
+    return Step(b"", user, ends_at_ms)
 
-    def __init__(self, bearer: Bearer) -> None:
-        self._bearer = bearer
-        self._reason = ""
 
-    def step(self, token: bytes) -> Step:
-        """See Exchange."""
-        if self._reason:
-            raise AuthenticationFailed(self._reason, CHALLENGE if token == CONTROL_A else "")
-        wanted, text = _read(token)
-        try:
-            user, ends_at_ms = self._user(text)
-        except AuthenticationFailed as refused:
-            self._reason = str(refused)
-            return Step(CHALLENGE.encode())
-        if wanted not in {"", user}:
-            told = (
-                f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
-                f"token's principal name ({user})"
-            )
-            raise AuthenticationFailed("the client asks for another user's name", told)
-        return Step(b"", user, ends_at_ms)
-
-    def _user(self, token: str) -> tuple[str, int]:
-        """The user of a token, and its end. Raises AuthenticationFailed."""
-        bearer = self._bearer
-        try:
-            said = json.loads(payload(token, bearer.keys.keys))
-        except WrongSignature as error:
-            if error.is_unknown:
-                bearer.keys.missed()
-            raise AuthenticationFailed(str(error)) from None
-        except (ValueError, RecursionError):
-            raise AuthenticationFailed("the token says nothing in JSON") from None
-        if not isinstance(said, dict):
-            raise AuthenticationFailed("the token says no claims")
-        return _checked(said, bearer.rules, bearer.wall_ms())
+def _claims(token: str, keys: Keys) -> dict[str, Any]:
+    """The claims of a token that one of the keys has signed. Raises AuthenticationFailed."""
+    try:
+        said = json.loads(payload(token, keys.keys))
+    except WrongSignature as error:
+        if error.is_unknown:
+            keys.missed()
+        raise AuthenticationFailed(str(error)) from None
+    except (ValueError, RecursionError):
+        raise AuthenticationFailed("the token says nothing in JSON") from None
+    if not isinstance(said, dict):
+        raise AuthenticationFailed("the token says no claims")
+    return said
 
 
 def _read(message: bytes) -> tuple[str, str]:

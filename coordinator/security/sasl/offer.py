@@ -18,8 +18,8 @@ from coordinator.config import settings as all_settings
 from coordinator.security import jaas
 from coordinator.security.sasl import Mechanism
 from coordinator.security.sasl.plain import NAME as PLAIN
-from coordinator.security.sasl.plain import Plain
-from coordinator.security.sasl.scram import DIGESTS, Credential, Scram
+from coordinator.security.sasl.plain import plain_mechanism
+from coordinator.security.sasl.scram import DIGESTS, Credential, scram_mechanism
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -109,13 +109,13 @@ def _plain(name: str, settings: ListenerConfig, where: str, _: Parts) -> Mechani
     setting = f"{where}{name.lower()}.sasl.jaas.config"
     if not settings.sasl_jaas_config:
         raise ConfigError(f"{setting}: the users of {name} are missing")
-    return Plain(_users(name, settings.sasl_jaas_config, setting))
+    return plain_mechanism(_users(name, settings.sasl_jaas_config, setting))
 
 
 def _scram(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mechanism:
     if settings.sasl_jaas_config:  # Kafka needs it, although it has no users
         _users(name, settings.sasl_jaas_config, f"{where}{name.lower()}.sasl.jaas.config")
-    return Scram(name, partial(parts.find, name), parts.nonce)
+    return scram_mechanism(name, partial(parts.find, name), parts.nonce)
 
 
 def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Mechanism:
@@ -129,7 +129,7 @@ def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Me
     if not url.lower().startswith(("file:", "http://", "https://")):
         raise ConfigError(f"{setting}: {url!r} is no URL of file, http or https")
     # A server without it doesn't import what checks signatures.
-    from coordinator.security.sasl.oauthbearer import Bearer, Rules  # noqa: PLC0415
+    from coordinator.security.sasl.oauthbearer import Rules, bearer_mechanism  # noqa: PLC0415
 
     rules = Rules(
         frozenset(settings.sasl_oauthbearer_expected_audience),
@@ -140,7 +140,8 @@ def _bearer(name: str, settings: ListenerConfig, where: str, parts: Parts) -> Me
     context = None
     if settings.sasl_jaas_config and url.lower().startswith("https:"):
         context = _context_for_provider(settings.sasl_jaas_config, module_setting)
-    return Bearer(rules, parts.keys(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms, context), parts.wall_ms)
+    keys = parts.keys(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms, context)
+    return bearer_mechanism(rules, keys, parts.wall_ms)
 
 
 def _context_for_provider(text: str, setting: str) -> SSLContext | None:
@@ -148,7 +149,7 @@ def _context_for_provider(text: str, setting: str) -> SSLContext | None:
     options = {name: value for name, value in jaas.read(text).options.items() if name.startswith("ssl.")}
     if not options:
         return None
-    from coordinator.security.tls import client_context  # noqa: PLC0415 - as Bearer
+    from coordinator.security.tls import client_context  # noqa: PLC0415 - as above
 
     known, values = all_settings(), {}
     try:

@@ -15,11 +15,12 @@ import binascii
 import hmac
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from functools import partial
 from hashlib import new, pbkdf2_hmac
 from typing import NamedTuple
 
-from coordinator.security.sasl import ANOTHER_NAME, AuthenticationFailed, Step
+from coordinator.security.sasl import ANOTHER_NAME, NOTHING, AuthenticationFailed, Dialogue, Mechanism, Step
 
 DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
@@ -80,41 +81,17 @@ def decoy(mechanism: str, salt: bytes, iterations: int) -> Credential:
     return Credential(salt, keys, keys, iterations)
 
 
-class Scram:
-    """One mechanism.
+def scram_mechanism(name: str, find: Callable[[str], tuple[Credential, bool]], nonce: Callable[[], str]) -> Mechanism:
+    """One of the two mechanisms.
 
     find: the credential of a user, and whether there is such a user; else a decoy. nonce: makes printable ASCII without
     commas.
     """
-
-    def __init__(self, name: str, find: Callable[[str], tuple[Credential, bool]], nonce: Callable[[], str]) -> None:
-        self.digest = DIGESTS[name]
-        self.find = find
-        self.nonce = nonce
-
-    def begin(self) -> ScramExchange:
-        """See Mechanism."""
-        return ScramExchange(self)
+    return Mechanism(partial(_dialogue, DIGESTS[name], find, nonce))
 
 
-class ScramExchange:
-    """See the module."""
-
-    def __init__(self, mechanism: Scram) -> None:
-        self._dialogue = _dialogue(mechanism)
-        next(self._dialogue)
-
-    def step(self, token: bytes) -> Step:
-        """See Exchange."""
-        try:
-            return self._dialogue.send(token)
-        except StopIteration:
-            raise AuthenticationFailed("the exchange is over") from None
-
-
-def _dialogue(mechanism: Scram) -> Generator[Step, bytes, None]:
-    """Yields the answer to each message that it gets; before the first one, something without a meaning."""
-    text = _text((yield Step(b"")))
+def _dialogue(digest: str, find: Callable[[str], tuple[Credential, bool]], make_nonce: Callable[[], str]) -> Dialogue:
+    text = _text((yield NOTHING))
     found = FIRST.fullmatch(text)
     if found is None:
         raise AuthenticationFailed(_problem(text))
@@ -123,8 +100,8 @@ def _dialogue(mechanism: Scram) -> Generator[Step, bytes, None]:
     if wanted and _user_of(wanted) != user:
         raise AuthenticationFailed("the client asks for another user's name", ANOTHER_NAME)
     header = f"{flag},{'' if wanted is None else f'a={wanted}'},"
-    known, is_known = mechanism.find(user)
-    ours = mechanism.nonce()
+    known, is_known = find(user)
+    ours = make_nonce()
     answer = f"r={nonce}{ours},s={b64encode(known.salt).decode()},i={known.iterations}"
     first = f"{text[len(header) :]},{answer}"
 
@@ -141,15 +118,15 @@ def _dialogue(mechanism: Scram) -> Generator[Step, bytes, None]:
     if _from_base64(binding) != header.encode():
         raise AuthenticationFailed("another channel binding than in the first message")
     said = f"{first},{text[: text.rindex(',p=')]}".encode()
-    signature = hmac.digest(known.stored_key, said, mechanism.digest)
+    signature = hmac.digest(known.stored_key, said, digest)
     given = _from_base64(proof)
     if len(given) != len(signature):
         raise AuthenticationFailed("a proof of another length")
     client_key = bytes(one ^ other for one, other in zip(given, signature, strict=True))
-    is_right = hmac.compare_digest(new(mechanism.digest, client_key).digest(), known.stored_key)
+    is_right = hmac.compare_digest(new(digest, client_key).digest(), known.stored_key)
     if not (is_right and is_known):
         raise AuthenticationFailed("wrong name or password")
-    yield Step(b"v=" + b64encode(hmac.digest(known.server_key, said, mechanism.digest)), user)
+    return Step(b"v=" + b64encode(hmac.digest(known.server_key, said, digest)), user)
 
 
 def _text(token: bytes) -> str:

@@ -6,19 +6,19 @@ from base64 import b64encode
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Exchange
+from coordinator.security.sasl import AuthenticationFailed, Exchange, Mechanism
 from coordinator.security.sasl.client import ITERATIONS_ACCEPTED_MAX, Dialogue, Untrusted, oauthbearer, plain, scram
-from coordinator.security.sasl.plain import Plain
-from coordinator.security.sasl.scram import DIGESTS, Scram, credential, salted
+from coordinator.security.sasl.plain import plain_mechanism
+from coordinator.security.sasl.scram import DIGESTS, credential, salted, scram_mechanism
 
 SALT = b"salt of sixteen!"
 RFC_5802_NONCE = "rOprNGfwEbeRWgbNEkqO"
 
 
-def server(mechanism: str, user: str, password: str) -> Scram:
+def server(mechanism: str, user: str, password: str) -> Mechanism:
     """The server's side, with this user."""
     known = credential(mechanism, salted(mechanism, password, SALT, 4_096), SALT, 4_096)
-    return Scram(mechanism, lambda name: (known, name == user), lambda: "servers-nonce")
+    return scram_mechanism(mechanism, lambda name: (known, name == user), lambda: "servers-nonce")
 
 
 def talk(dialogue: Dialogue, exchange: Exchange) -> str | None:
@@ -88,7 +88,7 @@ def test_challenges_that_a_client_refuses(challenge: str, why: str) -> None:
 
 def test_plain_with_the_servers_side() -> None:
     """Name and password, in one token."""
-    assert talk(plain("alice", "s\u00e4cret"), Plain({"alice": "s\u00e4cret"}).begin()) == "alice"
+    assert talk(plain("alice", "s\u00e4cret"), plain_mechanism({"alice": "s\u00e4cret"}).begin()) == "alice"
 
 
 def test_oauthbearer_says_token_and_extensions() -> None:

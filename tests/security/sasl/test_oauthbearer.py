@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Step
+from coordinator.security.sasl import AuthenticationFailed, Mechanism, Step
 from coordinator.security.sasl.keys import Key, keys_of
-from coordinator.security.sasl.oauthbearer import CHALLENGE, CONTROL_A, USER_MAX, Bearer, Rules
+from coordinator.security.sasl.oauthbearer import CHALLENGE, CONTROL_A, USER_MAX, Rules, bearer_mechanism
 from tests.support.tokens import first_message, jwk, jwks, token
 
 RULES = Rules(frozenset(), "", 30_000, "sub")
@@ -27,9 +27,9 @@ class Provider:
         self.misses += 1
 
 
-def bearer(rules: Rules = RULES, provider: Provider | None = None) -> Bearer:
+def bearer(rules: Rules = RULES, provider: Provider | None = None) -> Mechanism:
     """The mechanism, at the time of now."""
-    return Bearer(rules, provider or Provider(), lambda: int(time.time() * 1_000))
+    return bearer_mechanism(rules, provider or Provider(), lambda: int(time.time() * 1_000))
 
 
 def refused(text: str, rules: Rules = RULES) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.security.sasl import AuthenticationFailed, Step
-from coordinator.security.sasl.plain import Plain
+from coordinator.security.sasl.plain import plain_mechanism
 
-USERS = Plain({"alice": "secret", "ren\u00e9": "\u00fc", "nobody": ""})
+USERS = plain_mechanism({"alice": "secret", "ren\u00e9": "\u00fc", "nobody": ""})
 
 
 @pytest.mark.parametrize("token", ["\0alice\0secret", "alice\0alice\0secret", "\0ren\u00e9\0\u00fc"])

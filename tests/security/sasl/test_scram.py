@@ -8,8 +8,8 @@ from hashlib import new
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Step
-from coordinator.security.sasl.scram import DIGESTS, Credential, Scram, credential, decoy, prepared, salted
+from coordinator.security.sasl import AuthenticationFailed, Mechanism, Step
+from coordinator.security.sasl.scram import DIGESTS, Credential, credential, decoy, prepared, salted, scram_mechanism
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 OURS = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -17,14 +17,14 @@ THEIRS = "rOprNGfwEbeRWgbNEkqO"
 FIRST = f"n,,n=user,r={THEIRS}"
 
 
-def mechanism(name: str = "SCRAM-SHA-256", user: str = "user") -> Scram:
+def mechanism(name: str = "SCRAM-SHA-256", user: str = "user") -> Mechanism:
     """A mechanism with one user, whose password is pencil."""
     known = {user: credential(name, salted(name, "pencil", SALT, 4_096), SALT, 4_096)}
 
     def find(user: str) -> tuple[Credential, bool]:
         return (known[user], True) if user in known else (decoy(name, b"salt of " + user.encode(), 4_096), False)
 
-    return Scram(name, find, lambda: OURS)
+    return scram_mechanism(name, find, lambda: OURS)
 
 
 def client_final(name: str, bare: str, answer: str, middle: str, password: str = "pencil") -> bytes:
