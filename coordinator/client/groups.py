@@ -7,11 +7,12 @@ House rule: this module hides the differences between servers and versions, abov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
 
@@ -43,16 +44,16 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from protocol.messages import (
-        ConsumerGroupDescribeResponse,
         DeleteGroupsResponse,
         DescribeGroupsResponse,
         DescribeShareGroupOffsetsResponse,
         LeaveGroupResponse,
         ListGroupsResponse,
         OffsetFetchResponse,
-        ShareGroupDescribeResponse,
         StreamsGroupDescribeResponse,
     )
+
+Result = TypeVar("Result")
 
 DEAD = "Dead"
 LEAVE_REASON = "removed by an admin"
@@ -162,14 +163,10 @@ def is_unknown(answer: object) -> bool:
 def describe_consumer_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Groups of the consumer protocol (KIP-848). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
 
-    def results(response: ConsumerGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
-        for group in response.groups:
-            yield group.group_id, group.error_code, consumer_group_of(group, _coordinator(node))
-
     def request(asked: list[str]) -> ConsumerGroupDescribeRequest:
         return ConsumerGroupDescribeRequest(group_ids=asked, include_waiting=True)
 
-    return client.ask_coordinators(group_ids, request, results)
+    return client.ask_coordinators(group_ids, request, of_each(consumer_group_of))
 
 
 def describe_streams_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
@@ -183,38 +180,42 @@ def describe_streams_groups(client: Client, group_ids: Iterable[str]) -> dict[st
             for topic in sources_of(part)
         }  # fmt: skip
         counts = Leaders().counts(client, several) if several else {}
-        for group in response.groups:
-            yield group.group_id, group.error_code, streams_group_of(group, _coordinator(node), counts)
+        return of_each(partial(streams_group_of, counts=counts))(response, node)
 
     return client.ask_coordinators(group_ids, lambda asked: StreamsGroupDescribeRequest(group_ids=asked), results)
 
 
 def describe_share_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Share groups (KIP-932). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
-
-    def results(response: ShareGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
-        for group in response.groups:
-            yield group.group_id, group.error_code, share_group_of(group, _coordinator(node))
-
-    return client.ask_coordinators(group_ids, lambda asked: ShareGroupDescribeRequest(group_ids=asked), results)
+    return client.ask_coordinators(
+        group_ids, lambda asked: ShareGroupDescribeRequest(group_ids=asked), of_each(share_group_of)
+    )
 
 
 def describe_classic_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Groups of the classic protocol."""
 
     def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+        for group_id, code, group in of_each(group_of)(response, node):
+            yield group_id, ErrorCode.GROUP_ID_NOT_FOUND if group.state == DEAD and not code else code, group
+
+    return client.ask_coordinators(group_ids, describe_request, results)
+
+
+def describe_request(asked: list[str]) -> DescribeGroupsRequest:
+    """Asks for groups of the classic protocol, with all that Tenure tells."""
+    return DescribeGroupsRequest(groups=asked, include_waiting=True)
+
+
+def of_each(read: Callable[[Any, CoordinatorNode], Result]) -> Callable[[Any, Node], Iterator[tuple[str, int, Result]]]:
+    """Reads an answer with a list of groups. read: gets a group of it, and the coordinator."""
+
+    def results(response: Any, node: Node) -> Iterator[tuple[str, int, Result]]:
+        coordinator = CoordinatorNode(node.node_id, *node.address)
         for group in response.groups:
-            absent = group.group_state == DEAD and not group.error_code
-            yield (
-                group.group_id,
-                ErrorCode.GROUP_ID_NOT_FOUND if absent else group.error_code,
-                group_of(group, _coordinator(node)),
-            )
+            yield group.group_id, group.error_code, read(group, coordinator)
 
-    def request(asked: list[str]) -> DescribeGroupsRequest:
-        return DescribeGroupsRequest(groups=asked, include_waiting=True)
-
-    return client.ask_coordinators(group_ids, request, results)
+    return results
 
 
 def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused | None]:
@@ -274,19 +275,17 @@ def committed_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, Off
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in asked]
         return OffsetFetchRequest(groups=groups)
 
-    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, Offsets]]:
-        for group in response.groups:
-            offsets = {
-                topic.name: {
-                    partition.partition_index: offset if (offset := partition.committed_offset) >= 0 else NO_OFFSET
-                    for partition in topic.partitions
-                    if not partition.error_code
-                }
-                for topic in group.topics
+    def offsets(group: OffsetFetchResponse.OffsetFetchResponseGroup, _: CoordinatorNode) -> Offsets:
+        return {
+            topic.name: {
+                partition.partition_index: offset if (offset := partition.committed_offset) >= 0 else NO_OFFSET
+                for partition in topic.partitions
+                if not partition.error_code
             }
-            yield group.group_id, group.error_code, offsets
+            for topic in group.topics
+        }
 
-    return client.ask_coordinators(group_ids, request, results, at_least=8, at_most=9)
+    return client.ask_coordinators(group_ids, request, of_each(offsets), at_least=8, at_most=9)
 
 
 class ShareOffsets(NamedTuple):
@@ -303,22 +302,21 @@ def share_offsets(client: Client, group_ids: Iterable[str]) -> dict[str, ShareOf
         group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
         return DescribeShareGroupOffsetsRequest(groups=[group(group_id=name, topics=None) for name in asked])
 
-    def results(response: DescribeShareGroupOffsetsResponse, _node: Node) -> Iterator[tuple[str, int, ShareOffsets]]:
-        for group in response.groups:
-            known = {
-                topic.topic_name: [each for each in topic.partitions if not each.error_code] for topic in group.topics
-            }
-            starts = {
-                topic: {each.partition_index: max(each.start_offset, NO_OFFSET) for each in partitions}
-                for topic, partitions in known.items()
-            }
-            lags = {
-                topic: {each.partition_index: each.lag if each.lag >= 0 else None for each in partitions}
-                for topic, partitions in known.items()
-            }
-            yield group.group_id, group.error_code, ShareOffsets(starts, lags)
+    def offsets(
+        group: DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup, _: CoordinatorNode
+    ) -> ShareOffsets:
+        known = {topic.topic_name: [each for each in topic.partitions if not each.error_code] for topic in group.topics}
+        starts = {
+            topic: {each.partition_index: max(each.start_offset, NO_OFFSET) for each in partitions}
+            for topic, partitions in known.items()
+        }
+        lags = {
+            topic: {each.partition_index: each.lag if each.lag >= 0 else None for each in partitions}
+            for topic, partitions in known.items()
+        }
+        return ShareOffsets(starts, lags)
 
-    return client.ask_coordinators(group_ids, request, results)
+    return client.ask_coordinators(group_ids, request, of_each(offsets))
 
 
 def unstable_offsets(client: Client, groups: Sequence[Group]) -> dict[str, list[TopicPartition]]:
@@ -338,17 +336,15 @@ def unstable_offsets(client: Client, groups: Sequence[Group]) -> dict[str, list[
             require_stable=True,
         )
 
-    def results(response: OffsetFetchResponse, _node: Node) -> Iterator[tuple[str, int, list[TopicPartition]]]:
-        for group in response.groups:
-            pending = [
-                (topic.name, each.partition_index)
-                for topic in group.topics
-                for each in topic.partitions
-                if each.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-            ]
-            yield group.group_id, group.error_code, sorted(pending)
+    def pending(group: OffsetFetchResponse.OffsetFetchResponseGroup, _: CoordinatorNode) -> list[TopicPartition]:
+        return sorted(
+            (topic.name, each.partition_index)
+            for topic in group.topics
+            for each in topic.partitions
+            if each.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        )
 
-    answers = client.ask_coordinators(by_id, request, results, at_least=8, at_most=9)
+    answers = client.ask_coordinators(by_id, request, of_each(pending), at_least=8, at_most=9)
     return {name: answer for name, answer in answers.items() if answer and not isinstance(answer, Refused)}
 
 
@@ -359,7 +355,3 @@ def _held_topics(group: Group) -> list[OffsetFetchRequest.OffsetFetchRequestTopi
         OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[index for _, index in some])
         for topic, some in groupby(pairs, itemgetter(0))
     ] or None
-
-
-def _coordinator(node: Node) -> CoordinatorNode:
-    return CoordinatorNode(node.node_id, *node.address)

@@ -8,7 +8,6 @@ House rule: a refusal leaves out what was refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from coordinator.client.client import Client as Asking
 from coordinator.client.client import Node
 from coordinator.client.connection import Address
 from coordinator.client.errors import Refused, Unreachable
+from coordinator.client.groups import describe_request, of_each
 from coordinator.client.lag import known_lines
 from coordinator.client.newest import read_timelines
 from coordinator.client.offsets_log import OffsetsReader, reader_of
@@ -25,12 +25,7 @@ from coordinator.story.entries import Entry
 from coordinator.story.migration import BROKER_SETTINGS, OWN_SESSION, Client, Cluster, Facts
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
-from protocol.messages import (
-    ApiVersionsRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerProtocolAssignment,
-    DescribeGroupsRequest,
-)
+from protocol.messages import ApiVersionsRequest, ConsumerGroupHeartbeatRequest, ConsumerProtocolAssignment
 
 if TYPE_CHECKING:
     from protocol.messages import ApiVersionsResponse, DescribeGroupsResponse
@@ -69,18 +64,13 @@ def _history(client: Asking, group_id: str) -> tuple[list[Entry] | str, dict[str
 def _clients(client: Asking, group_id: str) -> dict[str, Client]:
     """The words of a classic group's members about themselves, by member id."""
 
-    def results(response: DescribeGroupsResponse, _node: Node) -> Iterator[tuple[str, int, dict[str, Client]]]:
-        for group in response.groups:
-            told = {
-                each.member_id: Client(each.client_software, _has_data(group.protocol_type, each.member_assignment))
-                for each in group.members
-            }
-            yield group.group_id, group.error_code, told
+    def words(group: DescribeGroupsResponse.DescribedGroup, _: object) -> dict[str, Client]:
+        return {
+            each.member_id: Client(each.client_software, _has_data(group.protocol_type, each.member_assignment))
+            for each in group.members
+        }
 
-    def request(asked: list[str]) -> DescribeGroupsRequest:
-        return DescribeGroupsRequest(groups=asked, include_waiting=True)
-
-    answer = client.ask_coordinators([group_id], request, results)[group_id]
+    answer = client.ask_coordinators([group_id], describe_request, of_each(words))[group_id]
     return {} if isinstance(answer, Refused) else answer
 
 
