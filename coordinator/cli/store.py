@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 app = commands("Restore the store of a cluster.")
 
+Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "A setting by Kafka's name, as for the server.")]
+ConfigFile = Annotated[Path | None, option("--config", "FILE", "The server's settings, as a Java properties file.")]
+
 
 def server_config(
     settings: list[str], config_file: Path | None, flags: Mapping[str, tuple[str, str]] | None = None
@@ -72,12 +75,8 @@ def store_config(
 def restore_command(
     store: Annotated[str | None, option("--store", "etcd://HOST:PORT,...", "The etcd that was restored.")] = None,
     cluster: Annotated[str | None, option("--cluster", "NAME", "The name of the cluster.")] = None,
-    settings: Annotated[
-        list[str] | None, option("--set", "NAME=VALUE", "A setting by Kafka's name, as for the server.")
-    ] = None,
-    config_file: Annotated[
-        Path | None, option("--config", "FILE", "The server's settings, as a Java properties file.")
-    ] = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """Fence all nodes that ran before etcd was restored from a snapshot; run it before a node starts."""
     config, access = store_config(store, cluster, settings or [], config_file)

@@ -19,6 +19,7 @@ import typer
 from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import Command, argument, commands, option, output_form, whole_number
 from coordinator.cli.output import Output
+from coordinator.cli.store import ConfigFile, Settings, server_config, store_config
 from coordinator.text import several
 
 if TYPE_CHECKING:
@@ -142,8 +143,6 @@ KafkaLogDirs = Annotated[
 NewDataDir = Annotated[
     Path | None, option("--data-dir", "DIR", "The data folder to make; it must not exist yet, or be empty.")
 ]
-Settings = Annotated[list[str] | None, option("--set", "NAME=VALUE", "A setting by Kafka's name, as for the server.")]
-ConfigFile = Annotated[Path | None, option("--config", "FILE", "The server's settings, as a Java properties file.")]
 StoreUrl = Annotated[
     str | None, option("--store", "etcd://HOST:PORT,...", "In place of --data-dir: a cluster in etcd.")
 ]
@@ -167,8 +166,6 @@ def import_command(
 
     sources = ", ".join(map(str, kafka_dirs))
     if _goes_to_store(data_dir, store):
-        from coordinator.cli.store import store_config
-
         config, access = store_config(store, cluster, settings or [], config_file)
         from coordinator.cli.log.store_transfer import import_into_store
 
@@ -178,8 +175,6 @@ def import_command(
         )
         return
     assert data_dir is not None
-    from coordinator.cli.store import server_config
-
     config = server_config(settings or [], config_file)
     _move(
         lambda: import_log(
@@ -210,8 +205,6 @@ def export_command(
     from coordinator.cli.log.transfer import export_log
 
     if _goes_to_store(data_dir, store):
-        from coordinator.cli.store import store_config
-
         config, access = store_config(store, cluster, settings or [], config_file)
         from coordinator.cli.log.store_transfer import export_from_store
 
