@@ -250,17 +250,20 @@ class Client:
                 self._remembered |= dict.fromkeys(group_ids, node)
         return found
 
-    def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[_Coordinator]:
-        """Send FindCoordinator, for all groups at once if the server can (version 4, KIP-699)."""
+    def _find_coordinators(self, group_ids: list[str], deadline: Deadline) -> Iterator[tuple[str, int, Node]]:
+        """Send FindCoordinator, for all groups at once if the server can (version 4, KIP-699).
+
+        Yields group id, error code and coordinator, which means nothing if there is an error.
+        """
         if self._connection(self._any_address(deadline), deadline).version(FindCoordinatorRequest) >= 4:
             batch = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=group_ids)
             found: FindCoordinatorResponse = self._send(batch, None, deadline)
             for one in found.coordinators:
-                yield _Coordinator(one.key, one.error_code, Node(one.node_id, Address(one.host, one.port)))
+                yield one.key, one.error_code, Node(one.node_id, Address(one.host, one.port))
             return
         for group_id in group_ids:
             found = self._send(FindCoordinatorRequest(key=group_id, key_type=KEY_TYPE_GROUP), None, deadline)
-            yield _Coordinator(group_id, found.error_code, Node(found.node_id, Address(found.host, found.port)))
+            yield group_id, found.error_code, Node(found.node_id, Address(found.host, found.port))
 
     def _tries(self) -> _Tries:
         return _Tries(self._attempts_max, Deadline(self.timeout, self._clock), self._pause_noted)
@@ -337,14 +340,6 @@ class _Tries:
                 return
             self._pause(pause)
             pause = min(2 * pause, PAUSE_MAX)
-
-
-class _Coordinator(NamedTuple):
-    """The coordinator of a group. If there is an error, the node means nothing."""
-
-    group_id: str
-    error_code: int
-    node: Node
 
 
 def parse_addresses(text: str) -> list[Address]:
