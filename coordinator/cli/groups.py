@@ -24,6 +24,7 @@ from coordinator.client.groups import delete_groups, describe_groups, described_
 from coordinator.client.lag import group_lag_json, line_json, line_time, offset_lines
 from coordinator.client.transactions import blocking_transactions
 from coordinator.story.described import SHARE, Group, Member, group_json
+from coordinator.story.entries import REBALANCING
 from coordinator.story.lag_time import GroupLag, LagTime, LagTimes
 from coordinator.story.offsets import OffsetLine
 from coordinator.story.schema import STREAMS
@@ -43,7 +44,6 @@ STATES = (
 """The states of a group; the last three exist only with Kafka's newer protocols (KIP-848, KIP-1071)."""
 OF_CLIENTS = {"group_instance_id", "client_id", "client_host"}
 """Fields of a topic partition that JSON leaves out, because `members` has them."""
-REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 OFFSET_COLUMNS = (
     "GROUP",

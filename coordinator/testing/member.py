@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -155,7 +156,11 @@ class Life:
         self._crew.nudge()
 
     async def _say_goodbye(self) -> None:
-        answer: LeaveGroupResponse = await self._ask_last(self._leave_request())
+        me = LeaveGroupRequest.MemberIdentity(
+            member_id=self.seen.member_id, group_instance_id=self.seen.instance_id, reason="the test said so"
+        )
+        request = LeaveGroupRequest(group_id=self._crew.join.group_id, members=[me])
+        answer: LeaveGroupResponse = await self._ask_last(request)
         if code := answer.error_code or answer.members[0].error_code:
             raise Refused(code, f"LeaveGroup of {self.name}")
 
@@ -285,22 +290,9 @@ class Life:
         return answer.error_code
 
     def _join_request(self) -> JoinGroupRequest:
-        common = self._crew.join
-        return JoinGroupRequest(
-            group_id=common.group_id,
-            session_timeout_ms=common.session_timeout_ms,
-            rebalance_timeout_ms=common.rebalance_timeout_ms,
-            member_id=self.seen.member_id,
-            group_instance_id=self.seen.instance_id,
-            protocol_type=common.protocol_type,
-            protocols=common.protocols,
-        )
-
-    def _leave_request(self) -> LeaveGroupRequest:
-        me = LeaveGroupRequest.MemberIdentity(
-            member_id=self.seen.member_id, group_instance_id=self.seen.instance_id, reason="the test said so"
-        )
-        return LeaveGroupRequest(group_id=self._crew.join.group_id, members=[me])
+        request = copy(self._crew.join)
+        request.member_id, request.group_instance_id = self.seen.member_id, self.seen.instance_id
+        return request
 
     def _sync_request(self, joined: JoinGroupResponse, assignments: dict[str, bytes]) -> SyncGroupRequest:
         return SyncGroupRequest(
