@@ -4,7 +4,7 @@
     for event in reader.read():      # all events so far, in the order of time
         ...
     while True:
-        for event in reader.poll(500):
+        for placed in reader.poll_placed(500):
             ...
 
 If a caller needs only the newest events, `read_back` reads from the end: each step brings more, until the caller has
@@ -140,23 +140,19 @@ class Poller(ABC):
         """All events up to now, in the order of time."""
         return [each.event for each in self.read_placed()]
 
-    def poll(self, wait_ms: int) -> list[RebalanceEvent]:
-        """The next events, in the order of time; none if none arrive within about that time.
+    def poll_placed(self, wait_ms: int) -> list[Placed]:
+        """The next events with their places, in the order of time; none if none arrive within about that time.
 
         The list is also empty, and comes sooner, if the reader skipped all new records: to wait for more, poll again.
         Raises the error of a partition if the other partitions have no events.
         """
-        return [each.event for each in self.poll_placed(wait_ms)]
-
-    def poll_placed(self, wait_ms: int) -> list[Placed]:
-        """Poll as `poll` does; returns each event with its partition and offset."""
         events, problem = self._poll(wait_ms)
         if problem is not None and not events:
             raise problem
         return events
 
     def poll_each(self, wait_ms: int) -> Polled:
-        """Poll as `poll` does; returns the error of a partition with the events of the others; no event is lost."""
+        """Poll as `poll_placed` does; returns the error of a partition beside the others' events; no event is lost."""
         events, problem = self._poll(wait_ms)
         return Polled([each.event for each in events], problem)
 

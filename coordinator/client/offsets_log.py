@@ -4,7 +4,7 @@
     for event in reader.read():             # all that the log still tells, in the order of time
         ...
     while True:
-        for event in reader.poll(500):
+        for placed in reader.poll_placed(500):
             ...
 
 The reader is no member of a group and commits nothing. It asks for Metadata, ListOffsets and Fetch: on a server with

@@ -26,6 +26,7 @@ from protocol.messages import (
 from protocol.records.batch import CorruptBatch, Record, encode_batch
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
+from tests.support.reading import poll
 from tests.support.told import told
 
 
@@ -144,15 +145,15 @@ def test_what_comes_later_is_polled() -> None:
     reader = EventReader(cluster)
     assert times(reader.read()) == [1]
     cluster.partitions[0].append(records(1, event(2)))
-    assert times(reader.poll(0)) == [2]
-    assert reader.poll(0) == []
+    assert times(poll(reader)) == [2]
+    assert poll(reader) == []
 
 
 def test_a_poll_keeps_its_time_while_others_are_busy() -> None:
     """A poll asks each partition once, even if it skipped all records that came."""
     others = [records(0, event(1), key=b"other"), records(1, event(2), key=b"other")]
     reader = EventReader(Cluster([*others, records(2, event(3))]), "g")
-    assert [times(reader.poll(0)) for _ in range(4)] == [[], [], [3], []]
+    assert [times(poll(reader)) for _ in range(4)] == [[], [], [3], []]
     assert times(EventReader(Cluster([*others, records(2, event(3))]), "g").read()) == [3]
 
 
@@ -216,7 +217,7 @@ def test_the_newest_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
     back = [(times(found), since_ms) for found, since_ms in reader.read_back()]
     assert back == [([], 50), ([50], 40), ([30, 35, 40, 50], 20), ([10, 20, 30, 35, 40, 50], 0)]
     assert reader.passed_over == 1
-    assert reader.poll(0) == [], "it goes on behind the end"
+    assert poll(reader) == [], "it goes on behind the end"
 
 
 def test_a_gap_that_was_told_late_says_nothing_of_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +251,9 @@ def test_one_partition_that_is_away_hides_nothing_of_the_others() -> None:
     found, problem = reader.poll_each(0)
     assert (times(found), str(problem)) == ([1], "127.0.0.1:1: Connection refused")
     with pytest.raises(Unreachable):
-        reader.poll(0)
+        poll(reader)
     cluster.away.clear()
-    assert times(reader.poll(0)) == [2]
+    assert times(poll(reader)) == [2]
 
 
 def test_a_node_that_is_absent_hides_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,15 +264,15 @@ def test_a_node_that_is_absent_hides_nothing_of_the_others(monkeypatch: pytest.M
     reader = EventReader(cluster)
     assert (reader.absent, times(reader.read())) == ((0,), [2])
     cluster.absent.clear()
-    assert times(reader.poll(0)) == [1]
+    assert times(poll(reader)) == [1]
     assert not reader.absent
     cluster.absent.add(1)
     cluster.partitions[1].append(records(1, event(3)))
-    assert times(reader.poll(0)) == []
+    assert times(poll(reader)) == []
     assert list(reader.absent) == [1]
-    assert times(reader.poll(0)) == []
+    assert times(poll(reader)) == []
     cluster.absent.clear()
-    assert times(reader.poll(0)) == [3]
+    assert times(poll(reader)) == [3]
 
 
 def test_a_node_that_goes_while_the_reader_reads() -> None:
@@ -308,7 +309,7 @@ def test_a_reader_that_finds_the_topic_again_goes_on_where_it_was() -> None:
     cluster.partitions[0].append(records(1, event(2)))
     cluster.partitions.append([records(0, event(3))])
     reader.find_again()
-    assert times(reader.poll(0)) == [2, 3]
+    assert times(poll(reader)) == [2, 3]
     cluster.topic_id = UUID(int=8)
     reader.find_again()
     assert times(reader.read()) == [1, 2, 3]
@@ -330,7 +331,7 @@ def test_a_log_that_was_put_back_is_read_from_its_start() -> None:
     assert times(reader.read()) == [1, 2]
     restored = PutBack([records(0, event(1))])
     reader._client = restored
-    assert [times(reader.poll(0)) for _ in range(3)] == [[], [1], []]
+    assert [times(poll(reader)) for _ in range(3)] == [[], [1], []]
 
 
 def test_a_reader_of_one_group() -> None:

@@ -30,6 +30,7 @@ from protocol.records.batch import peek_header
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 from tests.audit.scenes import GROUP, Scene, compressed, consumer_member, group_on, member
+from tests.support.reading import poll
 
 A, B = {"orders": [0]}, {"orders": [1]}
 OTHER = group_on(1)
@@ -187,9 +188,9 @@ def test_all_partitions_are_read_in_order_of_time() -> None:
     reader = OffsetsReader(cluster)
     assert told(reader.read()) == [(GROUP, 1), (OTHER, 1), (GROUP, 2)]
     assert cluster.fetched[:2] == [(1, [0]), (2, [1])]
-    assert reader.read() == reader.poll(0) == []
+    assert reader.read() == poll(reader) == []
     grown(cluster.scenes[1], OTHER)
-    assert told(reader.poll(0)) == [(OTHER, 2)]
+    assert told(poll(reader)) == [(OTHER, 2)]
     assert reader.reached == {0: 2, 1: 2}
 
 
@@ -212,12 +213,12 @@ def test_what_is_skipped_is_read_all_the_same() -> None:
     reader = OffsetsReader(cluster)
     reader.begin_with(0)
     grown(cluster.scenes[0])
-    (event,) = reader.poll(0)
+    (event,) = poll(reader)
     assert isinstance(event, RebalanceEnded)
     assert event.generation_before == 1
     again = OffsetsReader(cluster)
     again.begin_with(1)
-    assert told(again.poll(0)) == [(GROUP, 2)]
+    assert told(poll(again)) == [(GROUP, 2)]
     late = OffsetsReader(cluster)
     late.begin_at(event.at_ms)
     assert list(late.read_back()) == [([event], 0)]
@@ -230,8 +231,8 @@ def test_a_leader_that_moved_is_found() -> None:
     assert len(reader.read()) == 1
     cluster.leaders[0] = 2
     grown(cluster.scenes[0])
-    assert reader.poll(0) == []
-    assert told(reader.poll(0)) == [(GROUP, 2)]
+    assert poll(reader) == []
+    assert told(poll(reader)) == [(GROUP, 2)]
 
 
 def test_a_node_that_is_away_stops_no_other() -> None:
@@ -243,9 +244,9 @@ def test_a_node_that_is_away_stops_no_other() -> None:
     events, problem = reader.poll_each(0)
     assert (told(events), isinstance(problem, Unreachable)) == ([(OTHER, 1)], True)
     with pytest.raises(Unreachable):
-        reader.poll(0)
+        poll(reader)
     cluster.away = set()
-    assert told(reader.poll(0)) == [(GROUP, 1)]
+    assert told(poll(reader)) == [(GROUP, 1)]
 
 
 def test_a_leader_that_keeps_requests_waiting_has_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_a_leader_that_keeps_requests_waiting_has_half_of_the_time(monkeypatch: 
     cluster.away = set()
     grown(cluster.scenes[0])
     clock[0] += 5.0
-    assert told(reader.poll(0)) == [(GROUP, 2)]
+    assert told(poll(reader)) == [(GROUP, 2)]
     assert reader.poll_each(0).problem is None
 
 
@@ -286,8 +287,8 @@ def test_records_that_are_gone_are_a_gap() -> None:
     reader.read()
     cluster.scenes[0] = Scene(base_offset=50).group([member("a", A)], 7)
     cluster.firsts[0] = 50
-    assert reader.poll(0) == []
-    (event,) = reader.poll(0)
+    assert poll(reader) == []
+    (event,) = poll(reader)
     assert isinstance(event, RebalanceEnded)
     assert (event.generation, event.generations_unseen) == (7, 5)
 
@@ -298,11 +299,11 @@ def test_a_log_that_was_cut_is_read_anew() -> None:
     reader = OffsetsReader(cluster)
     assert told(reader.read()) == [(GROUP, 1), (GROUP, 2), (GROUP, 3)]
     cluster.scenes[0] = formed()
-    assert reader.poll(0) == []
+    assert poll(reader) == []
     assert reader.reached == {0: 0}
-    assert reader.poll(0) == []  # generation 1 was told
+    assert poll(reader) == []  # generation 1 was told
     cluster.scenes[0].group([member("a", A), member("d", B)], 2)
-    (event,) = reader.poll(0)
+    (event,) = poll(reader)
     assert isinstance(event, RebalanceEnded)
     assert event.generation == 2
     assert [cause.member_ids for cause in event.causes] == [["d"]]
@@ -316,8 +317,8 @@ def test_a_log_that_was_cut_and_went_on_tells_what_is_new() -> None:
     cluster.scenes[0] = formed()
     cluster.scenes[0].epoch = 2
     cluster.scenes[0].group([member("a", A), member("d", B)], 2)
-    assert reader.poll(0) == []
-    assert told(reader.poll(0)) == [(GROUP, 2)]
+    assert poll(reader) == []
+    assert told(poll(reader)) == [(GROUP, 2)]
 
 
 def cuts_of(reader: OffsetsReader) -> list[Cut]:
@@ -336,11 +337,11 @@ def test_a_log_that_was_cut_and_has_grown_past_the_reader_is_read_anew() -> None
     cluster.scenes[0] = formed()
     cluster.scenes[0].epoch = 2
     cluster.scenes[0].group([member("a", A), member("d", B)], 2).group([member("a", A)], 3).group([], 4)
-    assert reader.poll(0) == []
-    assert told(reader.poll(0)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
+    assert poll(reader) == []
+    assert told(poll(reader)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
     assert cuts == [Cut(0, 3, 1)]
     assert cut_line(cuts[0]).startswith("__consumer_offsets-0 was cut at offset 1, though records up to offset 3 ")
-    assert reader.poll(0) == []
+    assert poll(reader) == []
     assert len(cuts) == 1
 
 
@@ -353,8 +354,8 @@ def test_a_batch_of_an_old_epoch_that_was_never_read_is_new() -> None:
     reader.read()
     cluster.scenes[0] = formed().group([member("a", A), member("d", B)], 2)
     cluster.scenes[0].epoch = 3
-    assert reader.poll(0) == []
-    (event,) = reader.poll(0)
+    assert poll(reader) == []
+    (event,) = poll(reader)
     assert isinstance(event, RebalanceEnded)
     assert [cause.member_ids for cause in event.causes] == [["d"]]
 
@@ -367,12 +368,12 @@ def test_a_restored_folder_is_read_anew() -> None:
     reader.read()
     cluster.away = {1}
     with pytest.raises(Unreachable):
-        reader.poll(0)
+        poll(reader)
     cluster.away, cluster.epochs = set(), "ignored"
     cluster.scenes[0] = formed().tick(60_000).group([member("a", A), member("d", B)], 2).group([member("d", A)], 3)
     cluster.scenes[0].group([member("d", A)], 4)
-    assert reader.poll(0) == []
-    assert told(reader.poll(0)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
+    assert poll(reader) == []
+    assert told(poll(reader)) == [(GROUP, 2), (GROUP, 3), (GROUP, 4)]
     assert cuts == [Cut(0, 3, None)]
     assert cut_line(cuts[0]).startswith("__consumer_offsets-0 was cut, though ")
 
@@ -387,10 +388,10 @@ def test_a_restored_folder_that_lacks_one_record_is_read_anew_once_it_grows() ->
     cluster.scenes[0] = formed()
     cluster.epochs = "ignored"
     for _ in range(3):
-        assert (reader.poll(0), cuts) == ([], [])
+        assert (poll(reader), cuts) == ([], [])
     cluster.scenes[0].tick(60_000).group([member("a", A), member("d", B)], 2)
-    reader.poll(0)
-    assert (told(reader.poll(0)), cuts) == ([(GROUP, 2)], [Cut(0, 2, None)])
+    poll(reader)
+    assert (told(poll(reader)), cuts) == ([(GROUP, 2)], [Cut(0, 2, None)])
 
 
 def test_a_leader_that_comes_back_with_the_same_log_is_no_cut() -> None:
@@ -402,9 +403,9 @@ def test_a_leader_that_comes_back_with_the_same_log_is_no_cut() -> None:
     cluster.away = {1}
     reader.poll_each(0)
     cluster.away = set()
-    assert reader.poll(0) == []
+    assert poll(reader) == []
     cluster.scenes[0].group([member("c", A)], 3)
-    assert (told(reader.poll(0)), cuts, reader.reached) == ([(GROUP, 3)], [], {0: 3})
+    assert (told(poll(reader)), cuts, reader.reached) == ([(GROUP, 3)], [], {0: 3})
 
 
 def test_a_leader_without_epochs_does_not_keep_the_reader_busy() -> None:
@@ -414,7 +415,7 @@ def test_a_leader_without_epochs_does_not_keep_the_reader_busy() -> None:
     cluster.per_fetch = 1
     reader = OffsetsReader(cluster)
     cuts = cuts_of(reader)
-    events = [event for _ in range(8) for event in reader.poll(0)]
+    events = [event for _ in range(8) for event in poll(reader)]
     assert (told(events)[-1], len(cuts), reader.reached) == ((GROUP, 2), 2, {0: 2})
 
 
@@ -424,7 +425,7 @@ def test_counts_of_what_cannot_be_read_never_fall() -> None:
     reader = OffsetsReader(cluster)
     assert (told(reader.read()), reader.passed_over) == ([(GROUP, 1)], 1)
     cluster.topic_id, cluster.scenes[:] = UUID(int=8), [formed()]
-    soon(reader).poll(0)
+    poll(soon(reader))
     assert reader.passed_over == 1
 
 
@@ -445,9 +446,9 @@ def test_held_events_are_not_lost_with_a_refusal() -> None:
     reader.begin_with(1)
     cluster.denied.add("__consumer_offsets")
     with pytest.raises(Refused):
-        soon(reader).poll(0)
+        poll(soon(reader))
     cluster.denied.clear()
-    assert told(reader.poll(0)) == [(GROUP, 1)]
+    assert told(poll(reader)) == [(GROUP, 1)]
 
 
 def test_each_partition_is_the_first_in_its_turn() -> None:
@@ -455,7 +456,7 @@ def test_each_partition_is_the_first_in_its_turn() -> None:
     cluster = Cluster(formed(), formed(OTHER))
     reader = OffsetsReader(cluster)
     for _ in range(4):
-        reader.poll(0)
+        poll(reader)
     assert cluster.fetched == [(1, [0, 1]), (1, [1, 0]), (1, [0, 1]), (1, [1, 0])]
 
 
@@ -474,13 +475,13 @@ def test_partitions_and_topics_come() -> None:
     """A cluster without groups has no groups' log; a topic that was made anew is read anew."""
     cluster = Cluster()
     reader = OffsetsReader(cluster)
-    assert reader.read() == reader.poll(0) == []
+    assert reader.read() == poll(reader) == []
     cluster.scenes.append(formed())
-    assert told(soon(reader).poll(0)) == [(GROUP, 1)]
+    assert told(poll(soon(reader))) == [(GROUP, 1)]
     cluster.scenes.append(formed(OTHER))
-    assert told(soon(reader).poll(0)) == [(OTHER, 1)]
+    assert told(poll(soon(reader))) == [(OTHER, 1)]
     cluster.topic_id, cluster.scenes[:] = UUID(int=8), [formed()]
-    assert told(soon(reader).poll(0)) == [(GROUP, 1)]
+    assert told(poll(soon(reader))) == [(GROUP, 1)]
 
 
 def test_a_broker_that_does_not_know_the_topic_yet_changes_nothing() -> None:
@@ -489,9 +490,9 @@ def test_a_broker_that_does_not_know_the_topic_yet_changes_nothing() -> None:
     reader = OffsetsReader(cluster)
     assert told(reader.read()) == [(GROUP, 1)]
     scenes, cluster.scenes = cluster.scenes, []
-    assert (soon(reader).poll(0), reader.absent) == ([], (0,))
+    assert (poll(soon(reader)), reader.absent) == ([], (0,))
     cluster.scenes = [grown(scenes[0])]
-    assert (told(soon(reader).poll(0)), reader.absent) == ([(GROUP, 2)], ())
+    assert (told(poll(soon(reader))), reader.absent) == ([(GROUP, 2)], ())
 
 
 def test_a_partition_without_a_leader_is_absent() -> None:
@@ -501,7 +502,7 @@ def test_a_partition_without_a_leader_is_absent() -> None:
     reader = OffsetsReader(cluster)
     assert (reader.absent, told(reader.read())) == ((0,), [(OTHER, 1)])
     cluster.leaders[0] = 1
-    assert (told(soon(reader).poll(0)), reader.absent) == ([(GROUP, 1)], ())
+    assert (told(poll(soon(reader))), reader.absent) == ([(GROUP, 1)], ())
 
 
 def test_markers_and_compressed_batches() -> None:

@@ -10,6 +10,7 @@ from coordinator.story.schema import Gap
 from coordinator.testing import Tenure
 from coordinator.testing.history import History
 from tests.support.patience import WITHIN_S
+from tests.support.reading import poll
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.told import shown
 from tests.testing.conftest import Join, join_in, port_of
@@ -34,7 +35,7 @@ def test_a_timeline_equals_that_of_the_topic_of_events(tmp_path: Path) -> None:
             reader = EventReader(client, "workers")
             events = reader.read()
             while len(entries := shown(Timeline("workers").add_all(events))) < len(group.timeline):
-                events += reader.poll(1_000)
+                events += poll(reader, 1_000)
         assert entries == group.timeline
         assert entries[: len(told)] == told
         assert [entry["type"] for entry in entries] == ["rebalance", "takeover", "fencing", "loaded"]
