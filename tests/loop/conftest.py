@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.server.conftest import collector, pytest_asyncio_loop_factories
+from tests.server.conftest import collector, peer, pytest_asyncio_loop_factories, server
 
-__all__ = ["collector", "pytest_asyncio_loop_factories"]
+__all__ = ["collector", "peer", "pytest_asyncio_loop_factories", "server"]

@@ -45,7 +45,7 @@ from tests.server.harness import (
 from tests.server.requests.test_records import ONE, fetch_request, is_held, produce
 from tests.server.requests.test_rights import Recording
 from tests.server.tls_peer import greeted
-from tests.server.wire.test_authentication import HANDSHAKE, METADATA, SASL, TIMED, WRONG, guarded, log_in
+from tests.server.wire.test_authentication import HANDSHAKE, METADATA, SASL, SETTINGS, TIMED, WRONG, log_in
 from tests.server.wire.test_tls import serving_tls
 from tests.support.certificates import Certificates, client_context
 from tests.support.large import is_newest, request, shapes
@@ -280,7 +280,7 @@ async def logs_in(server: Serving) -> None:
 
 async def test_no_login_leaves_a_cycle() -> None:
     """However the login of a client ends, nothing of its connection stays: strangers could fill the server."""
-    async with guarded() as server:
+    async with serving(*SETTINGS) as server:
         await logs_in(server)
         with left() as found:
             await logs_in(server)

@@ -19,7 +19,7 @@ from protocol.messages import (
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import ManualClock, Peer, join_request, serving, sync_request
+from tests.server.harness import ManualClock, Peer, Serving, connected, join_request, serving, sync_request
 from tests.server.requests.test_records import produce
 from tests.server.requests.test_transactions import V1, Producer
 from tests.support.batches import batch
@@ -139,8 +139,7 @@ REPEATING: dict[str, tuple[Callable[[Peer], Awaitable[None]], int, Callable[[int
 async def test_an_answer_that_repeats_itself_takes_the_memory_of_one(name: str) -> None:
     """10 MB that a client doesn't read take 1 MB; the client gets all of them."""
     prepare, version, request = REPEATING[name]
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
         await prepare(peer)
         (once,) = [len(encode(answer, version)) for answer in [await peer.ask(request(1), version)]]
         times = 10 * MB // once
@@ -153,20 +152,18 @@ async def test_an_answer_that_repeats_itself_takes_the_memory_of_one(name: str) 
         assert server.server.connections.unsent.counted_bytes == 0
 
 
-async def test_an_answer_of_hundreds_of_megabytes_costs_the_connection() -> None:
+async def test_an_answer_of_hundreds_of_megabytes_costs_the_connection(peer: Peer, server: Serving) -> None:
     """It isn't built: its connection ends with one log line, of the client, the API and the limit."""
-    async with serving() as server:
-        peer = await server.peer()
-        await consumers(peer)
-        await peer.send(ConsumerGroupDescribeRequest(group_ids=["g"] * 30_000), 1)
-        assert await peer.is_closed()
-        (line,) = server.events("connection_closed")
-        assert line["reason"] == (
-            f"ConsumerGroupDescribeResponse would have more than {155 * MB} bytes, as socket.request.max.bytes and "
-            "fetch.max.bytes have together (client id 'test', User:ANONYMOUS)"
-        )
-        assert line["peer"]
-        assert server.events("connection_failed") == []
+    await consumers(peer)
+    await peer.send(ConsumerGroupDescribeRequest(group_ids=["g"] * 30_000), 1)
+    assert await peer.is_closed()
+    (line,) = server.events("connection_closed")
+    assert line["reason"] == (
+        f"ConsumerGroupDescribeResponse would have more than {155 * MB} bytes, as socket.request.max.bytes and "
+        "fetch.max.bytes have together (client id 'test', User:ANONYMOUS)"
+    )
+    assert line["peer"]
+    assert server.events("connection_failed") == []
 
 
 @pytest.mark.parametrize("idle", ["600000", "-1"])

@@ -305,6 +305,13 @@ async def serving(
             await server.stop()
 
 
+@asynccontextmanager
+async def connected(*settings: str, **options: Any) -> AsyncIterator[tuple[Serving, Peer]]:
+    """As serving, with a connection to the server."""
+    async with serving(*settings, **options) as server:
+        yield server, await server.peer()
+
+
 def memory(config: Config, engine: Engine | None = None) -> OpenStore:
     """A store of which nothing survives the server; its engine is in memory unless one is given."""
     return partial(in_memory, engine or ManualEngine(config.offsets_topic_num_partitions, config.node_id))

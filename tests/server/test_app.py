@@ -243,23 +243,21 @@ async def test_nothing_expires_while_it_stops(tmp_path: Path) -> None:
         assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
 
 
-async def test_an_engine_that_dies_is_noticed() -> None:
+async def test_an_engine_that_dies_is_noticed(server: Serving) -> None:
     """When the log's engine dies, the process that runs the server can end it."""
-    async with serving() as server:
-        server.server._report("engine_failed", partition=-1, error="AssertionError()")
-        await asyncio.wait_for(server.server.failed.wait(), WITHIN_S)
-        assert server.events("engine_failed")[0]["level"] == "error"
+    server.server._report("engine_failed", partition=-1, error="AssertionError()")
+    await asyncio.wait_for(server.server.failed.wait(), WITHIN_S)
+    assert server.events("engine_failed")[0]["level"] == "error"
 
 
-async def test_a_cut_tail_is_logged() -> None:
+async def test_a_cut_tail_is_logged(server: Serving) -> None:
     """The engine's report becomes a line that says what was removed."""
-    async with serving() as server:
-        server.server._report("tail_cut", partition=3, file="00.log", position=7, size=99)
-        await server.until(lambda: bool(server.events("tail_cut")))
-        (line,) = server.events("tail_cut")
-        assert (line["partition"], line["position"], line["size"]) == (3, 7, 99)
-        assert "99 bytes from 7 of 00.log" in line["message"]
-        assert "an interrupted write, or damage to the last batch" in line["message"]
+    server.server._report("tail_cut", partition=3, file="00.log", position=7, size=99)
+    await server.until(lambda: bool(server.events("tail_cut")))
+    (line,) = server.events("tail_cut")
+    assert (line["partition"], line["position"], line["size"]) == (3, 7, 99)
+    assert "99 bytes from 7 of 00.log" in line["message"]
+    assert "an interrupted write, or damage to the last batch" in line["message"]
 
 
 async def test_a_test_kit_gets_notes(tmp_path: Path) -> None:
@@ -288,15 +286,14 @@ async def test_a_stop_in_order_is_logged(tmp_path: Path) -> None:
         assert fails or server.events()[-1]["event"] == "server_stopped"
 
 
-async def test_a_load_is_logged() -> None:
+async def test_a_load_is_logged(server: Serving) -> None:
     """A long load logs its progress, and the commits that don't count."""
-    async with serving() as server:
-        server.server._report("load_progress", partition=3, percent=42)
-        server.server._report("transactions_open", partition=3, transactions=2, commits=5)
-        await server.until(lambda: bool(server.events("transactions_open")))
-        assert server.events("load_progress")[0]["percent"] == 42
-        (line,) = server.events("transactions_open")
-        assert (line["level"], line["transactions"], line["commits"]) == ("warn", 2, 5)
+    server.server._report("load_progress", partition=3, percent=42)
+    server.server._report("transactions_open", partition=3, transactions=2, commits=5)
+    await server.until(lambda: bool(server.events("transactions_open")))
+    assert server.events("load_progress")[0]["percent"] == 42
+    (line,) = server.events("transactions_open")
+    assert (line["level"], line["transactions"], line["commits"]) == ("warn", 2, 5)
 
 
 async def test_a_folder_that_is_written_over_and_over_stays_small(tmp_path: Path) -> None:

@@ -42,7 +42,16 @@ from protocol.messages import (
 from schemas.api_keys import API_KEYS
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import share
-from tests.server.harness import ManualClock, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.harness import (
+    ManualClock,
+    Serving,
+    connected,
+    heartbeat_request,
+    join_request,
+    seat,
+    serving,
+    sync_request,
+)
 from tests.server.nodes.test_topic_data import set_config
 from tests.server.requests.test_records import ONE, fetch_request, produce_request
 from tests.support.large import (
@@ -275,8 +284,7 @@ async def test_very_many_topic_partitions_hold_nobody_up(policy: str) -> None:
     """A request of 50 bytes makes 10,000 of them: looking for old records and for logs to compact is cut, too."""
     work = Work()
     times = ("log.retention.check.interval.ms=1000", "log.cleaner.backoff.ms=1000")
-    async with serving(*times, "tenure.topics=many:5000", clock=WorkClock(work)) as server:
-        peer = await server.peer()
+    async with connected(*times, "tenure.topics=many:5000", clock=WorkClock(work)) as (server, peer):
         await set_config(peer, "log.cleanup.policy", policy)
         beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
         work.begin()
@@ -352,8 +360,7 @@ async def test_settings_of_very_many_groups_hold_nobody_up() -> None:
 async def test_very_many_who_wait_for_the_same_records_hold_nobody_up() -> None:
     """They look again one after the other, and each gets the records that came."""
     work = Work()
-    async with serving(clock=WorkClock(work)) as server:
-        peer = await server.peer()
+    async with connected(clock=WorkClock(work)) as (server, peer):
         beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
         readers = [await server.peer() for _ in range(200)]
         for reader in readers:

@@ -24,7 +24,7 @@ from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import RETRY_MS
 from protocol.messages import EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
-from tests.server.harness import config_of, serving
+from tests.server.harness import config_of, connected, serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
 from tests.server.runtime.calls import FULL
 from tests.support.memory import ManualEngine, ManualLog
@@ -51,8 +51,7 @@ async def test_a_start_finishes_what_was_answered() -> None:
         first = server.server
     lost, engine.hold = list(engine._held), False
     engine._held.clear()
-    async with serving(TOPICS, engine=engine) as server:
-        peer = await server.peer()
+    async with connected(TOPICS, engine=engine) as (server, peer):
         again = Producer(peer, V1)
         while (await again.describe()).transaction_state != "CompleteCommit":
             await server.advance(100)
@@ -120,8 +119,7 @@ async def test_transactions_outlive_a_server(tmp_path: Path, version: int) -> No
         ("commit", [42, 42], 6),
     ]
     for step, offsets, stable in steps:
-        async with serving(TOPICS, folder, opened=open_store) as server:
-            peer = await server.peer()
+        async with connected(TOPICS, folder, opened=open_store) as (server, peer):
             if producer is None:
                 producer = Producer(peer, version)
                 await producer.init()
@@ -150,8 +148,7 @@ async def test_transactions_outlive_a_server(tmp_path: Path, version: int) -> No
 
 async def test_nodes_that_share_a_log_refuse_transactions() -> None:
     """Clients end at once, and the text says what to do."""
-    async with serving(TOPICS, shared=ManualLog([1] * 50)) as server:
-        peer = await server.peer()
+    async with connected(TOPICS, shared=ManualLog([1] * 50)) as (_, peer):
         request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert (await peer.ask(request, 5)).error_code == refused
@@ -228,8 +225,7 @@ async def test_a_start_that_fails_leaves_no_partition_to_an_engine(
 
 async def test_a_server_that_ends_opens_no_log_of_ids(tmp_path: Path) -> None:
     """A first InitProducerId that is handled behind the end of the groups' runtime gets an error to try again."""
-    async with serving(TOPICS, f"log.dirs={tmp_path}", opened=open_store) as server:
-        peer = await server.peer()
+    async with connected(TOPICS, f"log.dirs={tmp_path}", opened=open_store) as (server, peer):
         server.server.runtime.wind_down()
         request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
         assert (await peer.ask(request, 5)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

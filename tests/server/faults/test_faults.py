@@ -43,7 +43,7 @@ from protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving
+from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving
 from tests.support import requests
 from tests.support.batches import batch
 from tests.support.memory import ManualEngine
@@ -76,8 +76,7 @@ def error_of(answer: OffsetCommitResponse) -> int:
 async def test_an_error_takes_the_place_of_the_answer() -> None:
     """The coordinator doesn't see the request, and the next one is answered as always."""
     fault = plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", group="g")
-    async with serving(faults=Faults([fault])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([fault])) as (server, peer):
         joined = await seat(peer, "g", "i")
         beat = heartbeat_request("g", joined, "i")
         group = server.server.runtime.partition_of("g").coordinator.groups["g"]
@@ -93,8 +92,7 @@ async def test_an_error_takes_the_place_of_the_answer() -> None:
 async def test_an_error_of_a_commit_stores_nothing() -> None:
     """The answer has the error at the topic partition; the offset stays."""
     faults = Faults([plan.move("g")])
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         assert error_of(await peer.ask(commit_request("g", 5), 7)) == ErrorCode.NOT_COORDINATOR
         assert await committed(peer, "g") == -1
         assert error_of(await peer.ask(commit_request("g", 6), 7)) == ErrorCode.NONE
@@ -104,8 +102,7 @@ async def test_an_error_of_a_commit_stores_nothing() -> None:
 async def test_a_produce_that_wants_no_answer_gets_none() -> None:
     """With acks=0 an error has no way to the client; the next request has its answer."""
     faults = Faults([plan.error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Produce", times=2)])
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         await peer.send_bytes(encode_request(ProduceRequest(acks=0, topic_data=[]), 8, 1, "test"))
         assert (await peer.ask(ProduceRequest(acks=1, topic_data=[]), 8)).responses == []
         assert [fault.fired for fault in faults] == [2]
@@ -115,8 +112,7 @@ async def test_a_group_that_loads_answers_as_kafka_does() -> None:
     """Joins and commits are told to come back, a heartbeat is not; other groups are served."""
     fault = plan.loading("g")
     faults = Faults()
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         joined = await seat(peer, "g", "i")
         faults.add(fault)
         assert (await peer.ask(heartbeat_request("g", joined), 3)).error_code == ErrorCode.NONE
@@ -130,8 +126,7 @@ async def test_a_group_that_loads_answers_as_kafka_does() -> None:
 
 async def test_a_group_without_a_coordinator_is_not_found() -> None:
     """FindCoordinator says it too, for this group only."""
-    async with serving(faults=Faults([plan.not_available("g")])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([plan.not_available("g")])) as (_, peer):
         asked = FindCoordinatorRequest(coordinator_keys=["g"])
         (found,) = (await peer.ask(asked, 4)).coordinators
         assert (found.key, found.error_code) == ("g", ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -161,8 +156,7 @@ async def test_a_delay_goes_by_the_servers_clock() -> None:
 async def test_a_delayed_join_waits_for_its_group_then() -> None:
     """A request may wait further in the core."""
     settings = "group.initial.rebalance.delay.ms=3000"
-    async with serving(settings, faults=Faults([plan.delay(500, "JoinGroup")])) as server:
-        peer = await server.peer()
+    async with connected(settings, faults=Faults([plan.delay(500, "JoinGroup")])) as (server, peer):
         await peer.send(join_request("g"), 3)
         await server.advance(500)
         assert peer.is_silent()
@@ -184,8 +178,7 @@ async def test_a_delayed_request_of_a_closed_connection_is_not_handled() -> None
 
 async def test_a_delayed_request_with_broken_bytes_costs_its_connection() -> None:
     """As without a delay; the log has one line."""
-    async with serving(faults=Faults([plan.delay(500, "OffsetCommit")])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([plan.delay(500, "OffsetCommit")])) as (server, peer):
         whole = encode_request(commit_request("g", 5), 7, 1, "test")[SIZE_BYTES:-3]
         await peer.send_bytes(len(whole).to_bytes(4) + whole)
         await server.advance(500)
@@ -275,8 +268,7 @@ async def test_a_disconnect_after_waits_for_the_record() -> None:
 async def test_a_client_that_goes_while_its_answer_is_dropped_is_forgotten() -> None:
     """A muted connection that its client closes leaves nothing behind."""
     faults = Faults([plan.drop_response("JoinGroup", times=None)])
-    async with serving("group.initial.rebalance.delay.ms=3000", faults=faults) as server:
-        peer = await server.peer()
+    async with connected("group.initial.rebalance.delay.ms=3000", faults=faults) as (server, peer):
         await peer.send(join_request("g"), 3)
         await peer.send_bytes(b"x" * 100_000)
         await server.barrier()
@@ -364,8 +356,7 @@ async def test_the_nth_request_gets_it_and_so_many() -> None:
     errors = [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]
     first = plan.error(errors[0], "Heartbeat", nth=3, times=2)
     second = plan.error(errors[1], "Heartbeat", nth=2, times=2)
-    async with serving(faults=Faults([first, second])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([first, second])) as (_, peer):
         beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
         answers = [(await peer.ask(beat, 3)).error_code for _ in range(7)]
         assert answers == [0, errors[1], errors[0], errors[0], errors[1], 0, 0]
@@ -400,8 +391,7 @@ async def test_a_fault_for_a_version_or_a_client_is_for_no_other() -> None:
 async def test_an_instance_id_stands_for_its_member() -> None:
     """Heartbeats up to version 2 have no instance id; the fault is for them too, and for no other member."""
     fault = plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", "OffsetCommit", instance_id="i", times=None)
-    async with serving(faults=Faults([fault])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([fault])) as (_, peer):
         joined, other = await seat(peer, "g", "i"), await seat(peer, "h", "j")
         assert (await peer.ask(heartbeat_request("g", joined), 2)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert (await peer.ask(heartbeat_request("h", other), 2)).error_code == ErrorCode.NONE
@@ -552,8 +542,7 @@ def test_a_leave_names_all_members_that_leave() -> None:
 async def test_heartbeats_of_the_consumer_protocol_name_their_member() -> None:
     """By member id and instance id; most carry no instance id, so it is that of the member that the group knows."""
     fault = plan.error(ErrorCode.UNKNOWN_SERVER_ERROR, "ConsumerGroupHeartbeat", instance_id="i", version=1, times=None)
-    async with serving(faults=Faults([fault])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([fault])) as (_, peer):
         for member_id, instance_id in (("m", "i"), ("n", "j")):
             joining = requests.first_heartbeat("g", member_id, (), instance_id)
             assert (await peer.ask(joining, 0)).error_code == ErrorCode.NONE
@@ -567,8 +556,7 @@ async def test_heartbeats_of_the_consumer_protocol_name_their_member() -> None:
 async def test_an_unknown_version_of_api_versions_has_no_fault() -> None:
     """Its body can't be read, so no condition is asked; the client gets the versions (KIP-511)."""
     faults = Faults([plan.disconnect()])
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         content = b"\0\x12\0\x63" + (77).to_bytes(4) + b"\0\1c\0"
         await peer.send_bytes(len(content).to_bytes(4) + content)
         assert await peer.receive_frame() is not None
@@ -586,8 +574,7 @@ def short_cuts(server: Serving) -> list[bool]:
 async def test_short_cuts_are_off_while_a_fault_could_concern_them() -> None:
     """A heartbeat that would be answered by its bytes gets its fault; when the last one is spent, they are back."""
     faults = Faults()
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (server, peer):
         beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
         for _ in range(3):
             await peer.ask(beat, 3)
@@ -606,8 +593,7 @@ async def test_short_cuts_are_off_while_a_fault_could_concern_them() -> None:
 async def test_short_cuts_are_off_for_every_api_that_has_one(api: str) -> None:
     """A fault of any request that connections answer by themselves."""
     faults = Faults()
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (server, peer):
         await seat(peer, "g", "i")
         faults.add(plan.error(ErrorCode.NOT_COORDINATOR, api))
         assert short_cuts(server) == [False]
@@ -615,8 +601,7 @@ async def test_short_cuts_are_off_for_every_api_that_has_one(api: str) -> None:
 
 async def test_a_fault_for_joins_leaves_the_short_cuts_on() -> None:
     """Repeated heartbeats don't pass dispatch, and needn't."""
-    async with serving(faults=Faults([plan.disconnect("JoinGroup", group="h")])) as server:
-        peer = await server.peer()
+    async with connected(faults=Faults([plan.disconnect("JoinGroup", group="h")])) as (server, peer):
         await seat(peer, "g", "i")
         assert short_cuts(server) == [True]
         assert server.server._api.faults is not None
@@ -625,8 +610,7 @@ async def test_a_fault_for_joins_leaves_the_short_cuts_on() -> None:
 async def test_repeated_commits_get_their_fault_too() -> None:
     """A commit that its connection would take by its bytes passes dispatch again."""
     faults = Faults()
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         for offset in range(3):
             assert error_of(await peer.ask(commit_request("g", offset), 7)) == ErrorCode.NONE
         faults.add(plan.move("g"))
@@ -677,8 +661,7 @@ async def test_faults_are_planned_from_another_thread() -> None:
 async def test_faults_that_never_fired_are_known() -> None:
     """By the plan, whatever became of the others."""
     faults = Faults([plan.move("g"), plan.move("h"), plan.loading("g")])
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         await peer.join("g")
         assert [str(fault) for fault in faults.never_fired] == [str(plan.move("h")), str(plan.loading("g"))]
 
@@ -697,13 +680,11 @@ async def test_a_plan_goes_on_with_the_next_server() -> None:
     """A test that starts its server again keeps its faults, and their counts."""
     faults = Faults([plan.move("g", times=2)])
     for fired in (1, 2):
-        async with serving(faults=faults) as server:
-            peer = await server.peer()
+        async with connected(faults=faults) as (_, peer):
             assert (await peer.join("g")).error_code == ErrorCode.NOT_COORDINATOR
         assert [fault.fired for fault in faults] == [fired]
     faults.add(plan.move("h"))
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
 
 

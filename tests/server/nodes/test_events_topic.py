@@ -12,7 +12,7 @@ from coordinator.story.entries import Timeline
 from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving, sync_request
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.memory import ManualEngine
@@ -49,8 +49,7 @@ async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
 
 async def test_any_consumer_reads_what_happened() -> None:
     """The internal topic exists before the first event; each record has the group's id as key."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=true") as (server, peer):
         everything = await peer.ask(MetadataRequest(topics=None), 12)
         (topic,) = [each for each in everything.topics if each.name == "__rebalance_events"]
         assert (topic.is_internal, len(topic.partitions)) == (True, 1)
@@ -84,8 +83,10 @@ async def told(server: Serving, peer: Peer) -> list[dict[str, Any]]:
 async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
     """Its members are refused, and the group is as in its log: the timeline has neither an end nor a new start."""
     engine = ManualEngine(4, 1)
-    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as (
+        server,
+        peer,
+    ):
         joined = await seat(peer, "g", "i")
         await server.advance(10)
         again = await peer.ask(join_request("g", instance="i", member_id=joined.member_id), 5)
@@ -104,8 +105,10 @@ async def test_a_rebalance_that_could_not_be_written_is_told_as_that() -> None:
 async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
     """The timeline has no restart but the one before."""
     engine = ManualEngine(4, 1)
-    async with serving("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=true", "offsets.topic.num.partitions=4", engine=engine) as (
+        server,
+        peer,
+    ):
         await seat(peer, "g", "i")
         await server.advance(10)
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
@@ -118,8 +121,7 @@ async def test_a_restart_that_could_not_be_written_is_told_as_that() -> None:
 
 async def test_a_disk_that_hangs_holds_up_nobody() -> None:
     """Heartbeats and joins are answered while the thread that writes events hangs; the events come later."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=true") as (server, peer):
         joined = await seat(peer, "g", "i")
         stuck = threading.Event()
         assert server.server.data is not None
@@ -139,8 +141,7 @@ async def test_a_disk_that_hangs_holds_up_nobody() -> None:
 
 async def test_nobody_else_writes_to_it() -> None:
     """Clients can't write to it, create it or delete it."""
-    async with serving("tenure.events.enable=true") as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=true") as (_, peer):
         data = ProduceRequest.TopicProduceData(
             name="__rebalance_events",
             partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch([(b"g", b"{}", 0)]))],

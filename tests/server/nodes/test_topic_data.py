@@ -25,7 +25,7 @@ from protocol.messages import (
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import (
     ONE,
     TWO,
@@ -44,21 +44,18 @@ from tests.support.tenure import Tenure
 NEW = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
 
 
-async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them() -> None:
+async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them(peer: Peer, server: Serving) -> None:
     """Nor if clients ask about topics only."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(list_request(("absent", 0, -1)), 5)
-        assert server.server.data is not None
-        assert server.server.data._made is None
-        await peer.ask(list_request(("orders", 0, -1)), 5)
-        assert server.server.data._made is not None
+    await peer.ask(list_request(("absent", 0, -1)), 5)
+    assert server.server.data is not None
+    assert server.server.data._made is None
+    await peer.ask(list_request(("orders", 0, -1)), 5)
+    assert server.server.data._made is not None
 
 
 async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
     """They are in a temporary folder."""
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
         await produce(peer, ("orders", 0, ONE))
         assert server.server.data is not None
         folder = server.server.data.folder
@@ -67,35 +64,34 @@ async def test_records_of_a_server_without_a_folder_go_with_it() -> None:
     assert not folder.exists()
 
 
-async def test_outcomes_leave_time_for_others() -> None:
+async def test_outcomes_leave_time_for_others(server: Serving) -> None:
     """A slow outcome is the last of its turn of the loop; an outcome that raises costs no other outcome."""
-    async with serving() as server:
-        data, loop, turns, seen = server.server.data, asyncio.get_running_loop(), 0, list[int]()
-        assert data is not None
-        done = asyncio.Event()
+    data, loop, turns, seen = server.server.data, asyncio.get_running_loop(), 0, list[int]()
+    assert data is not None
+    done = asyncio.Event()
 
-        def turn() -> None:
-            nonlocal turns
-            turns += 1
-            if turns == 5:  # what was under way has its turn behind it
-                data._arrived([(first, None), (second, None)])
-            if not done.is_set():
-                loop.call_soon(turn)
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 5:  # what was under way has its turn behind it
+            data._arrived([(first, None), (second, None)])
+        if not done.is_set():
+            loop.call_soon(turn)
 
-        def first(_: object) -> None:
-            seen.append(turns)
-            server.clock.advance(2 * TURN_MAX_MS)
-            raise ValueError("a mistake of ours")
+    def first(_: object) -> None:
+        seen.append(turns)
+        server.clock.advance(2 * TURN_MAX_MS)
+        raise ValueError("a mistake of ours")
 
-        def second(_: object) -> None:
-            seen.append(turns)
-            done.set()
+    def second(_: object) -> None:
+        seen.append(turns)
+        done.set()
 
-        turn()
-        await asyncio.wait_for(done.wait(), WITHIN_S)
-        assert seen[0] < seen[1]
-        (line,) = server.events("records_broke")
-        assert "a mistake of ours" in line["message"]
+    turn()
+    await asyncio.wait_for(done.wait(), WITHIN_S)
+    assert seen[0] < seen[1]
+    (line,) = server.events("records_broke")
+    assert "a mistake of ours" in line["message"]
 
 
 def test_a_budget_is_shared() -> None:
@@ -110,8 +106,7 @@ def test_a_budget_is_shared() -> None:
 
 async def test_old_records_go_when_their_time_is_over() -> None:
     """Every log.retention.check.interval.ms, by the topic's retention.ms; a log line has the number of segments."""
-    async with serving("log.retention.ms=86400000", "log.retention.check.interval.ms=1000") as server:
-        peer = await server.peer()
+    async with connected("log.retention.ms=86400000", "log.retention.check.interval.ms=1000") as (server, peer):
         await produce(peer, ("orders", 0, ONE))
         await produce(peer, ("orders", 0, TWO))
         await server.advance(1_000)
@@ -124,8 +119,7 @@ async def test_old_records_go_when_their_time_is_over() -> None:
 
 async def test_settings_that_change_are_in_effect_at_once() -> None:
     """On the retention and the compaction of the logs that are there."""
-    async with serving("log.retention.check.interval.ms=1000") as server:
-        peer = await server.peer()
+    async with connected("log.retention.check.interval.ms=1000") as (server, peer):
         await produce(peer, ("orders", 0, ONE))
         for name, value in (
             ("log.segment.bytes", "100"),
@@ -144,17 +138,15 @@ async def test_settings_that_change_are_in_effect_at_once() -> None:
         assert {(line["topic"], line["partition"]) for line in changed} == {("orders", 0)}
 
 
-async def test_another_time_between_compactions_begins_with_a_compaction() -> None:
+async def test_another_time_between_compactions_begins_with_a_compaction(peer: Peer, server: Serving) -> None:
     """The change is in effect at once, not when the former time is over."""
-    async with serving() as server:
-        peer = await server.peer()
-        await set_config(peer, "log.segment.bytes", "100")
-        await set_config(peer, "log.cleanup.policy", "compact")
-        for _ in range(4):
-            await produce(peer, ("orders", 0, ONE))
-        assert server.events("compacted") == []
-        await set_config(peer, "log.cleaner.backoff.ms", "3600000")
-        await server.until(lambda: bool(server.events("compacted")))
+    await set_config(peer, "log.segment.bytes", "100")
+    await set_config(peer, "log.cleanup.policy", "compact")
+    for _ in range(4):
+        await produce(peer, ("orders", 0, ONE))
+    assert server.events("compacted") == []
+    await set_config(peer, "log.cleaner.backoff.ms", "3600000")
+    await server.until(lambda: bool(server.events("compacted")))
 
 
 async def set_config(peer: Peer, name: str, value: str) -> None:
@@ -165,32 +157,30 @@ async def set_config(peer: Peer, name: str, value: str) -> None:
     assert answer.responses[0].error_code == ErrorCode.NONE
 
 
-async def test_a_compacted_topic_is_compacted() -> None:
+async def test_a_compacted_topic_is_compacted(peer: Peer, server: Serving) -> None:
     """Every log.cleaner.backoff.ms, by the topic's settings; a log line says so, and a Fetch finds the last values."""
-    async with serving() as server:
-        peer = await server.peer()
-        configs = [
-            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
-            for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
-        ]
-        topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=1, replication_factor=1, configs=configs)
-        await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
-        for _ in range(4):
-            await produce(peer, ("kept", 0, ONE))
-        await server.advance(15_000)
-        await server.until(lambda: bool(server.events("compacted")))
-        (line,) = server.events("compacted")
-        assert (line["topic"], line["partition"]) == ("kept", 0)
-        assert line["size_after"] < line["size_before"]
-        offset, found = 0, []
-        while offset < 4:
-            answer = await peer.ask(fetch_request(("kept", 0, offset)), 11)
-            (read,) = decode_batches(answer.responses[0].partitions[0].records)
-            found += read.offsets
-            offset = read.header.next_offset
-        assert found == [2, 3]
-        last = await peer.ask(list_request(("kept", 0, -1), ("kept", 0, -2)), 0)
-        assert [each.partitions[0].old_style_offsets for each in last.topics] == [[4], [0]]
+    configs = [
+        CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+        for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
+    ]
+    topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=1, replication_factor=1, configs=configs)
+    await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+    for _ in range(4):
+        await produce(peer, ("kept", 0, ONE))
+    await server.advance(15_000)
+    await server.until(lambda: bool(server.events("compacted")))
+    (line,) = server.events("compacted")
+    assert (line["topic"], line["partition"]) == ("kept", 0)
+    assert line["size_after"] < line["size_before"]
+    offset, found = 0, []
+    while offset < 4:
+        answer = await peer.ask(fetch_request(("kept", 0, offset)), 11)
+        (read,) = decode_batches(answer.responses[0].partitions[0].records)
+        found += read.offsets
+        offset = read.header.next_offset
+    assert found == [2, 3]
+    last = await peer.ask(list_request(("kept", 0, -1), ("kept", 0, -2)), 0)
+    assert [each.partitions[0].old_style_offsets for each in last.topics] == [[4], [0]]
 
 
 def test_each_worker_compacts_what_it_leads() -> None:

@@ -36,9 +36,14 @@ class Disk:
         self._done.pop(0)(outcome or {})
 
 
-def test_a_topic_is_there_when_it_is_durable() -> None:
+@pytest.fixture
+def disk() -> Disk:
+    """Return a disk that has no work."""
+    return Disk()
+
+
+def test_a_topic_is_there_when_it_is_durable(disk: Disk) -> None:
     """Before that its name is taken and the list doesn't show it."""
-    disk = Disk()
     topics = Topics({"a": topic("a", 1)}, disk.write)
     done: list[object] = []
     topics.create([topic("b", 2)], done.append)
@@ -52,9 +57,8 @@ def test_a_topic_is_there_when_it_is_durable() -> None:
     assert disk.written == [["b"]]
 
 
-def test_what_is_created_meanwhile_is_written_together() -> None:
+def test_what_is_created_meanwhile_is_written_together(disk: Disk) -> None:
     """One write at a time, with all changes that came before it."""
-    disk = Disk()
     topics = Topics({}, disk.write)
     done: list[str] = []
     for name in "abc":
@@ -67,9 +71,8 @@ def test_what_is_created_meanwhile_is_written_together() -> None:
     assert done == ["a", "b", "c"]
 
 
-def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
+def test_a_topic_that_can_not_be_written_does_not_exist(disk: Disk) -> None:
     """Its name is free again, and the next write is without it."""
-    disk = Disk()
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a")], outcomes.append)
@@ -83,9 +86,8 @@ def test_a_topic_that_can_not_be_written_does_not_exist() -> None:
     assert disk.written[-1] == ["b"]
 
 
-def test_a_name_is_taken_once() -> None:
+def test_a_name_is_taken_once(disk: Disk) -> None:
     """Only free names are written, and the result names the others; the same holds for two names in one change."""
-    disk = Disk()
     topics = Topics({"a": topic("a", 1)}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a", 2)], outcomes.append)
@@ -97,9 +99,8 @@ def test_a_name_is_taken_once() -> None:
     assert [each.topic_id.int for each in topics] == [1, 4]
 
 
-def test_a_name_collides_while_it_is_being_created() -> None:
+def test_a_name_collides_while_it_is_being_created(disk: Disk) -> None:
     """With names that differ in '.' and '_' only; and not after the creation has failed."""
-    disk = Disk()
     topics = Topics({"a.b": topic("a.b")}, disk.write)
     assert (topics.collision("a_b"), topics.collision("a.b"), topics.collision("c")) == ("a.b", None, None)
     topics.create([topic("x_y")], lambda _: None)
@@ -118,9 +119,8 @@ def test_what_another_worker_creates_is_there_at_once() -> None:
 
 
 @pytest.mark.parametrize("outcome", [{"a": "a", "x.y": "x_y"}, Unavailable("No space left on device")])
-def test_who_comes_second_with_a_name_does_not_get_it(outcome: ChangeResult) -> None:
+def test_who_comes_second_with_a_name_does_not_get_it(disk: Disk, outcome: ChangeResult) -> None:
     """Another worker's topic has the name; the other topics of the change are created, unless it fails as a whole."""
-    disk = Disk()
     topics = Topics({}, disk.write)
     outcomes: list[object] = []
     topics.create([topic("a", 1), topic("x.y", 2), topic("b", 3)], outcomes.append)
@@ -133,9 +133,8 @@ def test_who_comes_second_with_a_name_does_not_get_it(outcome: ChangeResult) -> 
     assert topics.collision("x.y") == "x_y"
 
 
-def test_idle_is_when_nothing_is_being_written() -> None:
+def test_idle_is_when_nothing_is_being_written(disk: Disk) -> None:
     """A stop waits for that."""
-    disk = Disk()
     topics = Topics({}, disk.write)
     told: list[str] = []
     for name in "ab":
@@ -147,9 +146,8 @@ def test_idle_is_when_nothing_is_being_written() -> None:
     assert told == ["idle"]
 
 
-def test_a_topic_changes_when_that_is_durable() -> None:
+def test_a_topic_changes_when_that_is_durable(disk: Disk) -> None:
     """Before that, `get` has the topic unchanged and `newest` has it changed."""
-    disk = Disk()
     topics = Topics({"a": topic("a")}, disk.write)
     grown = Topic("a", UUID(int=1), 3)
     topics.change(Change(altered=[Altered(UUID(int=1), 3)]), lambda _: None)
@@ -177,9 +175,8 @@ def test_of_two_changes_neither_undoes_the_other() -> None:
         assert topics.get("a") == meant
 
 
-def test_what_is_made_known_is_taken_in_once() -> None:
+def test_what_is_made_known_is_taken_in_once(disk: Disk) -> None:
     """The answer to a worker's own change doesn't undo the changes of others that came in between."""
-    disk = Disk()
     topics = Topics({"a": topic("a", 1), "b": topic("b", 2)}, disk.write, is_shared=True)
     first = Change([topic("c", 3)], [Altered(UUID(int=1), configs={"x": "mine"})], [UUID(int=2)])
     topics.change(first, lambda _: None)
@@ -193,9 +190,8 @@ def test_what_is_made_known_is_taken_in_once() -> None:
     assert not topics.is_taken("c")
 
 
-def test_a_name_that_was_taken_is_free_when_it_is_gone() -> None:
+def test_a_name_that_was_taken_is_free_when_it_is_gone(disk: Disk) -> None:
     """It was another worker's topic, which is deleted when the answer comes; or the supervisor refused the name."""
-    disk = Disk()
     topics = Topics({}, disk.write, is_shared=True)
     for outcome in ({"a": "a"}, Unavailable("No space left on device")):
         topics.create([topic("a", 1)], lambda _: None)
@@ -222,9 +218,8 @@ def test_a_topic_is_given_up_when_all_who_use_it_have() -> None:
     assert told == [1, 2]
 
 
-def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
+def test_a_topic_that_is_deleted_is_gone_when_that_is_durable(disk: Disk) -> None:
     """Then `on_deleted` hears of it, its name is free, and a later alteration has no effect."""
-    disk = Disk()
     topics = Topics({"a": topic("a"), "b": topic("b", 2)}, disk.write)
     deleted: list[str] = []
     topics.on_deleted = lambda gone, _: map(deleted.append, [each.name for each in gone])
@@ -246,9 +241,8 @@ def test_a_topic_that_is_deleted_is_gone_when_that_is_durable() -> None:
     assert topics.get("a") == topic("a", 5)
 
 
-def test_a_deletion_that_can_not_be_written_changes_nothing() -> None:
+def test_a_deletion_that_can_not_be_written_changes_nothing(disk: Disk) -> None:
     """The topic still exists."""
-    disk = Disk()
     topics = Topics({"a": topic("a")}, disk.write)
     topics.change(Change(deleted=[UUID(int=1)]), lambda _: None)
     disk.go(Unavailable("No space left on device"))

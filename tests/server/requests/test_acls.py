@@ -23,7 +23,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.oracle.acl_table import EVERYTHING, UNMATCHED
-from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
+from tests.server.harness import Peer, Serving, connected, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.requests import commit_request, first_heartbeat, join_request
@@ -61,21 +61,18 @@ async def held(peer: Peer) -> list[tuple[int, str, int]]:
     )
 
 
-async def test_without_an_authorizer_there_are_no_acls() -> None:
+async def test_without_an_authorizer_there_are_no_acls(peer: Peer) -> None:
     """Kafka has a code for that."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert await create(peer, rule(Operation.READ)) == [ErrorCode.SECURITY_DISABLED]
-        assert (await peer.ask(DescribeAclsRequest(**UNMATCHED), 1)).error_code == ErrorCode.SECURITY_DISABLED
-        filters = [DeleteAclsRequest.DeleteAclsFilter(**UNMATCHED)]
-        (result,) = (await peer.ask(DeleteAclsRequest(filters=filters), 1)).filter_results
-        assert result.error_code == ErrorCode.SECURITY_DISABLED
+    assert await create(peer, rule(Operation.READ)) == [ErrorCode.SECURITY_DISABLED]
+    assert (await peer.ask(DescribeAclsRequest(**UNMATCHED), 1)).error_code == ErrorCode.SECURITY_DISABLED
+    filters = [DeleteAclsRequest.DeleteAclsFilter(**UNMATCHED)]
+    (result,) = (await peer.ask(DeleteAclsRequest(filters=filters), 1)).filter_results
+    assert result.error_code == ErrorCode.SECURITY_DISABLED
 
 
 async def test_acls_are_created_described_and_deleted() -> None:
     """An answer comes when the change is in effect."""
-    async with serving(STANDARD, SUPER) as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER) as (_, peer):
         assert (
             await create(peer, rule(Operation.READ), rule(Operation.READ), rule(Operation.ALL, Kind.TOPIC)) == [0] * 3
         )
@@ -99,8 +96,7 @@ NO_TYPE = "no colon is present separating the principal type from the principal 
 )
 async def test_an_acl_that_can_never_apply_is_refused(fields: dict[str, str], message: str) -> None:
     """With Kafka's words; the other ACLs of the request are created."""
-    async with serving(STANDARD, SUPER) as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER) as (_, peer):
         wrong = rule(Operation.ALL)
         for name, value in fields.items():
             setattr(wrong, name, value)
@@ -114,8 +110,7 @@ async def test_an_acl_that_can_never_apply_is_refused(fields: dict[str, str], me
 async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules in all, and rules and filters in one request."""
     monkeypatch.setattr("coordinator.server.requests.acls.RULES_MAX", 2)
-    async with serving(STANDARD, SUPER) as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER) as (_, peer):
         rules = [rule(Operation.READ, name=str(number)) for number in range(3)]
         assert await create(peer, *rules) == [0, 0, ErrorCode.POLICY_VIOLATION]
         assert await create(peer, rules[0], rules[2]) == [0, ErrorCode.POLICY_VIOLATION]
@@ -128,8 +123,7 @@ async def test_acls_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_filter_that_comes_many_times_is_answered_by_the_same_bytes() -> None:
     """11 MB take the memory of one result while the client doesn't read them; each filter has all that matched."""
-    async with serving(STANDARD, SUPER) as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER) as (server, peer):
         await create(peer, *(rule(Operation.READ, name=f"{number:0>100}") for number in range(300)))
         filters = [DeleteAclsRequest.DeleteAclsFilter(**EVERYTHING)] * 300
         await peer.send(DeleteAclsRequest(filters=filters), 3)
@@ -216,8 +210,7 @@ async def test_a_refused_heartbeat_does_not_keep_the_session() -> None:
 async def test_a_remembered_commit_is_refused_as_soon_as_its_rule_is_gone() -> None:
     """The right on the topic as well as that on the group."""
     topic = (Kind.TOPIC, "orders", Operation.READ)
-    async with serving(STANDARD) as server:
-        peer = await server.peer()
+    async with connected(STANDARD) as (server, peer):
         commit = commit_request("g", {("orders", 0): 7})
 
         async def code() -> int:
@@ -326,8 +319,7 @@ async def test_a_join_that_waits_is_answered_though_its_rule_is_gone() -> None:
 
 async def test_nobody_learns_whether_a_topic_exists() -> None:
     """Answers about a topic that exists and one that doesn't are the same, but for the name."""
-    async with serving(STANDARD) as server:
-        peer = await server.peer()
+    async with connected(STANDARD) as (_, peer):
         names = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("orders", "absent")]
         known, absent = (await peer.ask(MetadataRequest(topics=names), 12)).topics
         assert known.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -338,8 +330,7 @@ async def test_nobody_learns_whether_a_topic_exists() -> None:
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_offsets_of_a_hidden_topic(version: int) -> None:
     """Its name or id is answered with TOPIC_AUTHORIZATION_FAILED beside the others, in every version."""
-    async with serving(STANDARD, SUPER, "tenure.topics=orders:1,hidden:1") as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER, "tenure.topics=orders:1,hidden:1") as (server, peer):
         await create(
             peer,
             rule(Operation.DESCRIBE),

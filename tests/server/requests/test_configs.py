@@ -22,7 +22,7 @@ from protocol.messages import (
     ListConfigResourcesRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
 from tests.support.raw import Connection
@@ -76,23 +76,20 @@ async def test_a_broker_shows_its_settings(version: int) -> None:
             assert (sources["group.max.size"], sources["num.partitions"]) == (4, 5)
 
 
-async def test_only_what_is_asked_for_is_shown() -> None:
+async def test_only_what_is_asked_for_is_shown(server: Serving) -> None:
     """The settings that the request names, with synonyms and documentation if it wants them."""
-    async with serving() as server:
-        result = await describe(
-            server, BROKER, "1", "group.max.size", "absent", include_synonyms=True, include_documentation=True
-        )
-        (entry,) = result.configs
-        assert entry.config_type == 3
-        assert entry.read_only
-        assert entry.documentation == settings()["group.max.size"].doc
-        assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
-            ("group.max.size", "2147483647", 5)
-        ]
-        result = await describe(server, BROKER, "1", "message.max.bytes")
-        assert not result.configs[0].read_only
-        result = await describe(server, BROKER, "1", "group.max.size")
-        assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
+    result = await describe(
+        server, BROKER, "1", "group.max.size", "absent", include_synonyms=True, include_documentation=True
+    )
+    (entry,) = result.configs
+    assert entry.config_type == 3
+    assert entry.read_only
+    assert entry.documentation == settings()["group.max.size"].doc
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [("group.max.size", "2147483647", 5)]
+    result = await describe(server, BROKER, "1", "message.max.bytes")
+    assert not result.configs[0].read_only
+    result = await describe(server, BROKER, "1", "group.max.size")
+    assert (result.configs[0].synonyms, result.configs[0].documentation) == ([], None)
 
 
 async def test_a_secret_is_not_shown() -> None:
@@ -108,8 +105,7 @@ async def test_a_secret_is_not_shown() -> None:
 
 async def test_a_topic_shows_what_it_was_created_with() -> None:
     """Its own settings; all others are the server's, which here has Kafka's, but for message.max.bytes."""
-    async with serving("message.max.bytes=5000") as server:
-        peer = await server.peer()
+    async with connected("message.max.bytes=5000") as (server, peer):
         asked = CreateTopicsRequest.CreatableTopic(
             name="fresh",
             num_partitions=1,
@@ -148,11 +144,10 @@ async def test_the_topic_of_offsets_is_shown_as_compacted() -> None:
 
 
 @pytest.mark.parametrize("kind, name", [(BROKER, ""), (BROKER_LOGGER, "1"), (CLIENT_METRICS, "any")])
-async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None:
+async def test_some_resources_have_nothing_to_show(server: Serving, kind: int, name: str) -> None:
     """An empty answer without an error."""
-    async with serving() as server:
-        result = await describe(server, kind, name)
-        assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+    result = await describe(server, kind, name)
+    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize(
@@ -168,11 +163,10 @@ async def test_some_resources_have_nothing_to_show(kind: int, name: str) -> None
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_can_not_be_described_is_refused(kind: int, name: str, error: ErrorCode) -> None:
+async def test_what_can_not_be_described_is_refused(server: Serving, kind: int, name: str, error: ErrorCode) -> None:
     """With the right error code, and no entries."""
-    async with serving() as server:
-        result = await describe(server, kind, name)
-        assert (result.error_code, result.configs) == (error, [])
+    result = await describe(server, kind, name)
+    assert (result.error_code, result.configs) == (error, [])
 
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -210,20 +204,19 @@ async def given(server: Serving) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_settings_of_a_topic_change_one_by_one(version: int) -> None:
+async def test_settings_of_a_topic_change_one_by_one(server: Serving, version: int) -> None:
     """Settings are set and removed, lists get longer and shorter; other settings stay."""
-    async with serving() as server:
-        assert await change(server, ("retention.ms", SET, "5"), ("segment.bytes", SET, "99"), version=version) == 0
-        assert await given(server) == {"retention.ms": "5", "segment.bytes": "99"}
-        assert await change(server, ("retention.ms", DELETE, None), version=version) == 0
-        assert await change(server, ("cleanup.policy", APPEND, "compact"), version=version) == 0
-        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
-        assert await change(server, ("cleanup.policy", SET, " delete , compact "), version=version) == 0
-        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
-        assert await change(server, ("cleanup.policy", SUBTRACT, "delete"), version=version) == 0
-        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
-        assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0
-        assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+    assert await change(server, ("retention.ms", SET, "5"), ("segment.bytes", SET, "99"), version=version) == 0
+    assert await given(server) == {"retention.ms": "5", "segment.bytes": "99"}
+    assert await change(server, ("retention.ms", DELETE, None), version=version) == 0
+    assert await change(server, ("cleanup.policy", APPEND, "compact"), version=version) == 0
+    assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+    assert await change(server, ("cleanup.policy", SET, " delete , compact "), version=version) == 0
+    assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "delete,compact"}
+    assert await change(server, ("cleanup.policy", SUBTRACT, "delete"), version=version) == 0
+    assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
+    assert await change(server, ("segment.bytes", SET, "77"), version=version, validate_only=True) == 0
+    assert await given(server) == {"segment.bytes": "99", "cleanup.policy": "compact"}
 
 
 async def test_names_are_subtracted_from_a_range() -> None:
@@ -243,21 +236,20 @@ async def test_names_are_subtracted_from_a_range() -> None:
         assert await held() == "x"
 
 
-async def test_a_change_leaves_other_settings_to_other_nodes() -> None:
+async def test_a_change_leaves_other_settings_to_other_nodes(server: Serving) -> None:
     """A setting that the request doesn't name keeps the value that another node gives it at the same time."""
-    async with serving() as server:
-        topics = server.server._topics
-        orders, write = topics.get("orders"), topics._write
-        assert orders is not None
-        assert await change(server, ("retention.ms", SET, "5"), ("segment.ms", SET, "5")) == 0
+    topics = server.server._topics
+    orders, write = topics.get("orders"), topics._write
+    assert orders is not None
+    assert await change(server, ("retention.ms", SET, "5"), ("segment.ms", SET, "5")) == 0
 
-        def after_another_node(mine: Change, done: ChangeDone) -> None:
-            topics.apply(Change(altered=[Altered(orders.topic_id, configs={"retention.ms": "6"})]))
-            write(mine, done)
+    def after_another_node(mine: Change, done: ChangeDone) -> None:
+        topics.apply(Change(altered=[Altered(orders.topic_id, configs={"retention.ms": "6"})]))
+        write(mine, done)
 
-        topics._write = after_another_node
-        assert await change(server, ("segment.bytes", SET, "99"), ("segment.ms", DELETE, None)) == 0
-        assert await given(server) == {"retention.ms": "6", "segment.bytes": "99"}
+    topics._write = after_another_node
+    assert await change(server, ("segment.bytes", SET, "99"), ("segment.ms", DELETE, None)) == 0
+    assert await given(server) == {"retention.ms": "6", "segment.bytes": "99"}
 
 
 @pytest.mark.parametrize(
@@ -280,36 +272,33 @@ async def test_a_change_leaves_other_settings_to_other_nodes() -> None:
         ("retention.ms", 4, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_a_setting_that_can_not_be(setting: str, operation: int, value: str | None, error: ErrorCode) -> None:
+async def test_a_setting_that_can_not_be(
+    server: Serving, setting: str, operation: int, value: str | None, error: ErrorCode
+) -> None:
     """It is refused and nothing changes; CreateTopics refuses the same values."""
-    async with serving() as server:
-        assert await change(server, (setting, operation, value)) == error
-        assert bool(await given(server)) == (not error)
-        if operation == SET and value is not None:
-            config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)
-            topic = CreateTopicsRequest.CreatableTopic(
-                name="new", num_partitions=1, replication_factor=1, configs=[config]
-            )
-            peer = await server.peer()
-            answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
-            assert answer.topics[0].error_code == error
-
-
-async def test_a_setting_has_its_effect_at_once() -> None:
-    """It applies to the next batch."""
-    async with serving() as server:
+    assert await change(server, (setting, operation, value)) == error
+    assert bool(await given(server)) == (not error)
+    if operation == SET and value is not None:
+        config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)
+        topic = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1, configs=[config])
         peer = await server.peer()
-        (taken,) = await produce(peer, ("orders", 0, ONE))
-        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, -1)
-        assert await change(server, ("message.timestamp.type", SET, "LogAppendTime")) == 0
-        (taken,) = await produce(peer, ("orders", 0, ONE))
-        assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, server.clock.wall_ms())
-        assert await change(server, ("cleanup.policy", SET, "compact")) == 0
-        (refused,) = await produce(peer, ("orders", 0, batch([(None, b"v", 1)])))
-        assert refused.error_code == ErrorCode.INVALID_RECORD
-        assert await change(server, ("max.message.bytes", SET, "10")) == 0
-        (refused,) = await produce(peer, ("orders", 0, ONE))
-        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+        assert answer.topics[0].error_code == error
+
+
+async def test_a_setting_has_its_effect_at_once(peer: Peer, server: Serving) -> None:
+    """It applies to the next batch."""
+    (taken,) = await produce(peer, ("orders", 0, ONE))
+    assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, -1)
+    assert await change(server, ("message.timestamp.type", SET, "LogAppendTime")) == 0
+    (taken,) = await produce(peer, ("orders", 0, ONE))
+    assert (taken.error_code, taken.log_append_time_ms) == (ErrorCode.NONE, server.clock.wall_ms())
+    assert await change(server, ("cleanup.policy", SET, "compact")) == 0
+    (refused,) = await produce(peer, ("orders", 0, batch([(None, b"v", 1)])))
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert await change(server, ("max.message.bytes", SET, "10")) == 0
+    (refused,) = await produce(peer, ("orders", 0, ONE))
+    assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def changed(server: Serving, name: str = "1") -> dict[str, tuple[str, int]]:
@@ -347,21 +336,19 @@ async def test_settings_of_a_broker_change_one_by_one(version: int) -> None:
         assert values_of(await describe(server, TOPIC, "orders"))["cleanup.policy"] == ("compact", 2)
 
 
-async def test_a_change_of_a_broker_has_its_effect_at_once() -> None:
+async def test_a_change_of_a_broker_has_its_effect_at_once(peer: Peer, server: Serving) -> None:
     """On the next batch, commit and connection, and on the default of topics."""
-    async with serving() as server:
-        peer = await server.peer()
-        for setting, value in (("message.max.bytes", "10"), ("max.connections", "3")):
-            assert await change(server, (setting, SET, value), kind=BROKER, name="") == 0
-        (refused,) = await produce(peer, ("orders", 0, ONE))
-        assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        committed = await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
-        assert committed.topics[0].partitions[0].error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        waiting = await server.peer()
-        await waiting.send(ApiVersionsRequest(), 0)
-        while len(server.server.connections) != 4:
-            await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
-        assert waiting.is_silent()
+    for setting, value in (("message.max.bytes", "10"), ("max.connections", "3")):
+        assert await change(server, (setting, SET, value), kind=BROKER, name="") == 0
+    (refused,) = await produce(peer, ("orders", 0, ONE))
+    assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    committed = await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    waiting = await server.peer()
+    await waiting.send(ApiVersionsRequest(), 0)
+    while len(server.server.connections) != 4:
+        await peer.ask(commit_request("g", {("orders", 0): 1}), 2)
+    assert waiting.is_silent()
 
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
@@ -403,51 +390,45 @@ async def test_a_group_shows_its_settings() -> None:
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_settings_of_a_group_change_one_by_one(version: int) -> None:
+async def test_settings_of_a_group_change_one_by_one(server: Serving, version: int) -> None:
     """Of this group alone. A name that nobody knows can be removed, but not set."""
-    async with serving() as server:
-        on: dict[str, Any] = {"name": "a/b", "kind": GROUP, "version": version}
-        assert await change(server, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000"), **on) == 0
-        assert await change(server, (HEARTBEAT, DELETE, None), ("no.such", DELETE, None), **on) == 0
-        assert await change(server, (SESSION, SET, "51000"), **on, validate_only=True) == 0
-        assert await own(server, "a/b") == {SESSION: "50000"}
-        assert await own(server, "a") == {}
+    on: dict[str, Any] = {"name": "a/b", "kind": GROUP, "version": version}
+    assert await change(server, (SESSION, SET, " 50000 "), (HEARTBEAT, SET, "6000"), **on) == 0
+    assert await change(server, (HEARTBEAT, DELETE, None), ("no.such", DELETE, None), **on) == 0
+    assert await change(server, (SESSION, SET, "51000"), **on, validate_only=True) == 0
+    assert await own(server, "a/b") == {SESSION: "50000"}
+    assert await own(server, "a") == {}
 
 
-async def test_resources_are_listed() -> None:
+async def test_resources_are_listed(server: Serving) -> None:
     """Groups that have settings, once each, and all topics and brokers; version 0 asks for client metrics alone."""
-    async with serving() as server:
-        for name, setting in (("b", SESSION), ("a/b", SESSION), ("b", HEARTBEAT), ("c", SESSION)):
-            assert (
-                await change(server, (setting, SET, "50000" if setting == SESSION else "6000"), name=name, kind=GROUP)
-                == 0
-            )
-        assert await change(server, (SESSION, DELETE, None), name="c", kind=GROUP) == 0
-        peer = await server.peer()
-
-        async def listed(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
-            request = (
-                ListConfigResourcesRequest(resource_types=list(types)) if version else ListConfigResourcesRequest()
-            )
-            answer = await peer.ask(request, version)
-            return answer.error_code, [(each.resource_type, each.resource_name) for each in answer.config_resources]
-
-        assert await listed(GROUP) == (0, [(GROUP, "b"), (GROUP, "a/b")])
-        assert await listed(BROKER, TOPIC, BROKER) == (
-            0,
-            [(BROKER, "1"), (TOPIC, "__consumer_offsets"), (TOPIC, "orders")],
+    for name, setting in (("b", SESSION), ("a/b", SESSION), ("b", HEARTBEAT), ("c", SESSION)):
+        assert (
+            await change(server, (setting, SET, "50000" if setting == SESSION else "6000"), name=name, kind=GROUP) == 0
         )
-        error, everything = await listed()
-        assert (error, {kind for kind, _ in everything}) == (0, {GROUP, BROKER, BROKER_LOGGER, TOPIC})
-        assert await listed(GROUP, 77) == (ErrorCode.UNSUPPORTED_VERSION, [])
-        assert await listed(version=0) == (0, [])
+    assert await change(server, (SESSION, DELETE, None), name="c", kind=GROUP) == 0
+    peer = await server.peer()
+
+    async def listed(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
+        request = ListConfigResourcesRequest(resource_types=list(types)) if version else ListConfigResourcesRequest()
+        answer = await peer.ask(request, version)
+        return answer.error_code, [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+    assert await listed(GROUP) == (0, [(GROUP, "b"), (GROUP, "a/b")])
+    assert await listed(BROKER, TOPIC, BROKER) == (
+        0,
+        [(BROKER, "1"), (TOPIC, "__consumer_offsets"), (TOPIC, "orders")],
+    )
+    error, everything = await listed()
+    assert (error, {kind for kind, _ in everything}) == (0, {GROUP, BROKER, BROKER_LOGGER, TOPIC})
+    assert await listed(GROUP, 77) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert await listed(version=0) == (0, [])
 
 
 async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one write; if there is no room for all, none of them changes, but a topic of that request does."""
     monkeypatch.setattr(group_settings, "KEPT_CHARACTERS_MAX", 10 * len(f"g0/{SESSION}50000"))
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
 
         def resource(kind: int, name: str, setting: str) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
             config = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, value="50000")
@@ -465,19 +446,17 @@ async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert (await own(server, "more"), await given(server)) == ({}, {"retention.ms": "50000"})
 
 
-async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat() -> None:
+async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat(peer: Peer, server: Serving) -> None:
     """Interval and session timeout, the group's own win over the broker's."""
-    async with serving() as server:
-        peer = await server.peer()
-        first = await beat(peer, 0)
-        assert first.heartbeat_interval_ms == 5_000
-        assert await change(server, (HEARTBEAT, SET, "7000"), (SESSION, SET, "60000"), name="g", kind=GROUP) == 0
-        assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
-        session = server.server.runtime.partition_of("g").coordinator.groups["g"].sessions["m"]
-        assert session.session_timeout_ms == 60_000
-        assert await change(server, (SESSION, DELETE, None), name="g", kind=GROUP) == 0
-        assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
-        assert session.session_timeout_ms == 45_000
+    first = await beat(peer, 0)
+    assert first.heartbeat_interval_ms == 5_000
+    assert await change(server, (HEARTBEAT, SET, "7000"), (SESSION, SET, "60000"), name="g", kind=GROUP) == 0
+    assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
+    session = server.server.runtime.partition_of("g").coordinator.groups["g"].sessions["m"]
+    assert session.session_timeout_ms == 60_000
+    assert await change(server, (SESSION, DELETE, None), name="g", kind=GROUP) == 0
+    assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
+    assert session.session_timeout_ms == 45_000
 
 
 def test_settings_of_groups_reach_all_workers_and_last() -> None:

@@ -15,7 +15,7 @@ from protocol.messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer, connected, serving
 from tests.server.requests.test_acls import STANDARD
 
 
@@ -30,8 +30,7 @@ async def join(peer: Peer, topics: list[str], **others: object) -> ConsumerGroup
 
 async def test_a_member_joins_and_is_described() -> None:
     """The assignment has the topic's id, the description its name; other groups are not found."""
-    async with serving("tenure.topics=orders:2") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:2") as (_, peer):
         joined = await join(peer, ["orders"])
         assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 2)
         assert joined.assignment is not None
@@ -50,8 +49,7 @@ async def test_a_member_joins_and_is_described() -> None:
 
 async def test_subscription_by_regular_expression_finds_its_topics() -> None:
     """The topics come with one of the next heartbeats; an expression that can't be read is refused."""
-    async with serving("tenure.topics=orders:1,other:1", "group.consumer.assignment.interval.ms=0") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:1,other:1", "group.consumer.assignment.interval.ms=0") as (_, peer):
         wrong = await join(peer, [], subscribed_topic_regex="(")
         assert wrong.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         epoch = (await join(peer, [], subscribed_topic_regex="ord.*")).member_epoch
@@ -71,8 +69,7 @@ async def test_a_target_that_the_store_of_a_cluster_does_not_take_is_not_written
     node = ("tenure.store=etcd://127.0.0.1:2379", "tenure.cluster=c", "node.id=1")
     names = [f"t{number}" for number in range(36)]
     topics = ",".join(f"{name}:10000" for name in names)
-    async with serving(*node, f"tenure.topics={topics}") as server:
-        peer = await server.peer()
+    async with connected(*node, f"tenure.topics={topics}") as (server, peer):
         assert (await join(peer, names)).member_epoch == 1
         await server.until(lambda: bool(server.events("group_too_large")))
         (line,) = server.events("group_too_large")
@@ -116,8 +113,7 @@ async def test_no_regular_expression_of_a_client_without_the_right_is_read(setti
 
 async def test_many_topics_are_taken_in_steps_and_too_many_refused() -> None:
     """Hundreds of names and owned topics are fine; more names than TOPICS_MAX are INVALID_REQUEST."""
-    async with serving("tenure.topics=orders:1") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:1") as (_, peer):
         names = ["orders", *map(str, range(1_000))]
         joined = await join(peer, names)
         assert joined.error_code == ErrorCode.NONE

@@ -18,23 +18,21 @@ from protocol.messages import (
     SaslHandshakeRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer
 from tests.support.raw import Connection
 from tests.support.tenure import Tenure
 
 
-async def test_sasl_on_a_listener_without_it() -> None:
+async def test_sasl_on_a_listener_without_it(peer: Peer) -> None:
     """Both requests are refused, and the connection goes on."""
-    async with serving() as server:
-        peer = await server.peer()
-        for version in (0, 1):
-            answer = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), version)
-            assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
-        for version in (0, 1, 2):
-            answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), version)
-            assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
-            assert answer.error_message == "SaslAuthenticate request received after successful authentication"
-        assert (await peer.ask(MetadataRequest(topics=[]), 4)).brokers
+    for version in (0, 1):
+        answer = await peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    for version in (0, 1, 2):
+        answer = await peer.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), version)
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert answer.error_message == "SaslAuthenticate request received after successful authentication"
+    assert (await peer.ask(MetadataRequest(topics=[]), 4)).brokers
 
 
 # Credentials of SCRAM.
@@ -80,22 +78,20 @@ async def described(peer: Peer, *users: str) -> dict[str, object]:
     }
 
 
-async def test_credentials_are_kept_and_described() -> None:
+async def test_credentials_are_kept_and_described(peer: Peer) -> None:
     """A user has a credential per mechanism; the last one of a mechanism counts, and a removed one is gone."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert await described(peer) == {}
-        fine = (ErrorCode.NONE, None)
-        assert await alter(peer, upsertion("alice"), upsertion("bob", SHA_512, 8_192)) == {"alice": fine, "bob": fine}
-        assert await alter(peer, upsertion("alice", SHA_512), upsertion("bob", SHA_512)) == {"alice": fine, "bob": fine}
-        assert await described(peer) == {"alice": {SHA_256: 4_096, SHA_512: 4_096}, "bob": {SHA_512: 4_096}}
-        assert await alter(peer, deletion("alice"), deletion("bob", SHA_512)) == {"alice": fine, "bob": fine}
-        assert await described(peer) == {"alice": {SHA_512: 4_096}}
-        assert await described(peer, "alice", "bob") == {
-            "alice": {SHA_512: 4_096},
-            "bob": ErrorCode.RESOURCE_NOT_FOUND,
-        }
-        assert await described(peer, "alice", "alice") == {"alice": ErrorCode.DUPLICATE_RESOURCE}
+    assert await described(peer) == {}
+    fine = (ErrorCode.NONE, None)
+    assert await alter(peer, upsertion("alice"), upsertion("bob", SHA_512, 8_192)) == {"alice": fine, "bob": fine}
+    assert await alter(peer, upsertion("alice", SHA_512), upsertion("bob", SHA_512)) == {"alice": fine, "bob": fine}
+    assert await described(peer) == {"alice": {SHA_256: 4_096, SHA_512: 4_096}, "bob": {SHA_512: 4_096}}
+    assert await alter(peer, deletion("alice"), deletion("bob", SHA_512)) == {"alice": fine, "bob": fine}
+    assert await described(peer) == {"alice": {SHA_512: 4_096}}
+    assert await described(peer, "alice", "bob") == {
+        "alice": {SHA_512: 4_096},
+        "bob": ErrorCode.RESOURCE_NOT_FOUND,
+    }
+    assert await described(peer, "alice", "alice") == {"alice": ErrorCode.DUPLICATE_RESOURCE}
 
 
 @pytest.mark.parametrize(
@@ -113,37 +109,31 @@ async def test_credentials_are_kept_and_described() -> None:
         (deletion(""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
     ],
 )
-async def test_what_is_no_credential_is_refused(change: object, error: ErrorCode) -> None:
+async def test_what_is_no_credential_is_refused(peer: Peer, change: object, error: ErrorCode) -> None:
     """It has an error of its own; the rest of the request counts."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await alter(peer, change, upsertion("bob"))
-        assert answer.pop("bob") == (ErrorCode.NONE, None)
-        assert [code for code, _ in answer.values()] == [error]
-        assert await described(peer) == {"bob": {SHA_256: 4_096}}
+    answer = await alter(peer, change, upsertion("bob"))
+    assert answer.pop("bob") == (ErrorCode.NONE, None)
+    assert [code for code, _ in answer.values()] == [error]
+    assert await described(peer) == {"bob": {SHA_256: 4_096}}
 
 
-async def test_a_user_comes_once_in_a_request() -> None:
+async def test_a_user_comes_once_in_a_request(peer: Peer) -> None:
     """Also with two mechanisms; but if one of the two is itself wrong, that error comes instead."""
-    async with serving() as server:
-        peer = await server.peer()
-        twice = {"alice": ErrorCode.DUPLICATE_RESOURCE}
-        assert {
-            name: code for name, (code, _) in (await alter(peer, upsertion("alice"), upsertion("alice", 2))).items()
-        } == twice
-        missing = await alter(peer, deletion("alice"), upsertion("alice"))
-        assert missing["alice"][0] == ErrorCode.RESOURCE_NOT_FOUND
-        assert await described(peer) == {}
+    twice = {"alice": ErrorCode.DUPLICATE_RESOURCE}
+    assert {
+        name: code for name, (code, _) in (await alter(peer, upsertion("alice"), upsertion("alice", 2))).items()
+    } == twice
+    missing = await alter(peer, deletion("alice"), upsertion("alice"))
+    assert missing["alice"][0] == ErrorCode.RESOURCE_NOT_FOUND
+    assert await described(peer) == {}
 
 
-async def test_a_name_is_kept_as_a_login_looks_for_it() -> None:
+async def test_a_name_is_kept_as_a_login_looks_for_it(peer: Peer) -> None:
     """SASLprep (RFC 4013) makes a Roman nine two letters, for whoever asks."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert (await alter(peer, upsertion("\u2168")))["\u2168"][0] == ErrorCode.NONE
-        assert await described(peer) == {"IX": {SHA_256: 4_096}}
-        assert await described(peer, "\u2168") == {"\u2168": {SHA_256: 4_096}}
-        assert (await alter(peer, deletion("\u2168")))["\u2168"][0] == ErrorCode.NONE
+    assert (await alter(peer, upsertion("\u2168")))["\u2168"][0] == ErrorCode.NONE
+    assert await described(peer) == {"IX": {SHA_256: 4_096}}
+    assert await described(peer, "\u2168") == {"\u2168": {SHA_256: 4_096}}
+    assert (await alter(peer, deletion("\u2168")))["\u2168"][0] == ErrorCode.NONE
 
 
 async def test_credentials_survive_a_restart(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from protocol.messages import (
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, join_request, serving, sync_request
+from tests.server.harness import Peer, Serving, connected, join_request, serving, sync_request
 from tests.server.requests.test_offsets import errors_of, offsets_of
 from tests.support.requests import commit_request, first_heartbeat
 
@@ -105,26 +105,23 @@ def identities(*member_ids: str) -> list[LeaveGroupRequest.MemberIdentity]:
     return [LeaveGroupRequest.MemberIdentity(member_id=each) for each in member_ids]
 
 
-async def test_groups_are_described_once_and_answered_as_often_as_they_are_named() -> None:
+async def test_groups_are_described_once_and_answered_as_often_as_they_are_named(peer: Peer) -> None:
     """Repeated names get repeated answers, in the order of the request."""
-    async with serving() as server:
-        peer = await server.peer()
-        joined = await peer.join("g", version=3)
-        ids = [name for n in range(MANY // 3) for name in ("g", "", f"absent-{n}")]
-        answer = await ask(peer, DescribeGroupsRequest(groups=ids, include_authorized_operations=True), 5)
-        assert [group.group_id for group in answer.groups] == ids
-        first = answer.groups[0]
-        assert [member.member_id for member in first.members] == [joined.member_id]
-        assert first.authorized_operations > 0
-        assert all(group == first for group in answer.groups[::3])
-        assert {group.group_state for group in answer.groups[1::3]} == {"Dead"}
+    joined = await peer.join("g", version=3)
+    ids = [name for n in range(MANY // 3) for name in ("g", "", f"absent-{n}")]
+    answer = await ask(peer, DescribeGroupsRequest(groups=ids, include_authorized_operations=True), 5)
+    assert [group.group_id for group in answer.groups] == ids
+    first = answer.groups[0]
+    assert [member.member_id for member in first.members] == [joined.member_id]
+    assert first.authorized_operations > 0
+    assert all(group == first for group in answer.groups[::3])
+    assert {group.group_state for group in answer.groups[1::3]} == {"Dead"}
 
 
 async def test_a_large_target_is_made_between_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat that needs a target of many partitions is answered before that is made; later ones bring it."""
     monkeypatch.setattr(target, "PAUSES_AT_ONCE", 0)
-    async with serving("tenure.topics=orders:10000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:10000") as (_, peer):
         joined = await ask(peer, first_heartbeat("g", "m"), 1, takes_turns=False)
         assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
@@ -136,8 +133,7 @@ async def test_a_large_target_is_made_between_other_requests(monkeypatch: pytest
 
 async def test_a_group_with_many_members_is_described_between_other_requests() -> None:
     """Each member is in the description once, with its partitions."""
-    async with serving("tenure.topics=orders:400", "group.consumer.assignment.interval.ms=0") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:400", "group.consumer.assignment.interval.ms=0") as (_, peer):
         for number in range(400):
             assert (await peer.ask(first_heartbeat("g", f"m-{number}"), 1)).error_code == ErrorCode.NONE
         (group,) = (await ask(peer, ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
@@ -147,16 +143,14 @@ async def test_a_group_with_many_members_is_described_between_other_requests() -
         assert first.assignment.topic_partitions[0].topic_name == "orders"
 
 
-async def test_many_groups_are_deleted() -> None:
+async def test_many_groups_are_deleted(peer: Peer) -> None:
     """Each has one answer, however often it is named."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(commit_request("g", {("orders", 0): 5}), 8)
-        ids = ["g", *(f"absent-{n}" for n in range(MANY)), "g"]
-        answer = await ask(peer, DeleteGroupsRequest(groups_names=ids), 2)
-        assert [each.group_id for each in answer.results] == ids[:-1]
-        assert {each.error_code for each in answer.results[1:]} == {ErrorCode.GROUP_ID_NOT_FOUND}
-        assert answer.results[0].error_code == ErrorCode.NONE
+    await peer.ask(commit_request("g", {("orders", 0): 5}), 8)
+    ids = ["g", *(f"absent-{n}" for n in range(MANY)), "g"]
+    answer = await ask(peer, DeleteGroupsRequest(groups_names=ids), 2)
+    assert [each.group_id for each in answer.results] == ids[:-1]
+    assert {each.error_code for each in answer.results[1:]} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert answer.results[0].error_code == ErrorCode.NONE
 
 
 async def test_what_a_request_changes_is_changed_although_its_client_is_gone() -> None:
@@ -176,8 +170,7 @@ async def test_what_a_request_changes_is_changed_although_its_client_is_gone() -
 @pytest.mark.parametrize("states", [["Stable", "x"], ["sTABLE"], ["x", "y"], []])
 async def test_many_filters_and_groups_are_listed(states: list[str]) -> None:
     """Unknown states let no group pass, however many they are."""
-    async with serving("offsets.topic.num.partitions=1") as server:
-        peer = await server.peer()
+    async with connected("offsets.topic.num.partitions=1") as (server, peer):
         await peer.join("member", version=3)
         for n in range(5):
             await peer.ask(commit_request(f"g{n}", {("orders", 0): 5}), 8)
@@ -194,8 +187,7 @@ async def test_many_filters_and_groups_are_listed(states: list[str]) -> None:
 async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
     """All versions answer as they do for few; the group goes with its last offset, and that is no error."""
     offsets = {("orders", n): n for n in range(PARTITIONS)}
-    async with serving(f"tenure.topics=orders:{PARTITIONS},other:1") as server:
-        peer = await server.peer()
+    async with connected(f"tenure.topics=orders:{PARTITIONS},other:1") as (_, peer):
         commit = commit_request("g", offsets | {("other", 0): 7, ("orders", PARTITIONS): 1, ("none", 0): 1})
         commit.topics[0].partitions[3].committed_metadata = "x" * 5_000
         answer = await ask(peer, commit, 8)
@@ -259,8 +251,7 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
 async def test_a_group_with_many_offsets_is_deleted_in_pieces() -> None:
     """No step removes all, and the answer comes when all are gone."""
     offsets = {("orders", n): n for n in range(PARTITIONS)}
-    async with serving(f"tenure.topics=orders:{PARTITIONS}") as server:
-        peer = await server.peer()
+    async with connected(f"tenure.topics=orders:{PARTITIONS}") as (_, peer):
         await ask(peer, commit_request("g", offsets), 8)
         with counted() as work:
             answer = await peer.ask(DeleteGroupsRequest(groups_names=["g", "absent", "g"]), 2)
@@ -277,8 +268,7 @@ async def test_a_large_commit_is_stored_whole_or_not_at_all() -> None:
     """A batch that would be too large, or a group that refuses, stores nothing; each topic partition has the error."""
     offsets = {("orders", n): n for n in range(PARTITIONS)}
     settings = (f"tenure.topics=orders:{PARTITIONS}", "message.max.bytes=150000")
-    async with serving(*settings) as server:
-        peer = await server.peer()
+    async with connected(*settings) as (_, peer):
         answer = await ask(peer, commit_request("g", offsets), 8)
         assert set(errors_of(answer).values()) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
         answer = await ask(peer, commit_request("g" * 200, offsets), 8)
@@ -294,60 +284,53 @@ async def test_a_large_commit_is_stored_whole_or_not_at_all() -> None:
         assert set(errors_of(answer).values()) == {ErrorCode.ILLEGAL_GENERATION}
 
 
-async def test_many_members_leave() -> None:
+async def test_many_members_leave(peer: Peer) -> None:
     """Each has its error, and a member among them is gone."""
-    async with serving() as server:
-        peer = await server.peer()
-        joined = await peer.join("g", version=3)
-        ids = [f"ghost-{n}" for n in range(MANY)]
-        ids[MANY // 2] = joined.member_id
-        answer = await ask(peer, LeaveGroupRequest(group_id="g", members=identities(*ids)), 5)
-        assert answer.error_code == ErrorCode.NONE
-        assert [each.member_id for each in answer.members] == ids
-        assert [each.member_id for each in answer.members if not each.error_code] == [joined.member_id]
-        described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 5)
-        assert described.groups[0].group_state == "Empty"
-        answer = await ask(peer, LeaveGroupRequest(group_id="", members=identities(*ids)), 5)
-        assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [])
+    joined = await peer.join("g", version=3)
+    ids = [f"ghost-{n}" for n in range(MANY)]
+    ids[MANY // 2] = joined.member_id
+    answer = await ask(peer, LeaveGroupRequest(group_id="g", members=identities(*ids)), 5)
+    assert answer.error_code == ErrorCode.NONE
+    assert [each.member_id for each in answer.members] == ids
+    assert [each.member_id for each in answer.members if not each.error_code] == [joined.member_id]
+    described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 5)
+    assert described.groups[0].group_state == "Empty"
+    answer = await ask(peer, LeaveGroupRequest(group_id="", members=identities(*ids)), 5)
+    assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
 @pytest.mark.parametrize("version", [0, 9])
-async def test_too_many_protocols_are_refused(version: int) -> None:
+async def test_too_many_protocols_are_refused(peer: Peer, version: int) -> None:
     """A member with one protocol more than PROTOCOLS_MAX joins no group, and leaves no trace of one."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = join_request("g")
-        request.protocols = [
-            JoinGroupRequest.JoinGroupRequestProtocol(name=f"a{n}", metadata=b"") for n in range(PROTOCOLS_MAX + 1)
-        ]
-        answer = await ask(peer, request, version)
-        assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-        described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 6)
-        assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    request = join_request("g")
+    request.protocols = [
+        JoinGroupRequest.JoinGroupRequestProtocol(name=f"a{n}", metadata=b"") for n in range(PROTOCOLS_MAX + 1)
+    ]
+    answer = await ask(peer, request, version)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    described = await peer.ask(DescribeGroupsRequest(groups=["g"]), 6)
+    assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_many_protocols_and_assignments() -> None:
+async def test_many_protocols_and_assignments(server: Serving) -> None:
     """Members with PROTOCOLS_MAX protocols share a group; a leader may assign to members that don't exist."""
-    async with serving() as server:
-        peer, other = await server.peer(), await server.peer()
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        first, second = join_request("g"), join_request("g")
-        others = PROTOCOLS_MAX - len(first.protocols)
-        first.protocols = [*(protocol(name=f"a{n}", metadata=b"") for n in range(others)), *first.protocols]
-        second.protocols = [*(protocol(name=f"b{n}", metadata=b"") for n in range(others)), *second.protocols]
-        joined = await ask(peer, first, 3)
-        assert joined.protocol_name == "a0"
-        data = other.frame(second, 3)
-        await other.send_bytes(data)
-        await server.barrier()
-        first.member_id = joined.member_id
-        joined = await ask(peer, first, 3)
-        follower = await other.receive()
-        assert (joined.protocol_name, follower.protocol_name) == ("range", "range")
-        sync = sync_request("g", joined)
-        ghosts = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=f"ghost-{n}", assignment=b"x") for n in range(MANY)
-        ]
-        sync.assignments = [*ghosts, *sync.assignments]
-        answer = await ask(peer, sync, 3)
-        assert answer.assignment == sync.assignments[MANY].assignment
+    peer, other = await server.peer(), await server.peer()
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol
+    first, second = join_request("g"), join_request("g")
+    others = PROTOCOLS_MAX - len(first.protocols)
+    first.protocols = [*(protocol(name=f"a{n}", metadata=b"") for n in range(others)), *first.protocols]
+    second.protocols = [*(protocol(name=f"b{n}", metadata=b"") for n in range(others)), *second.protocols]
+    joined = await ask(peer, first, 3)
+    assert joined.protocol_name == "a0"
+    data = other.frame(second, 3)
+    await other.send_bytes(data)
+    await server.barrier()
+    first.member_id = joined.member_id
+    joined = await ask(peer, first, 3)
+    follower = await other.receive()
+    assert (joined.protocol_name, follower.protocol_name) == ("range", "range")
+    sync = sync_request("g", joined)
+    ghosts = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=f"ghost-{n}", assignment=b"x") for n in range(MANY)]
+    sync.assignments = [*ghosts, *sync.assignments]
+    answer = await ask(peer, sync, 3)
+    assert answer.assignment == sync.assignments[MANY].assignment

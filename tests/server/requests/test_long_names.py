@@ -16,7 +16,7 @@ from protocol.messages import (
 )
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer
 
 TOPIC, BROKER = 2, 4
 SET, APPEND, SUBTRACT = 0, 2, 3
@@ -33,45 +33,41 @@ def test_a_message_is_cut_to_its_length() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7])
-async def test_a_topic_beside_one_with_the_longest_name_is_created_and_answered(version: int) -> None:
+async def test_a_topic_beside_one_with_the_longest_name_is_created_and_answered(peer: Peer, version: int) -> None:
     """Names, names of settings and values of 32,767 bytes are refused; the topic beside them is created."""
-    async with serving() as server:
-        peer = await server.peer()
-        asked = [CreateTopicsRequest.CreatableTopic(name="good", num_partitions=1, replication_factor=1)]
-        asked.append(CreateTopicsRequest.CreatableTopic(name=LONGEST, num_partitions=1, replication_factor=1))
-        for number, config in enumerate([(LONGEST, "1"), ("retention.ms", LONGEST), ("retention.ms", "9" * 5_000)]):
-            configs = [CreateTopicsRequest.CreatableTopicConfig(name=config[0], value=config[1])]
-            topic = CreateTopicsRequest.CreatableTopic(
-                name=f"bad{number}", num_partitions=1, replication_factor=1, configs=configs
-            )
-            asked.append(topic)
-        answer = await peer.ask(CreateTopicsRequest(topics=asked, timeout_ms=1_000), version)
-        assert [topic.error_code for topic in answer.topics] == [
-            ErrorCode.NONE,
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            *[ErrorCode.INVALID_CONFIG] * 3,
-        ]
-        assert all(len(topic.error_message or "") <= MESSAGE_MAX for topic in answer.topics)
-        shown = await peer.ask(MetadataRequest(topics=None), 9)
-        assert "good" in [topic.name for topic in shown.topics]
+    asked = [CreateTopicsRequest.CreatableTopic(name="good", num_partitions=1, replication_factor=1)]
+    asked.append(CreateTopicsRequest.CreatableTopic(name=LONGEST, num_partitions=1, replication_factor=1))
+    for number, config in enumerate([(LONGEST, "1"), ("retention.ms", LONGEST), ("retention.ms", "9" * 5_000)]):
+        configs = [CreateTopicsRequest.CreatableTopicConfig(name=config[0], value=config[1])]
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=f"bad{number}", num_partitions=1, replication_factor=1, configs=configs
+        )
+        asked.append(topic)
+    answer = await peer.ask(CreateTopicsRequest(topics=asked, timeout_ms=1_000), version)
+    assert [topic.error_code for topic in answer.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        *[ErrorCode.INVALID_CONFIG] * 3,
+    ]
+    assert all(len(topic.error_message or "") <= MESSAGE_MAX for topic in answer.topics)
+    shown = await peer.ask(MetadataRequest(topics=None), 9)
+    assert "good" in [topic.name for topic in shown.topics]
 
 
 @pytest.mark.parametrize("kind", [TOPIC, BROKER])
-async def test_the_longest_name_of_a_resource_is_refused_with_an_answer(kind: int) -> None:
+async def test_the_longest_name_of_a_resource_is_refused_with_an_answer(peer: Peer, kind: int) -> None:
     """By DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
-    async with serving() as server:
-        peer = await server.peer()
-        described = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=kind, resource_name=LONGEST, configuration_keys=None
-        )
-        answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
-        assert answer.results[0].error_code
-        whole = AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
-        answer = await peer.ask(AlterConfigsRequest(resources=[whole], validate_only=False), 2)
-        assert answer.responses[0].error_code
-        one = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
-        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[one], validate_only=False), 1)
-        assert answer.responses[0].error_code
+    described = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=LONGEST, configuration_keys=None
+    )
+    answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
+    assert answer.results[0].error_code
+    whole = AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
+    answer = await peer.ask(AlterConfigsRequest(resources=[whole], validate_only=False), 2)
+    assert answer.responses[0].error_code
+    one = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
+    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[one], validate_only=False), 1)
+    assert answer.responses[0].error_code
 
 
 async def change(peer: Peer, name: str, operation: int, value: str) -> Any:
@@ -84,28 +80,24 @@ async def change(peer: Peer, name: str, operation: int, value: str) -> Any:
     return answer.responses[0]
 
 
-async def test_a_value_that_no_answer_can_carry_is_refused() -> None:
+async def test_a_value_that_no_answer_can_carry_is_refused(peer: Peer) -> None:
     """APPEND makes no value of more than 32,767 bytes; DescribeConfigs shows the former one."""
-    async with serving() as server:
-        peer = await server.peer()
-        first = ",".join(f"0:{index}" for index in range(4_000))
-        second = ",".join(f"1:{index}" for index in range(4_000))
-        assert (await change(peer, LIST, APPEND, first)).error_code == ErrorCode.NONE
-        refused = await change(peer, LIST, APPEND, second)
-        assert refused.error_code == ErrorCode.INVALID_CONFIG
-        assert "more than 32767 bytes" in refused.error_message
-        assert (await change(peer, LIST, SUBTRACT, second)).error_code == ErrorCode.NONE
-        described = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=TOPIC, resource_name="orders", configuration_keys=[LIST]
-        )
-        answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
-        assert answer.results[0].configs[0].value == first
+    first = ",".join(f"0:{index}" for index in range(4_000))
+    second = ",".join(f"1:{index}" for index in range(4_000))
+    assert (await change(peer, LIST, APPEND, first)).error_code == ErrorCode.NONE
+    refused = await change(peer, LIST, APPEND, second)
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert "more than 32767 bytes" in refused.error_message
+    assert (await change(peer, LIST, SUBTRACT, second)).error_code == ErrorCode.NONE
+    described = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name="orders", configuration_keys=[LIST]
+    )
+    answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
+    assert answer.results[0].configs[0].value == first
 
 
-async def test_the_longest_name_of_a_setting_is_refused_with_an_answer() -> None:
+async def test_the_longest_name_of_a_setting_is_refused_with_an_answer(peer: Peer) -> None:
     """Its message quotes the name, cut."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await change(peer, LONGEST, SET, "1")
-        assert answer.error_code == ErrorCode.INVALID_CONFIG
-        assert len(answer.error_message) == MESSAGE_MAX
+    answer = await change(peer, LONGEST, SET, "1")
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert len(answer.error_message) == MESSAGE_MAX

@@ -15,7 +15,7 @@ from protocol.messages import (
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer, connected
 from tests.server.requests.test_groups import two_groups
 from tests.support.memory import ManualEngine
 from tests.support.requests import commit_request
@@ -39,30 +39,26 @@ def offsets_of(topics: Any) -> dict[tuple[str, int], int]:
     }
 
 
-async def test_commits_of_what_does_not_exist_are_refused_one_by_one() -> None:
+async def test_commits_of_what_does_not_exist_are_refused_one_by_one(peer: Peer) -> None:
     """Unknown topic partitions get UNKNOWN_TOPIC_OR_PARTITION, the others are committed; each has one answer."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
-        answer = await peer.ask(request, 8)
-        assert errors_of(answer) == {
-            ("orders", 0): ErrorCode.NONE,
-            ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        }
-        assert [topic.name for topic in answer.topics] == ["orders", "absent"]
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
-        assert offsets_of(fetched.topics) == {("orders", 0): 5}
+    request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("orders", -1): 7, ("absent", 0): 8})
+    answer = await peer.ask(request, 8)
+    assert errors_of(answer) == {
+        ("orders", 0): ErrorCode.NONE,
+        ("orders", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert [topic.name for topic in answer.topics] == ["orders", "absent"]
+    fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert offsets_of(fetched.topics) == {("orders", 0): 5}
 
 
-async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group() -> None:
+async def test_a_commit_of_nothing_that_exists_does_not_reach_the_group(peer: Peer) -> None:
     """It doesn't create a group either."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
-        assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert (await peer.ask(ListGroupsRequest(), 2)).groups == []
+    answer = await peer.ask(commit_request("g", {("absent", 0): 1}), 8)
+    assert errors_of(answer) == {("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (await peer.ask(ListGroupsRequest(), 2)).groups == []
 
 
 async def id_of(peer: Peer, topic: str) -> UUID:
@@ -75,8 +71,7 @@ async def id_of(peer: Peer, topic: str) -> UUID:
 @pytest.mark.parametrize("others", [0, AT_ONCE])
 async def test_topics_are_named_by_their_ids(others: int) -> None:
     """From v10 on: an unknown id is UNKNOWN_TOPIC_ID, also beside topics that exist; all offsets come with ids."""
-    async with serving("tenure.topics=orders:3,prices:1") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:3,prices:1") as (_, peer):
         ids = {topic: await id_of(peer, topic) for topic in ("orders", "prices")}
         unknown = [UUID(int=7 + number) for number in range(1 + others)]
         request = commit_request("g", {("orders", 0): 5, ("orders", 3): 6, ("prices", 0): 7})
@@ -122,8 +117,7 @@ async def test_topics_are_named_by_their_ids(others: int) -> None:
 async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no error on top; without one, a consumer would take a group that isn't loaded for an empty one."""
     monkeypatch.setattr(ManualEngine, "load", lambda *_: None)
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 2])
         fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
         expected = dict.fromkeys([("orders", 0), ("orders", 2)], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -145,8 +139,7 @@ async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
             ],
         )
 
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         await two_groups(peer)
         answer = await peer.ask(request("simple"), 0)
         assert answer.error_code == ErrorCode.NONE

@@ -57,49 +57,45 @@ def shown(answer: Any) -> list[tuple[list[tuple[str, str | None]], dict[str, flo
     return sorted(found, key=str)
 
 
-async def test_what_is_set_is_described() -> None:
+async def test_what_is_set_is_described(server: Serving) -> None:
     """An entity's values are those that were set and not removed; one without any isn't shown."""
-    async with serving() as server:
-        alice, both = {"user": "alice"}, {"user": None, "client-id": "é"}
-        assert await alter(
-            server, entry(alice, producer_byte_rate=5.0, request_percentage=2.5), entry(both, consumer_byte_rate=9.0)
-        ) == [0, 0]
-        assert shown(await describe(server)) == [
-            ([("client-id", "é"), ("user", None)], {"consumer_byte_rate": 9.0}),
-            ([("user", "alice")], {"producer_byte_rate": 5.0, "request_percentage": 2.5}),
-        ]
-        assert await alter(server, entry(alice, producer_byte_rate=6.0, request_percentage=None)) == [0]
-        assert await alter(server, entry(both, consumer_byte_rate=None)) == [0]
-        assert shown(await describe(server)) == [([("user", "alice")], {"producer_byte_rate": 6.0})]
+    alice, both = {"user": "alice"}, {"user": None, "client-id": "é"}
+    assert await alter(
+        server, entry(alice, producer_byte_rate=5.0, request_percentage=2.5), entry(both, consumer_byte_rate=9.0)
+    ) == [0, 0]
+    assert shown(await describe(server)) == [
+        ([("client-id", "é"), ("user", None)], {"consumer_byte_rate": 9.0}),
+        ([("user", "alice")], {"producer_byte_rate": 5.0, "request_percentage": 2.5}),
+    ]
+    assert await alter(server, entry(alice, producer_byte_rate=6.0, request_percentage=None)) == [0]
+    assert await alter(server, entry(both, consumer_byte_rate=None)) == [0]
+    assert shown(await describe(server)) == [([("user", "alice")], {"producer_byte_rate": 6.0})]
 
 
-async def test_validate_only_changes_nothing() -> None:
+async def test_validate_only_changes_nothing(server: Serving) -> None:
     """The answer says what would be, and nothing is set."""
-    async with serving() as server:
-        wrong = entry({"user": "a"}, producer_byte_rate=-1.0)
-        codes = await alter(server, entry({"user": "b"}, producer_byte_rate=1.0), wrong, validate_only=True)
-        assert codes == [0, ErrorCode.INVALID_REQUEST]
-        assert shown(await describe(server)) == []
+    wrong = entry({"user": "a"}, producer_byte_rate=-1.0)
+    codes = await alter(server, entry({"user": "b"}, producer_byte_rate=1.0), wrong, validate_only=True)
+    assert codes == [0, ErrorCode.INVALID_REQUEST]
+    assert shown(await describe(server)) == []
 
 
-async def test_an_entity_that_is_named_twice_keeps_its_quotas() -> None:
+async def test_an_entity_that_is_named_twice_keeps_its_quotas(server: Serving) -> None:
     """One answer, an error, and nothing of it is set. A type that stands twice in one entity is an error too."""
-    async with serving() as server:
-        twice = entry({"user": "a", "client-id": "c"}, producer_byte_rate=1.0)
-        again = entry({"client-id": "c", "user": "a"}, consumer_byte_rate=1.0)
-        other = entry({"user": "b"}, producer_byte_rate=1.0)
-        assert await alter(server, twice, other, again) == [ErrorCode.INVALID_REQUEST, 0]
-        doubled = entry([("user", "x"), ("user", "y")], producer_byte_rate=1.0)
-        assert await alter(server, doubled) == [ErrorCode.INVALID_REQUEST]
-        assert shown(await describe(server)) == [([("user", "b")], {"producer_byte_rate": 1.0})]
+    twice = entry({"user": "a", "client-id": "c"}, producer_byte_rate=1.0)
+    again = entry({"client-id": "c", "user": "a"}, consumer_byte_rate=1.0)
+    other = entry({"user": "b"}, producer_byte_rate=1.0)
+    assert await alter(server, twice, other, again) == [ErrorCode.INVALID_REQUEST, 0]
+    doubled = entry([("user", "x"), ("user", "y")], producer_byte_rate=1.0)
+    assert await alter(server, doubled) == [ErrorCode.INVALID_REQUEST]
+    assert shown(await describe(server)) == [([("user", "b")], {"producer_byte_rate": 1.0})]
 
 
-async def test_an_exact_empty_name_is_not_the_default() -> None:
+async def test_an_exact_empty_name_is_not_the_default(server: Serving) -> None:
     """The default is asked for by its match type alone."""
-    async with serving() as server:
-        await alter(server, entry({"user": None}, producer_byte_rate=1.0))
-        assert shown(await describe(server, ("user", 0, ""))) == []
-        assert len(shown(await describe(server, ("user", 1, None)))) == 1
+    await alter(server, entry({"user": None}, producer_byte_rate=1.0))
+    assert shown(await describe(server, ("user", 0, ""))) == []
+    assert len(shown(await describe(server, ("user", 1, None)))) == 1
 
 
 async def test_quotas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,13 +112,12 @@ async def test_quotas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(shown(await describe(server))) == 1
 
 
-async def test_a_change_that_is_not_written_is_refused() -> None:
+async def test_a_change_that_is_not_written_is_refused(server: Serving) -> None:
     """Each entity gets KAFKA_STORAGE_ERROR, and keeps its quotas."""
-    async with serving() as server:
-        topics = server.server._topics
-        topics._write = lambda _, done: done(EngineError("the disk is full"))
-        assert await alter(server, entry({"user": "a"}, producer_byte_rate=1.0)) == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert shown(await describe(server)) == []
+    topics = server.server._topics
+    topics._write = lambda _, done: done(EngineError("the disk is full"))
+    assert await alter(server, entry({"user": "a"}, producer_byte_rate=1.0)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert shown(await describe(server)) == []
 
 
 def test_quotas_reach_all_workers_and_last() -> None:

@@ -29,7 +29,7 @@ from protocol.records.batch import HEADER_SIZE
 from protocol.records.codecs import Codec
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.support.batches import batch, compressed
 from tests.support.memory import ManualLog
 from tests.support.patience import WITHIN_S
@@ -53,16 +53,14 @@ def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRe
     )
 
 
-async def test_questions_that_can_not_be_answered_are_refused() -> None:
+async def test_questions_that_can_not_be_answered_are_refused(peer: Peer) -> None:
     """The same partition twice, a timestamp of a later version, a leader epoch that doesn't exist."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(list_request(("orders", 0, -1), ("orders", 0, -2)), 5)
-        assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
-        answer = await peer.ask(list_request(("orders", 0, -3), ("orders", 1, -99)), 5)
-        assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.UNSUPPORTED_VERSION}
-        answer = await peer.ask(list_request(("orders", 0, -1), epoch=5), 5)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    answer = await peer.ask(list_request(("orders", 0, -1), ("orders", 0, -2)), 5)
+    assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
+    answer = await peer.ask(list_request(("orders", 0, -3), ("orders", 1, -99)), 5)
+    assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.UNSUPPORTED_VERSION}
+    answer = await peer.ask(list_request(("orders", 0, -1), epoch=5), 5)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 # Fetch.
@@ -99,38 +97,32 @@ async def is_held(server: Any, peer: Peer, request: FetchRequest, version: int) 
     return True
 
 
-async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait() -> None:
+async def test_an_unknown_topic_beside_a_known_one_does_not_end_the_wait(peer: Peer, server: Serving) -> None:
     """Only an error of a known one does, as in Kafka. A Fetch with unknown topics alone is answered at once."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert await is_held(server, peer, fetch_request(("orders", 0, 0), ("absent", 0, 0)), 11)
-        assert [topic.partitions[0].error_code for topic in (await peer.receive()).responses] == [
-            ErrorCode.NONE,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-        assert not await is_held(server, peer, fetch_request(("orders", 0, 0), ("orders", 1, 5)), 11)
-        await peer.receive()
-        assert not await is_held(server, peer, fetch_request(), 11)
-        assert (await peer.receive()).responses == []
+    assert await is_held(server, peer, fetch_request(("orders", 0, 0), ("absent", 0, 0)), 11)
+    assert [topic.partitions[0].error_code for topic in (await peer.receive()).responses] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert not await is_held(server, peer, fetch_request(("orders", 0, 0), ("orders", 1, 5)), 11)
+    await peer.receive()
+    assert not await is_held(server, peer, fetch_request(), 11)
+    assert (await peer.receive()).responses == []
 
 
-async def test_there_are_no_fetch_sessions() -> None:
+async def test_there_are_no_fetch_sessions(peer: Peer) -> None:
     """A full fetch gets session id 0, even if it asks for a session; a later request is FETCH_SESSION_ID_NOT_FOUND."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
-        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
-        answer = await peer.ask(fetch_request(session_id=5, session_epoch=1), 11)
-        assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-        assert answer.responses == []
+    answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, session_epoch=0), 11)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+    answer = await peer.ask(fetch_request(session_id=5, session_epoch=1), 11)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert answer.responses == []
 
 
-async def test_who_reads_committed_gets_a_list_of_aborted_transactions() -> None:
+async def test_who_reads_committed_gets_a_list_of_aborted_transactions(peer: Peer) -> None:
     """The list is empty, not null."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, isolation_level=1), 11)
-        assert answer.responses[0].partitions[0].aborted_transactions == []
+    answer = await peer.ask(fetch_request(("orders", 0, 0), max_wait_ms=0, isolation_level=1), 11)
+    assert answer.responses[0].partitions[0].aborted_transactions == []
 
 
 # Records.
@@ -171,26 +163,25 @@ def read(answer: Any) -> list[list[bytes | None]]:
 ONE, TWO = batch([(b"k", b"one", 1_000)]), batch([(b"k", b"two", 2_000), (b"k", b"three", 3_000)])
 
 
-async def test_a_fetch_waits_for_records() -> None:
+async def test_a_fetch_waits_for_records(server: Serving) -> None:
     """For one byte by default; for min_bytes, or until its time is over."""
-    async with serving() as server:
-        peer, patient, producer = await server.peer(), await server.peer(), await server.peer()
-        await peer.send(fetch_request(("orders", 0, 0), ("orders", 1, 0)), 11)
-        await patient.send(fetch_request(("orders", 1, 0), min_bytes=len(ONE) + 1), 11)
-        await server.barrier()
-        await produce(producer, ("orders", 1, ONE))
-        assert read(await peer.receive()) == [[], [b"one"]]
-        await server.barrier()
-        assert patient.is_silent()
-        await produce(producer, ("orders", 1, TWO))
-        assert read(await patient.receive()) == [[b"one", b"two", b"three"]]
-        await patient.send(fetch_request(("orders", 1, 3), min_bytes=len(ONE) + 1), 11)
-        await server.barrier()
-        await produce(producer, ("orders", 1, ONE))
-        await server.barrier()
-        assert patient.is_silent()
-        await server.advance(500)
-        assert read(await patient.receive()) == [[b"one"]]
+    peer, patient, producer = await server.peer(), await server.peer(), await server.peer()
+    await peer.send(fetch_request(("orders", 0, 0), ("orders", 1, 0)), 11)
+    await patient.send(fetch_request(("orders", 1, 0), min_bytes=len(ONE) + 1), 11)
+    await server.barrier()
+    await produce(producer, ("orders", 1, ONE))
+    assert read(await peer.receive()) == [[], [b"one"]]
+    await server.barrier()
+    assert patient.is_silent()
+    await produce(producer, ("orders", 1, TWO))
+    assert read(await patient.receive()) == [[b"one", b"two", b"three"]]
+    await patient.send(fetch_request(("orders", 1, 3), min_bytes=len(ONE) + 1), 11)
+    await server.barrier()
+    await produce(producer, ("orders", 1, ONE))
+    await server.barrier()
+    assert patient.is_silent()
+    await server.advance(500)
+    assert read(await patient.receive()) == [[b"one"]]
 
 
 def held(server: Serving) -> threading.Event:
@@ -201,36 +192,34 @@ def held(server: Serving) -> threading.Event:
     return let_go
 
 
-async def test_who_leaves_while_it_is_looked_at_does_not_wait() -> None:
+async def test_who_leaves_while_it_is_looked_at_does_not_wait(server: Serving) -> None:
     """A client goes while the thread reads for its Fetch: the Fetch doesn't begin a wait that nothing would end."""
-    async with serving() as server:
-        peer, data = await server.peer(), server.server.data
-        assert data is not None
-        let_go = held(server)
-        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
-        (connection,) = server.connections()
-        await until(lambda: connection.waits)
-        peer.close()
-        await until(lambda: not server.connections())
-        let_go.set()
-        await server.barrier()
-        assert not data._waiting
-        assert data.budget.left == ANSWERS_SIZE_MAX
+    peer, data = await server.peer(), server.server.data
+    assert data is not None
+    let_go = held(server)
+    await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+    (connection,) = server.connections()
+    await until(lambda: connection.waits)
+    peer.close()
+    await until(lambda: not server.connections())
+    let_go.set()
+    await server.barrier()
+    assert not data._waiting
+    assert data.budget.left == ANSWERS_SIZE_MAX
 
 
-async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told() -> None:
+async def test_a_topic_that_is_deleted_while_it_is_looked_at_is_told(server: Serving) -> None:
     """The Fetch gets its error at once, as it does if the topic is deleted while it waits."""
-    async with serving() as server:
-        peer, other, data = await server.peer(), await server.peer(), server.server.data
-        assert data is not None
-        let_go = held(server)
-        await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
-        await until(lambda: any(connection.waits for connection in server.connections()))
-        await other.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), 3)
-        let_go.set()
-        (partition,) = (await peer.receive()).responses[0].partitions
-        assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert not data._ends
+    peer, other, data = await server.peer(), await server.peer(), server.server.data
+    assert data is not None
+    let_go = held(server)
+    await peer.send(fetch_request(("orders", 0, 0), max_wait_ms=2**31 - 1), 11)
+    await until(lambda: any(connection.waits for connection in server.connections()))
+    await other.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1), 3)
+    let_go.set()
+    (partition,) = (await peer.receive()).responses[0].partitions
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not data._ends
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -268,40 +257,36 @@ async def test_answers_that_nobody_takes_are_limited_in_sum() -> None:
         await server.until(lambda: data.budget.left == 9 * len(large))
 
 
-async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued() -> None:
+async def test_a_batch_that_is_too_large_is_refused_before_it_is_queued(peer: Peer, server: Serving) -> None:
     """It takes no memory in the queue."""
-    async with serving() as server:
-        peer = await server.peer()
-        let_go = held(server)
-        (answer,) = await produce(peer, ("orders", 0, batch([(None, b"x" * 2_000_000, 1)])))
-        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        let_go.set()
+    let_go = held(server)
+    (answer,) = await produce(peer, ("orders", 0, batch([(None, b"x" * 2_000_000, 1)])))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    let_go.set()
 
 
-async def test_only_what_is_behind_the_offset_counts() -> None:
+async def test_only_what_is_behind_the_offset_counts(server: Serving) -> None:
     """Batches before the offset are not among the bytes that a Fetch waits for, even in the same part of the index."""
-    async with serving() as server:
-        peer, producer = await server.peer(), await server.peer()
-        for _ in range(10):
-            await produce(producer, ("orders", 0, ONE))
-        assert await is_held(server, peer, fetch_request(("orders", 0, 9), min_bytes=len(ONE) + 1), 11)
-        assert read(await peer.receive()) == [[b"one"]]
-        assert not await is_held(server, peer, fetch_request(("orders", 0, 8), min_bytes=len(ONE) + 1), 11)
-        await peer.receive()
+    peer, producer = await server.peer(), await server.peer()
+    for _ in range(10):
+        await produce(producer, ("orders", 0, ONE))
+    assert await is_held(server, peer, fetch_request(("orders", 0, 9), min_bytes=len(ONE) + 1), 11)
+    assert read(await peer.receive()) == [[b"one"]]
+    assert not await is_held(server, peer, fetch_request(("orders", 0, 8), min_bytes=len(ONE) + 1), 11)
+    await peer.receive()
 
 
-async def test_who_waits_and_leaves_is_forgotten() -> None:
+async def test_who_waits_and_leaves_is_forgotten(server: Serving) -> None:
     """A Fetch whose client has gone does nothing when records come."""
-    async with serving() as server:
-        peer, producer = await server.peer(), await server.peer()
-        await peer.send(fetch_request(("orders", 0, 0)), 11)
-        await server.barrier()
-        peer.close()
-        await server.until(lambda: len(server.connections()) == 1)
-        (answer,) = await produce(producer, ("orders", 0, ONE))
-        assert answer.error_code == ErrorCode.NONE
-        await server.advance(500)
-        assert server.events("connection_failed") == []
+    peer, producer = await server.peer(), await server.peer()
+    await peer.send(fetch_request(("orders", 0, 0)), 11)
+    await server.barrier()
+    peer.close()
+    await server.until(lambda: len(server.connections()) == 1)
+    (answer,) = await produce(producer, ("orders", 0, ONE))
+    assert answer.error_code == ErrorCode.NONE
+    await server.advance(500)
+    assert server.events("connection_failed") == []
 
 
 @pytest.mark.parametrize(
@@ -323,17 +308,17 @@ async def test_who_waits_and_leaves_is_forgotten() -> None:
         (("orders", 0, batch([(b"k", b"x" * 2_000_000, 1)])), 9, ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
-async def test_a_batch_that_is_refused(part: tuple[str, int, bytes | None], version: int, error: ErrorCode) -> None:
+async def test_a_batch_that_is_refused(
+    peer: Peer, part: tuple[str, int, bytes | None], version: int, error: ErrorCode
+) -> None:
     """It gets Kafka's code, and other batches are appended. If the client wants no answer, its connection is closed."""
-    async with serving() as server:
-        peer = await server.peer()
-        refused, taken = await produce(peer, part, ("orders", 1, ONE), version=version if version < 3 else 9)
-        if version >= 3:
-            (refused,) = await produce(peer, part, version=version)
-        assert (refused.error_code, refused.base_offset) == (error, -1)
-        assert taken.error_code == (0 if version >= 3 else error)
-        await peer.send(produce_request(part, acks=0), version)
-        assert await peer.is_closed()
+    refused, taken = await produce(peer, part, ("orders", 1, ONE), version=version if version < 3 else 9)
+    if version >= 3:
+        (refused,) = await produce(peer, part, version=version)
+    assert (refused.error_code, refused.base_offset) == (error, -1)
+    assert taken.error_code == (0 if version >= 3 else error)
+    await peer.send(produce_request(part, acks=0), version)
+    assert await peer.is_closed()
 
 
 async def compacted(peer: Peer, name: str) -> None:
@@ -345,35 +330,31 @@ async def compacted(peer: Peer, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 12))
-async def test_records_without_keys_are_named(version: int) -> None:
+async def test_records_without_keys_are_named(peer: Peer, version: int) -> None:
     """From v8 on the answer names them; the whole batch is refused, and the batches beside it are not (KIP-467)."""
-    async with serving() as server:
-        peer = await server.peer()
-        await compacted(peer, "keyed")
-        mixed = batch([(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, b"4", 4)])
-        refused, taken = await produce(peer, ("keyed", 0, mixed), ("keyed", 1, ONE), version=version)
-        assert (taken.error_code, taken.base_offset, taken.record_errors) == (0, 0, [])
-        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-        if version < 8:
-            assert (refused.record_errors, refused.error_message) == ([], None)
-            return
-        assert refused.log_start_offset == 0
-        assert [each.batch_index for each in refused.record_errors] == [1, 3]
-        (text,) = {each.batch_index_error_message for each in refused.record_errors}
-        assert text.endswith("without key in topic partition keyed-0")
-        assert refused.error_message == f"One or more of the batch's records are refused: {text}."
+    await compacted(peer, "keyed")
+    mixed = batch([(b"k", b"1", 1), (None, b"2", 2), (b"k", b"3", 3), (None, b"4", 4)])
+    refused, taken = await produce(peer, ("keyed", 0, mixed), ("keyed", 1, ONE), version=version)
+    assert (taken.error_code, taken.base_offset, taken.record_errors) == (0, 0, [])
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    if version < 8:
+        assert (refused.record_errors, refused.error_message) == ([], None)
+        return
+    assert refused.log_start_offset == 0
+    assert [each.batch_index for each in refused.record_errors] == [1, 3]
+    (text,) = {each.batch_index_error_message for each in refused.record_errors}
+    assert text.endswith("without key in topic partition keyed-0")
+    assert refused.error_message == f"One or more of the batch's records are refused: {text}."
 
 
-async def test_records_are_named_in_their_order() -> None:
+async def test_records_are_named_in_their_order(peer: Peer) -> None:
     """Also if there are two reasons."""
-    async with serving() as server:
-        peer = await server.peer()
-        await compacted(peer, "keyed")
-        mixed = batch([(b"k", b"1", -1), (None, b"2", -1), (b"k", b"3", -1)], attributes=0x08)
-        (refused,) = await produce(peer, ("keyed", 0, mixed))
-        assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
-        named = [(each.batch_index, "without key" in each.batch_index_error_message) for each in refused.record_errors]
-        assert named == [(0, False), (1, True), (2, False)]
+    await compacted(peer, "keyed")
+    mixed = batch([(b"k", b"1", -1), (None, b"2", -1), (b"k", b"3", -1)], attributes=0x08)
+    (refused,) = await produce(peer, ("keyed", 0, mixed))
+    assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+    named = [(each.batch_index, "without key" in each.batch_index_error_message) for each in refused.record_errors]
+    assert named == [(0, False), (1, True), (2, False)]
 
 
 async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,8 +370,7 @@ async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.M
     monkeypatch.setattr("coordinator.server.requests.produce.NAMED_MAX", 200)
     monkeypatch.setattr("coordinator.server.requests.produce.PLAIN_MAX", 150)
     keyless = batch([(None, b"", 1)])[HEADER_SIZE:]
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         await compacted(peer, "keyed")
         for count, named, is_in_steps in ((50, [50, 50, 50], False), (80, [80, 80, 40], True)):
             worked.clear()
@@ -401,29 +381,24 @@ async def test_an_answer_names_a_limited_number_of_records(monkeypatch: pytest.M
             assert (worked != []) is is_in_steps
 
 
-async def test_who_wants_no_answer_gets_none() -> None:
+async def test_who_wants_no_answer_gets_none(peer: Peer) -> None:
     """The record is appended, and the connection goes on."""
-    async with serving() as server:
-        peer = await server.peer()
-        frame = encode_request(produce_request(("orders", 0, ONE), acks=0), 9, 1, "test")
-        await peer.send_bytes(frame)
-        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"one"]]
+    frame = encode_request(produce_request(("orders", 0, ONE), acks=0), 9, 1, "test")
+    await peer.send_bytes(frame)
+    assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"one"]]
 
 
-async def test_requests_that_no_batch_can_pass() -> None:
+async def test_requests_that_no_batch_can_pass(peer: Peer) -> None:
     """Acks that don't exist."""
-    async with serving() as server:
-        peer = await server.peer()
-        (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
-        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
-        (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
-        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
     """A position that a broker's group had is never taken for cut off; no record is there that could say so."""
-    async with serving(shared=ManualLog([1] * 4)) as server:
-        peer = await server.peer()
+    async with connected(shared=ManualLog([1] * 4)) as (_, peer):
         asked = [
             OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
             for partition, epoch in ((0, 0), (0, 5), (7, 0))
@@ -452,31 +427,27 @@ def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_records_are_deleted(version: int) -> None:
+async def test_records_are_deleted(peer: Peer, version: int) -> None:
     """The log starts at the given offset, even in the middle of a batch; an offset outside the log is refused."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, TWO))
-        asked = [("orders", 0, 1), ("orders", 1, 1), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
-        answer = await peer.ask(delete_request(*asked), version)
-        found = [
-            (topic.name, each.error_code, each.low_watermark) for topic in answer.topics for each in topic.partitions
-        ]
-        assert found == [
-            ("orders", 0, 1),
-            ("orders", ErrorCode.OFFSET_OUT_OF_RANGE, -1),
-            ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
-            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
-            ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
-        ]
-        answer = await peer.ask(delete_request(("orders", 0, 1), ("orders", 0, 3)), version)
-        assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.OFFSET_OUT_OF_RANGE]
-        fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 0, 1), max_wait_ms=0), 11)
-        first, second = (each.partitions[0] for each in fetched.responses)
-        assert first.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (second.error_code, second.log_start_offset, second.high_watermark) == (0, 1, 2)
-        answer = await peer.ask(delete_request(("orders", 0, -1)), version)
-        assert answer.topics[0].partitions[0].low_watermark == 2
+    await produce(peer, ("orders", 0, TWO))
+    asked = [("orders", 0, 1), ("orders", 1, 1), ("orders", 3, 0), ("absent", 0, 0), ("__consumer_offsets", 0, 0)]
+    answer = await peer.ask(delete_request(*asked), version)
+    found = [(topic.name, each.error_code, each.low_watermark) for topic in answer.topics for each in topic.partitions]
+    assert found == [
+        ("orders", 0, 1),
+        ("orders", ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        ("__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION, -1),
+    ]
+    answer = await peer.ask(delete_request(("orders", 0, 1), ("orders", 0, 3)), version)
+    assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.OFFSET_OUT_OF_RANGE]
+    fetched = await peer.ask(fetch_request(("orders", 0, 0), ("orders", 0, 1), max_wait_ms=0), 11)
+    first, second = (each.partitions[0] for each in fetched.responses)
+    assert first.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (second.error_code, second.log_start_offset, second.high_watermark) == (0, 1, 2)
+    answer = await peer.ask(delete_request(("orders", 0, -1)), version)
+    assert answer.topics[0].partitions[0].low_watermark == 2
 
 
 async def test_many_logs_whose_records_are_deleted_leave_time_for_others() -> None:
@@ -500,55 +471,53 @@ async def test_many_logs_whose_records_are_deleted_leave_time_for_others() -> No
 
 
 @pytest.mark.parametrize("version", [11, 13])
-async def test_who_waits_for_records_of_a_topic_that_is_deleted(version: int) -> None:
+async def test_who_waits_for_records_of_a_topic_that_is_deleted(server: Serving, version: int) -> None:
     """A waiting Fetch gets its error at once; a new topic of the same name starts empty."""
-    async with serving() as server:
-        peer, admin = await server.peer(), await server.peer()
-        await produce(admin, ("orders", 0, ONE))
-        everything = await admin.ask(MetadataRequest(topics=None), 12)
-        topic_id = everything.topics[1].topic_id if version >= 13 else None
-        await peer.send(fetch_request(("orders", 0, 1), topic_id=topic_id), version)
-        await server.barrier()
-        answer = await admin.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1_000), 3)
-        assert answer.responses[0].error_code == ErrorCode.NONE
-        gone = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert (await peer.receive()).responses[0].partitions[0].error_code == gone
-        (refused,) = await produce(peer, ("orders", 0, ONE))
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        asked = [MetadataRequest.MetadataRequestTopic(name="orders")]
-        await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
-        (answer,) = await produce(peer, ("orders", 0, TWO))
-        assert (answer.error_code, answer.base_offset) == (0, 0)
-        assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"two", b"three"]]
+    peer, admin = await server.peer(), await server.peer()
+    await produce(admin, ("orders", 0, ONE))
+    everything = await admin.ask(MetadataRequest(topics=None), 12)
+    topic_id = everything.topics[1].topic_id if version >= 13 else None
+    await peer.send(fetch_request(("orders", 0, 1), topic_id=topic_id), version)
+    await server.barrier()
+    answer = await admin.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1_000), 3)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    gone = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await peer.receive()).responses[0].partitions[0].error_code == gone
+    (refused,) = await produce(peer, ("orders", 0, ONE))
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    asked = [MetadataRequest.MetadataRequestTopic(name="orders")]
+    await peer.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 4)
+    (answer,) = await produce(peer, ("orders", 0, TWO))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"two", b"three"]]
 
 
-async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk() -> None:
+async def test_who_waits_at_the_end_again_and_again_costs_no_work_on_the_disk(server: Serving) -> None:
     """The loop remembers where the log ends; an append or a deletion makes it ask again."""
-    async with serving() as server:
-        peer, producer = await server.peer(), await server.peer()
-        await produce(producer, ("orders", 0, ONE))
-        data = server.server.data
-        assert data is not None
-        asked: list[object] = []
-        read_before = data.read
+    peer, producer = await server.peer(), await server.peer()
+    await produce(producer, ("orders", 0, ONE))
+    data = server.server.data
+    assert data is not None
+    asked: list[object] = []
+    read_before = data.read
 
-        def counted(function: Any, in_journals: Any, done: Any) -> None:
-            asked.append(function)
-            read_before(function, in_journals, done)
+    def counted(function: Any, in_journals: Any, done: Any) -> None:
+        asked.append(function)
+        read_before(function, in_journals, done)
 
-        data.read = counted  # type: ignore[method-assign]
-        request = fetch_request(("orders", 0, 1))
-        for reads in (1, 1, 1):
-            assert await is_held(server, peer, request, 11)
-            (partition,) = (await peer.receive()).responses[0].partitions
-            assert (partition.high_watermark, partition.log_start_offset, partition.records) == (1, 0, b"")
-            assert len(asked) == reads
-        await peer.send(request, 11)
-        await server.barrier()
-        await produce(producer, ("orders", 0, TWO))
-        assert read(await peer.receive()) == [[b"two", b"three"]]
-        assert not await is_held(server, peer, request, 11)
-        assert read(await peer.receive()) == [[b"two", b"three"]]
-        await producer.ask(delete_request(("orders", 0, 2)), 2)
-        assert await is_held(server, peer, fetch_request(("orders", 0, 3)), 11)
-        assert (await peer.receive()).responses[0].partitions[0].log_start_offset == 2
+    data.read = counted  # type: ignore[method-assign]
+    request = fetch_request(("orders", 0, 1))
+    for reads in (1, 1, 1):
+        assert await is_held(server, peer, request, 11)
+        (partition,) = (await peer.receive()).responses[0].partitions
+        assert (partition.high_watermark, partition.log_start_offset, partition.records) == (1, 0, b"")
+        assert len(asked) == reads
+    await peer.send(request, 11)
+    await server.barrier()
+    await produce(producer, ("orders", 0, TWO))
+    assert read(await peer.receive()) == [[b"two", b"three"]]
+    assert not await is_held(server, peer, request, 11)
+    assert read(await peer.receive()) == [[b"two", b"three"]]
+    await producer.ask(delete_request(("orders", 0, 2)), 2)
+    assert await is_held(server, peer, fetch_request(("orders", 0, 3)), 11)
+    assert (await peer.receive()).responses[0].partitions[0].log_start_offset == 2

@@ -19,7 +19,7 @@ from protocol.messages import (
     ListPartitionReassignmentsRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Serving, serving
+from tests.server.harness import Peer, Serving, connected
 from tests.server.requests.test_records import ONE, TWO, produce
 from tests.server.requests.test_rights import Recording
 
@@ -84,102 +84,90 @@ def folder_of(server: Serving) -> Path:
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("election_type", [PREFERRED, UNCLEAN])
-async def test_no_election_is_needed(version: int, election_type: int) -> None:
+async def test_no_election_is_needed(peer: Peer, version: int, election_type: int) -> None:
     """The only replica of each topic partition leads it."""
-    async with serving() as server:
-        peer = await server.peer()
-        asked = {"orders": [0, 2, 3, -1, 0], "__consumer_offsets": [1], "absent": [0], "": []}
-        answer = await peer.ask(elect_request(election_type if version else PREFERRED, asked), version)
-        assert answer.error_code == ErrorCode.NONE
-        results = [
-            (topic.topic, [(each.partition_id, each.error_code) for each in topic.partition_result])
-            for topic in answer.replica_election_results
-        ]
-        assert results == [
-            ("orders", [(0, NOT_NEEDED), (2, NOT_NEEDED), (3, UNKNOWN), (-1, UNKNOWN), (0, NOT_NEEDED)]),
-            ("__consumer_offsets", [(1, NOT_NEEDED)]),
-            ("absent", [(0, UNKNOWN)]),
-            ("", []),
-        ]
+    asked = {"orders": [0, 2, 3, -1, 0], "__consumer_offsets": [1], "absent": [0], "": []}
+    answer = await peer.ask(elect_request(election_type if version else PREFERRED, asked), version)
+    assert answer.error_code == ErrorCode.NONE
+    results = [
+        (topic.topic, [(each.partition_id, each.error_code) for each in topic.partition_result])
+        for topic in answer.replica_election_results
+    ]
+    assert results == [
+        ("orders", [(0, NOT_NEEDED), (2, NOT_NEEDED), (3, UNKNOWN), (-1, UNKNOWN), (0, NOT_NEEDED)]),
+        ("__consumer_offsets", [(1, NOT_NEEDED)]),
+        ("absent", [(0, UNKNOWN)]),
+        ("", []),
+    ]
 
 
-async def test_an_election_says_what_is_not_there() -> None:
+async def test_an_election_says_what_is_not_there(peer: Peer) -> None:
     """In few words: a request may name a topic of 32 KB with 100,000 partitions."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(elect_request(PREFERRED, {"orders": [3], "absent": [0], "x" * 30_000: [0]}), 2)
-        texts = [each.partition_result[0].error_message for each in answer.replica_election_results]
-        assert texts[:2] == ["No such partition as orders-3", "No such topic as absent"]
-        assert len(texts[2]) < 300
+    answer = await peer.ask(elect_request(PREFERRED, {"orders": [3], "absent": [0], "x" * 30_000: [0]}), 2)
+    texts = [each.partition_result[0].error_message for each in answer.replica_election_results]
+    assert texts[:2] == ["No such partition as orders-3", "No such topic as absent"]
+    assert len(texts[2]) < 300
 
 
-async def test_an_election_of_all_names_the_topics_only() -> None:
+async def test_an_election_of_all_names_the_topics_only(peer: Peer) -> None:
     """As on Kafka, a topic partition that needs no election is left out."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(elect_request(PREFERRED, None), 2)
-        assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
-            ("__consumer_offsets", []),
-            ("orders", []),
-        ]
+    answer = await peer.ask(elect_request(PREFERRED, None), 2)
+    assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
+        ("__consumer_offsets", []),
+        ("orders", []),
+    ]
 
 
-async def test_an_election_of_a_type_that_there_is_not() -> None:
+async def test_an_election_of_a_type_that_there_is_not(peer: Peer) -> None:
     """INVALID_REQUEST, for everything that was asked for; NONE if nothing was."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(elect_request(2, {"orders": [0], "absent": [0]}), 2)
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
-        codes = [each.partition_result[0].error_code for each in answer.replica_election_results]
-        assert codes == [ErrorCode.INVALID_REQUEST] * 2
-        answer = await peer.ask(elect_request(2, None), 2)
-        assert (answer.error_code, answer.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
-        answer = await peer.ask(elect_request(2, {}), 2)
-        assert (answer.error_code, answer.replica_election_results) == (ErrorCode.NONE, [])
+    answer = await peer.ask(elect_request(2, {"orders": [0], "absent": [0]}), 2)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    codes = [each.partition_result[0].error_code for each in answer.replica_election_results]
+    assert codes == [ErrorCode.INVALID_REQUEST] * 2
+    answer = await peer.ask(elect_request(2, None), 2)
+    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
+    answer = await peer.ask(elect_request(2, {}), 2)
+    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_an_election_without_the_right(version: int) -> None:
+async def test_an_election_without_the_right(server: Serving, version: int) -> None:
     """Each topic partition says so, and from version 1 on the whole answer too: version 0 has no field for it."""
-    async with serving() as server:
-        server.server._api._services.access = Recording(denied=frozenset(Kind))
-        peer = await server.peer()
-        answer = await peer.ask(elect_request(PREFERRED, {"orders": [0]}), version)
-        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [error]
-        assert answer.error_code == (error if version else ErrorCode.NONE)
+    server.server._api._services.access = Recording(denied=frozenset(Kind))
+    peer = await server.peer()
+    answer = await peer.ask(elect_request(PREFERRED, {"orders": [0]}), version)
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [error]
+    assert answer.error_code == (error if version else ErrorCode.NONE)
 
 
 # Folders.
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_the_folder_and_the_sizes_of_its_logs(version: int) -> None:
+async def test_the_folder_and_the_sizes_of_its_logs(peer: Peer, server: Serving, version: int) -> None:
     """The bytes of the batches; 0 without any; what isn't there is left out, and a partition is shown once."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, ONE), ("orders", 2, ONE), ("orders", 2, TWO))
-        answer = await peer.ask(log_dirs_request({"orders": [2, 0, 3, -1, 0], "absent": [0]}), version)
-        assert answer.error_code == ErrorCode.NONE
-        assert sizes(answer) == {"orders": {2: len(ONE) + len(TWO), 0: len(ONE)}}
-        (result,) = answer.results
-        assert (result.error_code, result.log_dir) == (ErrorCode.NONE, str(folder_of(server)))
-        assert {(each.offset_lag, each.is_future_key) for each in result.topics[0].partitions} == {(0, False)}
-        total = shutil.disk_usage(folder_of(server)).total
-        assert result.total_bytes == (total if version >= 4 else -1)
-        assert 0 < result.usable_bytes <= total if version >= 4 else result.usable_bytes == -1
-        everything = sizes(await peer.ask(log_dirs_request(None), version))
-        assert everything["orders"] == {0: len(ONE), 1: 0, 2: len(ONE) + len(TWO)}
-        assert list(everything["__consumer_offsets"]) == [0, 1, 2, 3]
-        for nothing in (log_dirs_request({"orders": []}), log_dirs_request({})):
-            assert sizes(await peer.ask(nothing, version)) == {}
+    await produce(peer, ("orders", 0, ONE), ("orders", 2, ONE), ("orders", 2, TWO))
+    answer = await peer.ask(log_dirs_request({"orders": [2, 0, 3, -1, 0], "absent": [0]}), version)
+    assert answer.error_code == ErrorCode.NONE
+    assert sizes(answer) == {"orders": {2: len(ONE) + len(TWO), 0: len(ONE)}}
+    (result,) = answer.results
+    assert (result.error_code, result.log_dir) == (ErrorCode.NONE, str(folder_of(server)))
+    assert {(each.offset_lag, each.is_future_key) for each in result.topics[0].partitions} == {(0, False)}
+    total = shutil.disk_usage(folder_of(server)).total
+    assert result.total_bytes == (total if version >= 4 else -1)
+    assert 0 < result.usable_bytes <= total if version >= 4 else result.usable_bytes == -1
+    everything = sizes(await peer.ask(log_dirs_request(None), version))
+    assert everything["orders"] == {0: len(ONE), 1: 0, 2: len(ONE) + len(TWO)}
+    assert list(everything["__consumer_offsets"]) == [0, 1, 2, 3]
+    for nothing in (log_dirs_request({"orders": []}), log_dirs_request({})):
+        assert sizes(await peer.ask(nothing, version)) == {}
 
 
 async def test_the_sizes_of_many_logs_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that other calls of the logs' thread come in between."""
     count = 2 * MEASURED_AT_ONCE + 1
-    async with serving(f"tenure.topics=wide:{count}") as server:
-        peer = await server.peer()
+    async with connected(f"tenure.topics=wide:{count}") as (server, peer):
         data = server.server.data
         assert data is not None
         asked: list[int] = []
@@ -195,21 +183,19 @@ async def test_the_sizes_of_many_logs_are_taken_some_at_a_time(monkeypatch: pyte
         assert asked == [MEASURED_AT_ONCE, MEASURED_AT_ONCE, 1]
 
 
-async def test_a_folder_that_can_not_be_read() -> None:
+async def test_a_folder_that_can_not_be_read(peer: Peer, server: Serving) -> None:
     """KAFKA_STORAGE_ERROR for the folder, as on Kafka; the connection goes on."""
-    async with serving() as server:
-        peer = await server.peer()
-        await produce(peer, ("orders", 0, ONE))
-        folder = folder_of(server)
-        away = folder.rename(folder.with_name(f"{folder.name}-away"))
-        try:
-            answer = await peer.ask(log_dirs_request(None), 4)
-        finally:
-            away.rename(folder)
-        (result,) = answer.results
-        assert (result.error_code, result.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, str(folder))
-        assert (result.topics, result.total_bytes, result.usable_bytes) == ([], -1, -1)
-        assert sizes(await peer.ask(log_dirs_request({"orders": [0]}), 4)) == {"orders": {0: len(ONE)}}
+    await produce(peer, ("orders", 0, ONE))
+    folder = folder_of(server)
+    away = folder.rename(folder.with_name(f"{folder.name}-away"))
+    try:
+        answer = await peer.ask(log_dirs_request(None), 4)
+    finally:
+        away.rename(folder)
+    (result,) = answer.results
+    assert (result.error_code, result.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, str(folder))
+    assert (result.topics, result.total_bytes, result.usable_bytes) == ([], -1, -1)
+    assert sizes(await peer.ask(log_dirs_request({"orders": [0]}), 4)) == {"orders": {0: len(ONE)}}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -225,8 +211,7 @@ async def test_a_log_moves_to_its_own_folder_only(version: int) -> None:
             for each in topic.partitions
         }
 
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
         assert await move(move_request("", "orders", 0)) == {("orders", 0): ErrorCode.LOG_DIR_NOT_FOUND}
         await produce(peer, ("orders", 0, ONE))
         here, elsewhere = str(folder_of(server)), "/nowhere"
@@ -276,8 +261,7 @@ async def test_a_topic_partition_moves_to_where_it_is_only(
     move: tuple[str, int, list[int] | None], error: ErrorCode
 ) -> None:
     """Each move of a request has an answer of its own."""
-    async with serving("node.id=1") as server:
-        peer = await server.peer()
+    async with connected("node.id=1") as (_, peer):
         answer = await peer.ask(reassign_request(("orders", 1, [1]), move), 0)
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
         found = [(each.name, each.partitions[0].partition_index, each.partitions[0]) for each in answer.responses]
@@ -289,8 +273,7 @@ async def test_a_topic_partition_moves_to_where_it_is_only(
 
 async def test_no_move_is_under_way() -> None:
     """For all, for none and for named topic partitions, also after a request to move."""
-    async with serving("node.id=1") as server:
-        peer = await server.peer()
+    async with connected("node.id=1") as (_, peer):
         await peer.ask(reassign_request(("orders", 0, [1])), 0)
         asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
         for topics in (None, [], [asked(name="orders", partition_indexes=[0]), asked(name="absent")]):

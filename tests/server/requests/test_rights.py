@@ -10,7 +10,7 @@ from coordinator.security.access import Access
 from coordinator.security.acls import Kind, Operation
 from protocol import messages
 from tests.oracle.acl_table import CASES, NEWER, NO_ID
-from tests.server.harness import serving
+from tests.server.harness import connected
 from tests.support.batches import batch
 
 ORDERS = messages.AddPartitionsToTxnRequest.V3AndBelowTopic(name="orders", partitions=[0])
@@ -74,8 +74,7 @@ async def test_each_api_asks_for_the_rights_of_its_table() -> None:
     """No more, and no less, whatever it is allowed."""
     asked: dict[str, set[tuple[Operation, Kind]]] = {}
     for denied in (frozenset[Kind](), frozenset({Kind.CLUSTER}), frozenset(Kind)):
-        async with serving("auto.create.topics.enable=true", "tenure.topics=orders:1") as server:
-            peer = await server.peer()
+        async with connected("auto.create.topics.enable=true", "tenure.topics=orders:1") as (server, peer):
             for case in (*CASES, *NEWER):
                 access = server.server._api._services.access = Recording(denied=denied)
                 await peer.ask(case.make(NO_ID), case.version)

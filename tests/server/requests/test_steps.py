@@ -40,7 +40,7 @@ from protocol.messages import (
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
-from tests.server.harness import serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE
 
 MANY = PLAIN_MAX + 100
@@ -287,15 +287,13 @@ def without_the_servers_own(answer: Message) -> str:
 async def test_a_large_request_pauses_and_its_answer_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It pauses once for each element or more, and that before the answer is encoded."""
     make, version = CASES[name]
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         answer = await peer.ask(make(), version)
         in_one_turn = without_the_servers_own(answer)
     # Decoding in steps would count too, so no request is large for it.
     for bytes_of_a_request in ("DECODED_IN_STEPS_ABOVE", "STEPS_ABOVE"):
         monkeypatch.setattr(f"coordinator.server.wire.api.{bytes_of_a_request}", 1_000_000)
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         with pausing(monkeypatch) as pauses:
             answer = await peer.ask(make(), version)
         assert without_the_servers_own(answer) == in_one_turn
@@ -308,8 +306,7 @@ async def test_a_small_produce_and_a_small_fetch_have_no_steps(monkeypatch: pyte
     """They are the most frequent requests about records, so they cost no more than their work."""
     worked: list[int] = []
     monkeypatch.setattr(Call, "work", lambda call, _: worked.append(call.api_key))
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (_, peer):
         part = ProduceRequest.PartitionProduceData(index=0, records=ONE)
         topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[part])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=[topic])
@@ -324,8 +321,7 @@ async def test_a_small_produce_and_a_small_fetch_have_no_steps(monkeypatch: pyte
 
 async def test_metadata_of_all_topics_pauses_within_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of 20 bytes may name 10,000 partitions in one topic."""
-    async with serving("tenure.topics=wide:3000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=wide:3000") as (_, peer):
         with pausing(monkeypatch) as pauses:
             answer = await peer.ask(MetadataRequest(topics=None), 9)
         assert pauses[0] >= 3_000
@@ -333,38 +329,36 @@ async def test_metadata_of_all_topics_pauses_within_a_topic(monkeypatch: pytest.
         assert [each.partition_index for each in wide.partitions] == list(range(3_000))
 
 
-async def test_a_topic_that_is_named_several_times_is_shown_once() -> None:
+async def test_a_topic_that_is_named_several_times_is_shown_once(peer: Peer) -> None:
     """By name or by id, as on Kafka; else a small request could ask for any amount."""
-    async with serving() as server:
-        peer = await server.peer()
-        (_, orders) = (await peer.ask(MetadataRequest(topics=None), 12)).topics
-        by_id = MetadataRequest.MetadataRequestTopic(name=None, topic_id=orders.topic_id)
-        answer = await peer.ask(MetadataRequest(topics=[by_id] * 3, allow_auto_topic_creation=False), 12)
-        assert [topic.name for topic in answer.topics] == ["orders"]
+    (_, orders) = (await peer.ask(MetadataRequest(topics=None), 12)).topics
+    by_id = MetadataRequest.MetadataRequestTopic(name=None, topic_id=orders.topic_id)
+    answer = await peer.ask(MetadataRequest(topics=[by_id] * 3, allow_auto_topic_creation=False), 12)
+    assert [topic.name for topic in answer.topics] == ["orders"]
 
 
 async def test_metadata_creates_no_more_than_create_topics_can() -> None:
     """With 4,000 partitions each, two topics; the client's next request creates the others."""
-    async with serving("num.partitions=4000") as server:
-        peer = await server.peer()
+    async with connected("num.partitions=4000") as (_, peer):
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in "abc"]
         for known in (0, 2, 3):
             answer = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
             assert sum(not topic.error_code for topic in answer.topics) == known
 
 
-async def test_a_name_that_is_taken_while_a_request_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_is_taken_while_a_request_pauses_is_refused(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two large CreateTopics at once with the same names: each topic is created by one of them."""
-    async with serving() as server:
-        first, second = await server.peer(), await server.peer()
-        with pausing(monkeypatch):
-            await first.send(create_topics(), 7)
-            await second.send(create_topics(), 7)
-            answers = [
-                {topic.name: topic.error_code for topic in (await each.receive()).topics} for each in (first, second)
-            ]
-        fresh = NAMES[40:]
-        assert sorted({(answers[0][name], answers[1][name]) for name in fresh}) in ([(0, 36)], [(36, 0)])
+    first, second = await server.peer(), await server.peer()
+    with pausing(monkeypatch):
+        await first.send(create_topics(), 7)
+        await second.send(create_topics(), 7)
+        answers = [
+            {topic.name: topic.error_code for topic in (await each.receive()).topics} for each in (first, second)
+        ]
+    fresh = NAMES[40:]
+    assert sorted({(answers[0][name], answers[1][name]) for name in fresh}) in ([(0, 36)], [(36, 0)])
 
 
 async def test_the_offsets_of_a_deleted_topic_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from protocol.messages import (
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.support.requests import commit_request
 
 NO_ID = UUID(int=0)
@@ -32,8 +32,7 @@ def metadata_request(*names: str, create: bool = False, **fields: Any) -> Metada
 
 async def test_everything_is_shown_who_asks_for_everything() -> None:
     """This node, the cluster, and every topic with its partitions, each led and kept by this node."""
-    async with serving("node.id=7") as server:
-        peer = await server.peer()
+    async with connected("node.id=7") as (server, peer):
         answer = await peer.ask(MetadataRequest(topics=None), 12)
         host, port = server.server.address
         assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(7, host, port)]
@@ -51,41 +50,34 @@ async def test_everything_is_shown_who_asks_for_everything() -> None:
 
 
 @pytest.mark.parametrize("version", range(13))
-async def test_metadata_is_answered_in_every_version(version: int) -> None:
+async def test_metadata_is_answered_in_every_version(peer: Peer, version: int) -> None:
     """An empty list asks for all topics in version 0, and for none in later versions."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(MetadataRequest(topics=[]), version)
-        assert [topic.name for topic in answer.topics] == ([] if version else ["__consumer_offsets", "orders"])
-        answer = await peer.ask(metadata_request("orders", "absent", "orders", create=version < 4), version)
-        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
-            ("orders", ErrorCode.NONE),
-            ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
+    answer = await peer.ask(MetadataRequest(topics=[]), version)
+    assert [topic.name for topic in answer.topics] == ([] if version else ["__consumer_offsets", "orders"])
+    answer = await peer.ask(metadata_request("orders", "absent", "orders", create=version < 4), version)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("orders", ErrorCode.NONE),
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
 
 
-async def test_topics_are_found_by_id() -> None:
+async def test_topics_are_found_by_id(peer: Peer) -> None:
     """From v12 on. An unknown id gets UNKNOWN_TOPIC_ID."""
-    async with serving() as server:
-        peer = await server.peer()
-        everything = await peer.ask(MetadataRequest(topics=None), 12)
-        known = everything.topics[1].topic_id
-        topics = [
-            MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in (known, UUID(int=999))
-        ]
-        answer = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
-        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
-            ("orders", ErrorCode.NONE),
-            (None, ErrorCode.UNKNOWN_TOPIC_ID),
-        ]
-        answer = await peer.ask(MetadataRequest(topics=topics[:1], allow_auto_topic_creation=False), 11)
-        assert [(topic.name, topic.error_code) for topic in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
+    everything = await peer.ask(MetadataRequest(topics=None), 12)
+    known = everything.topics[1].topic_id
+    topics = [MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in (known, UUID(int=999))]
+    answer = await peer.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("orders", ErrorCode.NONE),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    answer = await peer.ask(MetadataRequest(topics=topics[:1], allow_auto_topic_creation=False), 11)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
 
 
 async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
     """The first answer calls it unknown, the next shows it with num.partitions; invalid names are refused."""
-    async with serving("num.partitions=5") as server:
-        peer = await server.peer()
+    async with connected("num.partitions=5") as (_, peer):
         answer = await peer.ask(metadata_request("fresh", "in/valid", create=True), 9)
         assert [topic.error_code for topic in answer.topics] == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -95,33 +87,32 @@ async def test_a_missing_topic_is_created_if_both_sides_want_it() -> None:
         assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 5)
 
 
-async def test_a_change_that_comes_after_its_timeout_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_comes_after_its_timeout_is_made(
+    peer: Peer, server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client gets REQUEST_TIMED_OUT. The result that comes later is taken quietly, and the topic is there."""
-    async with serving() as server:
-        peer = await server.peer()
-        topics = server.server._topics
-        held: list[Any] = []
-        with monkeypatch.context() as slow:
-            slow.setattr(topics, "_write", lambda _, done: held.append(done))
-            created = [CreateTopicsRequest.CreatableTopic(name="late", num_partitions=2, replication_factor=1)]
-            await peer.send(CreateTopicsRequest(topics=created, timeout_ms=2_000), 5)
-            await server.until(lambda: bool(held))
-            await server.advance(1_999)
-            assert peer.is_silent()
-            await server.advance(1)
-            answer = await peer.receive()
-            assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
-        (done,) = held
-        done({})
-        answer = await peer.ask(metadata_request("late"), 9)
-        assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 2)
+    topics = server.server._topics
+    held: list[Any] = []
+    with monkeypatch.context() as slow:
+        slow.setattr(topics, "_write", lambda _, done: held.append(done))
+        created = [CreateTopicsRequest.CreatableTopic(name="late", num_partitions=2, replication_factor=1)]
+        await peer.send(CreateTopicsRequest(topics=created, timeout_ms=2_000), 5)
+        await server.until(lambda: bool(held))
+        await server.advance(1_999)
+        assert peer.is_silent()
+        await server.advance(1)
+        answer = await peer.receive()
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    (done,) = held
+    done({})
+    answer = await peer.ask(metadata_request("late"), 9)
+    assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 2)
 
 
 @pytest.mark.parametrize("name", ["__rebalance_events", "__rebalance.events", "__cluster_metadata"])
 async def test_metadata_creates_no_topic_of_the_servers_own(name: str) -> None:
     """Even where `__rebalance_events` does not exist, because it is turned off."""
-    async with serving("tenure.events.enable=false") as server:
-        peer = await server.peer()
+    async with connected("tenure.events.enable=false") as (_, peer):
         for _ in range(2):
             (answer,) = (await peer.ask(metadata_request(name, create=True), 9)).topics
             assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -129,8 +120,7 @@ async def test_metadata_creates_no_topic_of_the_servers_own(name: str) -> None:
 
 async def test_clients_are_told_the_advertised_address() -> None:
     """By Metadata and by FindCoordinator alike."""
-    async with serving("advertised.listeners=PLAINTEXT://kafka.example:19092") as server:
-        peer = await server.peer()
+    async with connected("advertised.listeners=PLAINTEXT://kafka.example:19092") as (_, peer):
         (broker,) = (await peer.ask(MetadataRequest(topics=None), 9)).brokers
         assert (broker.host, broker.port) == ("kafka.example", 19092)
         found = await peer.ask(FindCoordinatorRequest(key="g"), 2)
@@ -175,21 +165,19 @@ async def partitions_of(peer: Peer, name: str) -> int:
 
 
 @pytest.mark.parametrize("version", range(8))
-async def test_a_topic_is_created(version: int) -> None:
+async def test_a_topic_is_created(peer: Peer, version: int) -> None:
     """It exists when the answer comes; creating it a second time fails."""
-    async with serving() as server:
-        peer = await server.peer()
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
-        assert (result.name, result.error_code) == ("fresh", ErrorCode.NONE)
-        assert not result.error_message
-        if version >= 5:
-            assert (result.num_partitions, result.replication_factor) == (4, 1)
-            assert {entry.name for entry in result.configs} >= {"cleanup.policy", "retention.ms"}
-        if version >= 7:
-            assert result.topic_id != NO_ID
-        assert await partitions_of(peer, "fresh") == 4
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh")]), version)).topics
-        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 4)]), version)).topics
+    assert (result.name, result.error_code) == ("fresh", ErrorCode.NONE)
+    assert not result.error_message
+    if version >= 5:
+        assert (result.num_partitions, result.replication_factor) == (4, 1)
+        assert {entry.name for entry in result.configs} >= {"cleanup.policy", "retention.ms"}
+    if version >= 7:
+        assert result.topic_id != NO_ID
+    assert await partitions_of(peer, "fresh") == 4
+    (result,) = (await peer.ask(CreateTopicsRequest(topics=[topic("fresh")]), version)).topics
+    assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
@@ -219,54 +207,47 @@ async def test_a_topic_is_created(version: int) -> None:
     ],
 )
 async def test_a_topic_that_can_not_be_is_refused_with_a_reason(
-    asked: CreateTopicsRequest.CreatableTopic, error: ErrorCode
+    peer: Peer, asked: CreateTopicsRequest.CreatableTopic, error: ErrorCode
 ) -> None:
     """It gets the right code and a message; the topic beside it is created."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = CreateTopicsRequest(topics=[asked, topic("other")])
-        refused, other = (await peer.ask(request, 5)).topics
-        assert refused.error_code == error
-        assert refused.error_message
-        assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
-        if error is ErrorCode.POLICY_VIOLATION:
-            assert other.error_code == error
-        else:
-            assert (other.error_code, await partitions_of(peer, "other")) == (ErrorCode.NONE, 2)
+    request = CreateTopicsRequest(topics=[asked, topic("other")])
+    refused, other = (await peer.ask(request, 5)).topics
+    assert refused.error_code == error
+    assert refused.error_message
+    assert (refused.num_partitions, refused.replication_factor) == (-1, -1)
+    if error is ErrorCode.POLICY_VIOLATION:
+        assert other.error_code == error
+    else:
+        assert (other.error_code, await partitions_of(peer, "other")) == (ErrorCode.NONE, 2)
 
 
-async def test_a_name_that_stands_there_twice_is_created_not_at_all() -> None:
+async def test_a_name_that_stands_there_twice_is_created_not_at_all(peer: Peer) -> None:
     """Nor is a name that collides with another name of the same request."""
-    async with serving() as server:
-        peer = await server.peer()
-        names = ["a", "a", "b.c", "b_c"]
-        results = (await peer.ask(CreateTopicsRequest(topics=[topic(name) for name in names]), 5)).topics
-        assert {result.name: result.error_code for result in results} == {
-            "a": ErrorCode.INVALID_REQUEST,
-            "b.c": ErrorCode.NONE,
-            "b_c": ErrorCode.INVALID_TOPIC_EXCEPTION,
-        }
-        assert await partitions_of(peer, "a") == 0
+    names = ["a", "a", "b.c", "b_c"]
+    results = (await peer.ask(CreateTopicsRequest(topics=[topic(name) for name in names]), 5)).topics
+    assert {result.name: result.error_code for result in results} == {
+        "a": ErrorCode.INVALID_REQUEST,
+        "b.c": ErrorCode.NONE,
+        "b_c": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert await partitions_of(peer, "a") == 0
 
 
 async def test_defaults_and_assignments_count_the_partitions() -> None:
     """-1 means num.partitions; a manual assignment gives as many as it names."""
-    async with serving("num.partitions=6") as server:
-        peer = await server.peer()
+    async with connected("num.partitions=6") as (_, peer):
         topics = [topic("default", -1, -1), topic("manual", -1, -1, assignments=assigned([1], [1], [1]))]
         results = (await peer.ask(CreateTopicsRequest(topics=topics), 5)).topics
         assert [result.num_partitions for result in results] == [6, 3]
         assert await partitions_of(peer, "manual") == 3
 
 
-async def test_names_that_collide_in_one_auto_creation() -> None:
+async def test_names_that_collide_in_one_auto_creation(peer: Peer) -> None:
     """The first is created, the second is not, and no name stays taken."""
-    async with serving() as server:
-        peer = await server.peer()
-        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a.b", "a_b", "__consumer.offsets")]
-        await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
-        again = (await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)).topics
-        assert [topic.error_code == ErrorCode.NONE for topic in again] == [True, False, False]
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("a.b", "a_b", "__consumer.offsets")]
+    await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+    again = (await peer.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)).topics
+    assert [topic.error_code == ErrorCode.NONE for topic in again] == [True, False, False]
 
 
 # CreatePartitions.
@@ -295,22 +276,20 @@ async def partition_count(peer: Peer, name: str) -> int:
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_topic_grows(version: int) -> None:
+async def test_a_topic_grows(peer: Peer, version: int) -> None:
     """It keeps its id and settings. A request that can't be met is refused; one that only validates changes nothing."""
-    async with serving() as server:
-        peer = await server.peer()
-        before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
-        asked = [("orders", 5, None), ("absent", 5, None), ("__consumer_offsets", 99, None)]
-        for validate_only in (True, False):
-            assert await partition_count(peer, "orders") == 3
-            answer = await peer.ask(partitions_request(*asked, validate_only=validate_only), version)
-            assert [each.error_code for each in answer.results] == [
-                ErrorCode.NONE,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-        assert await partition_count(peer, "orders") == 5
-        assert (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id == before
+    before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+    asked = [("orders", 5, None), ("absent", 5, None), ("__consumer_offsets", 99, None)]
+    for validate_only in (True, False):
+        assert await partition_count(peer, "orders") == 3
+        answer = await peer.ask(partitions_request(*asked, validate_only=validate_only), version)
+        assert [each.error_code for each in answer.results] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+    assert await partition_count(peer, "orders") == 5
+    assert (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id == before
 
 
 @pytest.mark.parametrize(
@@ -323,13 +302,11 @@ async def test_a_topic_grows(version: int) -> None:
         (5, 2, ErrorCode.NONE),
     ],
 )
-async def test_how_a_topic_may_grow(count: int, given: int | None, error: ErrorCode) -> None:
+async def test_how_a_topic_may_grow(peer: Peer, count: int, given: int | None, error: ErrorCode) -> None:
     """To more partitions than it has, within the limit; replicas, if named, must be named for each new partition."""
-    async with serving() as server:
-        peer = await server.peer()
-        answer = await peer.ask(partitions_request(("orders", count, given)), 3)
-        assert answer.results[0].error_code == error
-        assert await partition_count(peer, "orders") == (3 if error else count)
+    answer = await peer.ask(partitions_request(("orders", count, given)), 3)
+    assert answer.results[0].error_code == error
+    assert await partition_count(peer, "orders") == (3 if error else count)
 
 
 # DeleteTopics.
@@ -346,8 +323,7 @@ def named(version: int, *names: str) -> DeleteTopicsRequest:
 @pytest.mark.parametrize("version", range(7))
 async def test_a_topic_is_deleted(version: int) -> None:
     """It is gone when the answer comes; an unknown topic is an error, and the groups' own topic can't be deleted."""
-    async with serving("tenure.topics=orders:3,bills:1") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:3,bills:1") as (_, peer):
         answer = await peer.ask(named(version, "orders", "absent", "__consumer_offsets"), version)
         assert [(each.name, each.error_code) for each in answer.responses] == [
             ("orders", ErrorCode.NONE),
@@ -360,32 +336,29 @@ async def test_a_topic_is_deleted(version: int) -> None:
         assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_a_topic_is_deleted_by_its_id() -> None:
+async def test_a_topic_is_deleted_by_its_id(peer: Peer) -> None:
     """An unknown id is an error. A topic named by both id and name, or by neither, is an error too."""
-    async with serving() as server:
-        peer = await server.peer()
-        topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
-        state = DeleteTopicsRequest.DeleteTopicState
-        asked = [
-            state(topic_id=UUID(int=99)),
-            state(name="orders", topic_id=topic_id),
-            state(),
-            state(topic_id=topic_id),
-        ]
-        answer = await peer.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1_000), 6)
-        assert [each.error_code for each in answer.responses] == [
-            ErrorCode.UNKNOWN_TOPIC_ID,
-            ErrorCode.INVALID_REQUEST,
-            ErrorCode.INVALID_REQUEST,
-            ErrorCode.NONE,
-        ]
-        assert (answer.responses[3].name, answer.responses[3].topic_id) == ("orders", topic_id)
+    topic_id = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
+    state = DeleteTopicsRequest.DeleteTopicState
+    asked = [
+        state(topic_id=UUID(int=99)),
+        state(name="orders", topic_id=topic_id),
+        state(),
+        state(topic_id=topic_id),
+    ]
+    answer = await peer.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1_000), 6)
+    assert [each.error_code for each in answer.responses] == [
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+    ]
+    assert (answer.responses[3].name, answer.responses[3].topic_id) == ("orders", topic_id)
 
 
 async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
     """Of every group, even if a topic of the same name is created later; offsets in other topics stay."""
-    async with serving("tenure.topics=orders:3,bills:1") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:3,bills:1") as (server, peer):
         await server.loaded()
         for group in ("one", "two"):
             committed = await peer.ask(commit_request(group, {("orders", 0): 7, ("bills", 0): 7}), 8)
@@ -401,8 +374,7 @@ async def test_offsets_in_a_topic_that_is_deleted_go_with_it() -> None:
 @pytest.mark.parametrize("version", range(2))
 async def test_the_cluster_is_described(version: int) -> None:
     """With the same nodes as in Metadata; only brokers can be asked for, not controllers."""
-    async with serving("node.id=7") as server:
-        peer = await server.peer()
+    async with connected("node.id=7") as (server, peer):
         answer = await peer.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
         host, port = server.server.address
         assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(7, host, port)]

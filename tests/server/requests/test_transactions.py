@@ -33,7 +33,7 @@ from protocol.messages import (
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, serving
+from tests.server.harness import Peer, connected, serving
 from tests.server.requests.test_records import produce, produce_request
 from tests.server.wire.test_authentication import SASL, SETTINGS, log_in
 from tests.support.batches import batch
@@ -212,15 +212,13 @@ async def test_the_marker_is_kafkas(version: int) -> None:
         assert (len(record.value), record.value[:2]) == (6, b"\0\0")
 
 
-async def test_clients_find_the_coordinator_and_the_version() -> None:
+async def test_clients_find_the_coordinator_and_the_version(peer: Peer) -> None:
     """FindCoordinator names this node, and ApiVersions the feature transaction.version 2."""
-    async with serving() as server:
-        peer = await server.peer()
-        found = await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t", ""]), 4)
-        assert [each.error_code for each in found.coordinators] == [0, 0]
-        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        (feature,) = (await peer.ask(request, 3)).finalized_features
-        assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+    found = await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t", ""]), 4)
+    assert [each.error_code for each in found.coordinators] == [0, 0]
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    (feature,) = (await peer.ask(request, 3)).finalized_features
+    assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
 
 
 async def test_version_0_is_not_listed() -> None:
@@ -326,8 +324,7 @@ async def test_the_log_of_ids_is_a_topic_once_somebody_asks(tmp_path: Path) -> N
     topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[partition])]
     waiting = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics)
     for error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE):
-        async with serving(f"log.dirs={tmp_path}", opened=open_store) as server:
-            peer = await server.peer()
+        async with connected(f"log.dirs={tmp_path}", opened=open_store) as (server, peer):
             (shown,) = (await peer.ask(metadata, 12)).topics
             assert (shown.error_code, shown.is_internal) == (error, True)
             assert (await peer.ask(find, 3)).error_code == 0

@@ -77,17 +77,18 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-async def test_lines_of_a_turn_are_one_write_before_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_of_a_turn_are_one_write_before_its_answers(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two groups form in one turn of the loop: one write has the lines of both, then both are answered."""
-    async with serving() as server:
-        peers = [await server.peer() for _ in range(2)]
-        done = steps(monkeypatch)
-        for number, peer in enumerate(peers):
-            peer.socket.send(peer.frame(join_request(f"g-{number}", instance="i"), 5))
-        for peer in peers:
-            assert (await peer.receive()).error_code == ErrorCode.NONE
-        assert done == ["lines", "answer", "answer"]
-        assert len(server.events("generation_started")) == 2
+    peers = [await server.peer() for _ in range(2)]
+    done = steps(monkeypatch)
+    for number, peer in enumerate(peers):
+        peer.socket.send(peer.frame(join_request(f"g-{number}", instance="i"), 5))
+    for peer in peers:
+        assert (await peer.receive()).error_code == ErrorCode.NONE
+    assert done == ["lines", "answer", "answer"]
+    assert len(server.events("generation_started")) == 2
 
 
 async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:

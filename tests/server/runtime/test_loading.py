@@ -23,6 +23,7 @@ from protocol.messages import (
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import (
+    connected,
     heartbeat_request,
     seat,
     serving,
@@ -106,8 +107,7 @@ async def test_a_load_of_one_large_group_lets_the_loop_have_its_turns() -> None:
 async def test_requests_while_loading_are_refused_as_kafka_does() -> None:
     """JoinGroup gets COORDINATOR_LOAD_IN_PROGRESS, Heartbeat NONE, SyncGroup REBALANCE_IN_PROGRESS."""
     engine = Loading()
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         assert (await peer.ask(heartbeat, 4)).error_code == ErrorCode.NONE
@@ -186,8 +186,7 @@ async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
 async def test_groups_come_back_from_the_log() -> None:
     """A second server on the same log has the generation, members and offsets of the first."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (_, peer):
         joined = await seat(peer, "g", "i")
         assert await commit(peer, "other", 42) == ErrorCode.NONE
     async with serving(engine=engine) as server:
@@ -225,8 +224,7 @@ async def test_groups_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     index, engine.records[0] = group_records(GROUPS)
     engine.records[index], engine.records[0] = engine.records[0], engine.records[index]
     other = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) != index)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         partition = server.server.runtime.partitions[index]
         engine.go()
         await server.until(lambda: server.server.runtime.partition_of(other).standing is Standing.ACTIVE)
@@ -294,8 +292,7 @@ async def test_a_partition_that_is_lost_in_the_middle_of_a_load(monkeypatch: pyt
 async def test_loading_again_and_again_leaves_no_timers() -> None:
     """A coordinator that is replaced takes its timers back from the clock."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         await seat(peer, "g", "i")
         simple = next(f"h{n}" for n in range(100) if partition_for(f"h{n}", 4) == partition_for("g", 4))
         asked = []

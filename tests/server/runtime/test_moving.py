@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,15 +73,23 @@ class Cluster:
         await self.nodes[2].barrier()
 
 
-async def cluster(stack: AsyncExitStack, *settings: str) -> Cluster:
-    """Start two nodes."""
-    log, clock, nodes = ManualLog([1] * COUNT), ManualClock(), {}
-    for node_id in (1, 2):
-        nodes[node_id] = await stack.enter_async_context(
-            serving(f"node.id={node_id}", *settings, clock=clock, shared=log)
-        )
-    await nodes[1].loaded()
-    return Cluster(log, clock, nodes)
+@asynccontextmanager
+async def cluster(*settings: str) -> AsyncIterator[Cluster]:
+    """Two nodes."""
+    log, clock = ManualLog([1] * COUNT), ManualClock()
+    async with (
+        serving("node.id=1", *settings, clock=clock, shared=log) as one,
+        serving("node.id=2", *settings, clock=clock, shared=log) as two,
+    ):
+        await one.loaded()
+        yield Cluster(log, clock, {1: one, 2: two})
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Cluster]:
+    """Yield two nodes with the settings of tests."""
+    async with cluster() as made:
+        yield made
 
 
 @contextmanager
@@ -120,89 +129,82 @@ async def test_a_node_that_does_not_know_the_owners_yet_says_no_yes(monkeypatch:
         assert (await peer.ask(beat_of_another, 3)).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_handed_over_member_keeps_its_seat() -> None:
+async def test_a_handed_over_member_keeps_its_seat(it: Cluster) -> None:
     """Generation and member id stay, nobody rebalances, and the session starts in full at the new owner."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
-        joined = await seat(one, "g", "i")
-        assert await commit(one, "h", 5) == ErrorCode.NONE
-        await it.advance(SESSION_MS - 1)
-        it.hand_over("g", 2)
-        await it.served_by(2, "g")
-        assert await beat(one, joined) == ErrorCode.NOT_COORDINATOR
-        assert await found(one, "g") == (ErrorCode.NONE, 2)
-        await it.advance(SESSION_MS - 1)
-        assert await beat(two, joined) == ErrorCode.NONE
-        assert not it.nodes[1].events("partition_lost")
-        assert len(it.nodes[1].events("partition_handed_over")) == 1
-        names = [line["event"] for node in it.nodes.values() for line in node.events()]
-        assert "rebalance_started" in names  # the first one, of the join
-        assert names.count("rebalance_started") == 1
-        if partition_for("h", COUNT) == partition_for("g", COUNT):
-            assert await committed(two, "h") == (ErrorCode.NONE, 5)
+    one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
+    joined = await seat(one, "g", "i")
+    assert await commit(one, "h", 5) == ErrorCode.NONE
+    await it.advance(SESSION_MS - 1)
+    it.hand_over("g", 2)
+    await it.served_by(2, "g")
+    assert await beat(one, joined) == ErrorCode.NOT_COORDINATOR
+    assert await found(one, "g") == (ErrorCode.NONE, 2)
+    await it.advance(SESSION_MS - 1)
+    assert await beat(two, joined) == ErrorCode.NONE
+    assert not it.nodes[1].events("partition_lost")
+    assert len(it.nodes[1].events("partition_handed_over")) == 1
+    names = [line["event"] for node in it.nodes.values() for line in node.events()]
+    assert "rebalance_started" in names  # the first one, of the join
+    assert names.count("rebalance_started") == 1
+    if partition_for("h", COUNT) == partition_for("g", COUNT):
+        assert await committed(two, "h") == (ErrorCode.NONE, 5)
 
 
-async def test_a_node_is_ready_once_it_has_its_share_and_while_it_has_its_lease() -> None:
+async def test_a_node_is_ready_once_it_has_its_share_and_while_it_has_its_lease(it: Cluster) -> None:
     """Later partitions on the way to it don't count: if a node dies, all the others get some and stay ready."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, two = (it.nodes[node_id].server for node_id in (1, 2))
-        first, second = "g", ELSEWHERE
-        peer = await it.nodes[1].peer()
+    one, two = (it.nodes[node_id].server for node_id in (1, 2))
+    first, second = "g", ELSEWHERE
+    peer = await it.nodes[1].peer()
 
-        async def hand_over_slowly(group_id: str) -> None:
-            await peer.send(commit_request(group_id, 7), 7)
-            it.log.engines[1].hold = True
-            it.hand_over(group_id, 2)
+    async def hand_over_slowly(group_id: str) -> None:
+        await peer.send(commit_request(group_id, 7), 7)
+        it.log.engines[1].hold = True
+        it.hand_over(group_id, 2)
 
-        async def go_on(group_id: str) -> None:
-            it.log.engines[1].hold = False
-            it.log.engines[1].flush()
-            await it.served_by(2, group_id)
+    async def go_on(group_id: str) -> None:
+        it.log.engines[1].hold = False
+        it.log.engines[1].flush()
+        await it.served_by(2, group_id)
 
-        await hand_over_slowly(first)
-        assert (one.not_ready, two.not_ready) == ("", "1 partition of groups on the way to this node")
-        await go_on(first)
-        assert (one.not_ready, two.not_ready) == ("", "")
-        await hand_over_slowly(second)
-        assert it.log.engines[2].cluster.share().missing == {partition_for(second, COUNT)}
-        assert (one.not_ready, two.not_ready) == ("", "")
-        it.log.engines[2].lapse()
-        assert two.not_ready == "the store doesn't answer in time"
-        it.log.engines[2].come_back()
-        assert two.not_ready == "1 partition of groups on the way to this node"
-        await go_on(second)
-        assert (one.not_ready, two.not_ready) == ("", "")
-        it.log.nodes.pop(2)
-        assert two.not_ready == "this node isn't registered"
+    await hand_over_slowly(first)
+    assert (one.not_ready, two.not_ready) == ("", "1 partition of groups on the way to this node")
+    await go_on(first)
+    assert (one.not_ready, two.not_ready) == ("", "")
+    await hand_over_slowly(second)
+    assert it.log.engines[2].cluster.share().missing == {partition_for(second, COUNT)}
+    assert (one.not_ready, two.not_ready) == ("", "")
+    it.log.engines[2].lapse()
+    assert two.not_ready == "the store doesn't answer in time"
+    it.log.engines[2].come_back()
+    assert two.not_ready == "1 partition of groups on the way to this node"
+    await go_on(second)
+    assert (one.not_ready, two.not_ready) == ("", "")
+    it.log.nodes.pop(2)
+    assert two.not_ready == "this node isn't registered"
 
 
-async def test_what_is_under_way_is_answered_before_the_release() -> None:
+async def test_what_is_under_way_is_answered_before_the_release(it: Cluster) -> None:
     """A commit that the disk has not written yet gets its yes, and the new owner knows it; later ones are refused."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, late, two = await it.nodes[1].peer(), await it.nodes[1].peer(), await it.nodes[2].peer()
-        engine = it.log.engines[1]
-        engine.hold = True
-        await one.send(commit_request("g", 7), 7)
-        await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.busy)
-        it.hand_over("g", 2)
-        await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.LEAVING)
-        assert await commit(late, "g", 8) == ErrorCode.NOT_COORDINATOR
-        assert one.is_silent()
-        assert it.standing(2, "g") is Standing.AWAY
-        engine.hold = False
-        engine.flush()
-        assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
-        await it.served_by(2, "g")
-        assert await committed(two, "g") == (ErrorCode.NONE, 7)
+    one, late, two = await it.nodes[1].peer(), await it.nodes[1].peer(), await it.nodes[2].peer()
+    engine = it.log.engines[1]
+    engine.hold = True
+    await one.send(commit_request("g", 7), 7)
+    await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.busy)
+    it.hand_over("g", 2)
+    await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.LEAVING)
+    assert await commit(late, "g", 8) == ErrorCode.NOT_COORDINATOR
+    assert one.is_silent()
+    assert it.standing(2, "g") is Standing.AWAY
+    engine.hold = False
+    engine.flush()
+    assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
+    await it.served_by(2, "g")
+    assert await committed(two, "g") == (ErrorCode.NONE, 7)
 
 
 async def test_an_answer_about_two_groups_is_true_of_both_when_it_leaves() -> None:
     """One group waits for the store. The other one moves meanwhile: its old offset, and its old state, aren't told."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack, TOPICS)
+    async with cluster(TOPICS) as it:
         one, two, *readers = [await it.nodes[node_id].peer() for node_id in (1, 2, 1, 1, 1)]
         assert await commit(one, "g", 5) == ErrorCode.NONE
         await join_steady(one, group=BESIDE)
@@ -229,36 +231,32 @@ async def test_an_answer_about_two_groups_is_true_of_both_when_it_leaves() -> No
         assert answers[0][1].topics[0].partitions[0].committed_offset == 7
 
 
-async def test_members_that_wait_for_others_are_sent_to_the_new_owner() -> None:
+async def test_members_that_wait_for_others_are_sent_to_the_new_owner(it: Cluster) -> None:
     """A JoinGroup that waits gets NOT_COORDINATOR at the hand-over, so that its client joins there."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, other = await it.nodes[1].peer(), await it.nodes[1].peer()
-        joined = await seat(one, "g", "i")
-        await other.send(join_request("g", instance="j"), 5)
-        await it.nodes[1].barrier()
-        it.hand_over("g", 2)
-        assert (await other.receive()).error_code == ErrorCode.NOT_COORDINATOR
-        await it.served_by(2, "g")
-        two = await it.nodes[2].peer()
-        assert await beat(two, joined) == ErrorCode.NONE
+    one, other = await it.nodes[1].peer(), await it.nodes[1].peer()
+    joined = await seat(one, "g", "i")
+    await other.send(join_request("g", instance="j"), 5)
+    await it.nodes[1].barrier()
+    it.hand_over("g", 2)
+    assert (await other.receive()).error_code == ErrorCode.NOT_COORDINATOR
+    await it.served_by(2, "g")
+    two = await it.nodes[2].peer()
+    assert await beat(two, joined) == ErrorCode.NONE
 
 
-async def test_a_partition_of_nobody_has_no_coordinator() -> None:
+async def test_a_partition_of_nobody_has_no_coordinator(it: Cluster) -> None:
     """FindCoordinator says COORDINATOR_NOT_AVAILABLE, requests NOT_COORDINATOR, and the next owner goes on."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
-        joined = await seat(one, "g", "i")
-        it.log.orphan(partition_for("g", COUNT))
-        await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.AWAY)
-        for peer in (one, two):
-            assert await found(peer, "g") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-            assert await beat(peer, joined) == ErrorCode.NOT_COORDINATOR
-        it.log.move(partition_for("g", COUNT), 2)
-        await it.served_by(2, "g")
-        assert await found(one, "g") == (ErrorCode.NONE, 2)
-        assert await beat(two, joined) == ErrorCode.NONE
+    one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
+    joined = await seat(one, "g", "i")
+    it.log.orphan(partition_for("g", COUNT))
+    await it.nodes[1].until(lambda: it.standing(1, "g") is Standing.AWAY)
+    for peer in (one, two):
+        assert await found(peer, "g") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        assert await beat(peer, joined) == ErrorCode.NOT_COORDINATOR
+    it.log.move(partition_for("g", COUNT), 2)
+    await it.served_by(2, "g")
+    assert await found(one, "g") == (ErrorCode.NONE, 2)
+    assert await beat(two, joined) == ErrorCode.NONE
 
 
 async def test_a_node_that_stops_hands_over_first() -> None:
@@ -275,99 +273,92 @@ async def test_a_node_that_stops_hands_over_first() -> None:
         assert await beat(await two.peer(), joined) == ErrorCode.NONE
 
 
-async def test_a_lapsed_node_says_no_yes() -> None:
+async def test_a_lapsed_node_says_no_yes(it: Cluster) -> None:
     """Heartbeats and commits, repeated or not, reads, lists, and who coordinates: all are refused until it ends."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        member, committer, reader = [await it.nodes[1].peer() for _ in range(3)]
-        joined = await seat(member, "g", "i")
-        for _ in range(3):
-            assert await beat(member, joined) == ErrorCode.NONE
-            assert await commit(committer, "h", 5) == ErrorCode.NONE
-        assert it.nodes[1].server._api._services.measures.repeated_heartbeats == 2
-        engine = it.log.engines[1]
-        engine.lapse()
-        found = await reader.ask(FindCoordinatorRequest(key="g"), 2)
-        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert await beat(member, joined) == ErrorCode.NOT_COORDINATOR
-        assert await commit(committer, "h", 6) == ErrorCode.NOT_COORDINATOR
-        assert await commit(reader, "h", 6) == ErrorCode.NOT_COORDINATOR
-        assert (await committed(reader, "h"))[0] == ErrorCode.NOT_COORDINATOR
-        described = await reader.ask(DescribeGroupsRequest(groups=["g"]), 4)
-        assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
-        assert (await reader.ask(ListGroupsRequest(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (await reader.ask(join_request("k"), 3)).error_code == ErrorCode.NOT_COORDINATOR
-        sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
-        assert (await reader.ask(sync, 3)).error_code == ErrorCode.NOT_COORDINATOR
-        engine.come_back()
+    member, committer, reader = [await it.nodes[1].peer() for _ in range(3)]
+    joined = await seat(member, "g", "i")
+    for _ in range(3):
         assert await beat(member, joined) == ErrorCode.NONE
-        assert await committed(reader, "h") == (ErrorCode.NONE, 5)
-        assert await commit(committer, "h", 6) == ErrorCode.NONE
+        assert await commit(committer, "h", 5) == ErrorCode.NONE
+    assert it.nodes[1].server._api._services.measures.repeated_heartbeats == 2
+    engine = it.log.engines[1]
+    engine.lapse()
+    found = await reader.ask(FindCoordinatorRequest(key="g"), 2)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await beat(member, joined) == ErrorCode.NOT_COORDINATOR
+    assert await commit(committer, "h", 6) == ErrorCode.NOT_COORDINATOR
+    assert await commit(reader, "h", 6) == ErrorCode.NOT_COORDINATOR
+    assert (await committed(reader, "h"))[0] == ErrorCode.NOT_COORDINATOR
+    described = await reader.ask(DescribeGroupsRequest(groups=["g"]), 4)
+    assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert (await reader.ask(ListGroupsRequest(), 3)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await reader.ask(join_request("k"), 3)).error_code == ErrorCode.NOT_COORDINATOR
+    sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+    assert (await reader.ask(sync, 3)).error_code == ErrorCode.NOT_COORDINATOR
+    engine.come_back()
+    assert await beat(member, joined) == ErrorCode.NONE
+    assert await committed(reader, "h") == (ErrorCode.NONE, 5)
+    assert await commit(committer, "h", 6) == ErrorCode.NONE
 
 
-async def test_an_answer_on_its_way_into_a_lapse_says_no() -> None:
+async def test_an_answer_on_its_way_into_a_lapse_says_no(it: Cluster) -> None:
     """A commit that becomes durable during the lapse gets NOT_COORDINATOR, repeated or not; it may be repeated."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        repeating, other = await it.nodes[1].peer(), await it.nodes[1].peer()
-        for offset in (1, 2):
-            assert await commit(repeating, "g", offset) == ErrorCode.NONE
-        engine = it.log.engines[1]
-        engine.hold = True
-        for peer, offset in ((repeating, 3), (other, 4)):
-            await peer.send(commit_request("g", offset), 7)
-        await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.number >= 4)
-        engine.lapse()
-        engine.hold = False
-        engine.flush()
-        for peer in (repeating, other):
-            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-        engine.come_back()
-        assert (await committed(other, "g"))[0] == ErrorCode.NONE
+    repeating, other = await it.nodes[1].peer(), await it.nodes[1].peer()
+    for offset in (1, 2):
+        assert await commit(repeating, "g", offset) == ErrorCode.NONE
+    engine = it.log.engines[1]
+    engine.hold = True
+    for peer, offset in ((repeating, 3), (other, 4)):
+        await peer.send(commit_request("g", offset), 7)
+    await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of("g").gate.number >= 4)
+    engine.lapse()
+    engine.hold = False
+    engine.flush()
+    for peer in (repeating, other):
+        assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    engine.come_back()
+    assert (await committed(other, "g"))[0] == ErrorCode.NONE
 
 
-async def test_a_lapse_that_lasts_ends_all_waits() -> None:
+async def test_a_lapse_that_lasts_ends_all_waits(it: Cluster) -> None:
     """Requests that wait for the log or for other members get NOT_COORDINATOR; the group goes on afterwards."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        repeating, other, reader, first, second = [await it.nodes[1].peer() for _ in range(5)]
-        for offset in (1, 2):
-            assert await commit(repeating, "g", offset) == ErrorCode.NONE
-        joined = await seat(first, BESIDE, "i")
-        await second.send(join_request(BESIDE, instance="j"), 5)
-        engine = it.log.engines[1]
-        engine.hold = True
-        await repeating.send(commit_request("g", 3), 7)
-        await it.nodes[1].until(lambda: bool(engine._held))
-        await other.send(commit_request("g", 4), 7)
-        await reader.send(OffsetFetchRequest(group_id="g", topics=None), 7)
+    repeating, other, reader, first, second = [await it.nodes[1].peer() for _ in range(5)]
+    for offset in (1, 2):
+        assert await commit(repeating, "g", offset) == ErrorCode.NONE
+    joined = await seat(first, BESIDE, "i")
+    await second.send(join_request(BESIDE, instance="j"), 5)
+    engine = it.log.engines[1]
+    engine.hold = True
+    await repeating.send(commit_request("g", 3), 7)
+    await it.nodes[1].until(lambda: bool(engine._held))
+    await other.send(commit_request("g", 4), 7)
+    await reader.send(OffsetFetchRequest(group_id="g", topics=None), 7)
+    await it.nodes[1].barrier()
+    engine.lapse()
+    for _ in range(REFUSED_AFTER_MS // LEASE_LOOK_MS):
+        it.clock.advance(LEASE_LOOK_MS)
         await it.nodes[1].barrier()
-        engine.lapse()
-        for _ in range(REFUSED_AFTER_MS // LEASE_LOOK_MS):
-            it.clock.advance(LEASE_LOOK_MS)
-            await it.nodes[1].barrier()
-        assert all(peer.is_silent() for peer in (repeating, other, reader, second))
-        it.clock.advance(2 * LEASE_LOOK_MS)
-        for peer in (repeating, other):
-            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-        for peer in (reader, second):
-            assert (await peer.receive()).error_code == ErrorCode.NOT_COORDINATOR
-        engine.hold = False
-        engine.flush()
-        engine.come_back()
-        await it.nodes[1].barrier()
-        assert all(peer.is_silent() for peer in (repeating, other, reader, second))
-        assert await committed(reader, "g") == (ErrorCode.NONE, 4)
-        assert await commit(repeating, "g", 5) == ErrorCode.NONE
-        await second.send(join_request(BESIDE, instance="j"), 5)
-        rejoined = await first.ask(join_request(BESIDE, instance="i", member_id=joined.member_id), 5)
-        assert {rejoined.error_code, (await second.receive()).error_code} == {ErrorCode.NONE}
+    assert all(peer.is_silent() for peer in (repeating, other, reader, second))
+    it.clock.advance(2 * LEASE_LOOK_MS)
+    for peer in (repeating, other):
+        assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    for peer in (reader, second):
+        assert (await peer.receive()).error_code == ErrorCode.NOT_COORDINATOR
+    engine.hold = False
+    engine.flush()
+    engine.come_back()
+    await it.nodes[1].barrier()
+    assert all(peer.is_silent() for peer in (repeating, other, reader, second))
+    assert await committed(reader, "g") == (ErrorCode.NONE, 4)
+    assert await commit(repeating, "g", 5) == ErrorCode.NONE
+    await second.send(join_request(BESIDE, instance="j"), 5)
+    rejoined = await first.ask(join_request(BESIDE, instance="i", member_id=joined.member_id), 5)
+    assert {rejoined.error_code, (await second.receive()).error_code} == {ErrorCode.NONE}
 
 
 async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
     """A large group goes in pieces. If some stayed, the next owner would load offsets of a group that is gone."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack, f"tenure.topics=orders:{REMOVED_AT_ONCE + 1}")
+    async with cluster(f"tenure.topics=orders:{REMOVED_AT_ONCE + 1}") as it:
         one, two = await it.nodes[1].peer(), await it.nodes[2].peer()
         request = commit_request("g", 5)
         partition = OffsetCommitRequest.OffsetCommitRequestPartition
@@ -394,94 +385,85 @@ async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
         assert (at_next_owner.error_code, at_next_owner.topics) == (ErrorCode.NONE, [])
 
 
-async def test_a_list_that_a_lapse_has_cut_says_so() -> None:
+async def test_a_list_that_a_lapse_has_cut_says_so(it: Cluster) -> None:
     """A part of it is refused in the lapse, and the rest comes behind it: without an error, groups would be missing."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one, other, reader = [await it.nodes[1].peer() for _ in range(3)]
-        for name in ("g", ELSEWHERE):
-            assert await commit(one, name, 5) == ErrorCode.NONE
-        engine = it.log.engines[1]
-        with held(engine):
-            await one.send(commit_request("g", 6), 7)
-            await it.nodes[1].until(lambda: bool(engine._held))
-            await other.send(commit_request(ELSEWHERE, 6), 7)
-            await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of(ELSEWHERE).gate.busy)
-            await reader.send(ListGroupsRequest(), 3)
-            await it.nodes[1].barrier()
-            engine.lapse()
-            engine._held.popleft()()
-            assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-            engine.come_back()
-            assert reader.is_silent()
-        assert (await reader.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        again = await reader.ask(ListGroupsRequest(), 3)
-        assert (again.error_code, {each.group_id for each in again.groups}) == (ErrorCode.NONE, {"g", ELSEWHERE})
+    one, other, reader = [await it.nodes[1].peer() for _ in range(3)]
+    for name in ("g", ELSEWHERE):
+        assert await commit(one, name, 5) == ErrorCode.NONE
+    engine = it.log.engines[1]
+    with held(engine):
+        await one.send(commit_request("g", 6), 7)
+        await it.nodes[1].until(lambda: bool(engine._held))
+        await other.send(commit_request(ELSEWHERE, 6), 7)
+        await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of(ELSEWHERE).gate.busy)
+        await reader.send(ListGroupsRequest(), 3)
+        await it.nodes[1].barrier()
+        engine.lapse()
+        engine._held.popleft()()
+        assert (await one.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        engine.come_back()
+        assert reader.is_silent()
+    assert (await reader.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    again = await reader.ask(ListGroupsRequest(), 3)
+    assert (again.error_code, {each.group_id for each in again.groups}) == (ErrorCode.NONE, {"g", ELSEWHERE})
 
 
-async def test_no_session_ends_in_a_lapse_and_all_start_in_full_behind_it() -> None:
+async def test_no_session_ends_in_a_lapse_and_all_start_in_full_behind_it(it: Cluster) -> None:
     """However long a lapse lasts, its end gives each member its whole session timeout; then it expires as ever."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        member = await it.nodes[1].peer()
-        joined = await seat(member, "g", "i")
-        engine = it.log.engines[1]
-        engine.lapse()
-        await it.advance(5 * SESSION_MS)
-        assert not it.nodes[1].events("member_expired")
-        engine.come_back()
-        await it.advance(SESSION_MS - 1)
-        assert not it.nodes[1].events("member_expired")
-        assert await beat(member, joined) == ErrorCode.NONE
-        await it.advance(SESSION_MS)
-        assert not it.nodes[1].events("member_replaced")
-        assert len(it.nodes[1].events("member_expired")) == 1
+    member = await it.nodes[1].peer()
+    joined = await seat(member, "g", "i")
+    engine = it.log.engines[1]
+    engine.lapse()
+    await it.advance(5 * SESSION_MS)
+    assert not it.nodes[1].events("member_expired")
+    engine.come_back()
+    await it.advance(SESSION_MS - 1)
+    assert not it.nodes[1].events("member_expired")
+    assert await beat(member, joined) == ErrorCode.NONE
+    await it.advance(SESSION_MS)
+    assert not it.nodes[1].events("member_replaced")
+    assert len(it.nodes[1].events("member_expired")) == 1
 
 
-async def test_a_lapse_that_nobody_saw_renews_sessions_too() -> None:
+async def test_a_lapse_that_nobody_saw_renews_sessions_too(it: Cluster) -> None:
     """A process that was frozen finds its lease in order again: the sessions that seem over start in full."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        member = await it.nodes[1].peer()
-        joined = await seat(member, "g", "i")
-        await it.advance(SESSION_MS - 1)
-        engine = it.log.engines[1]
-        engine.lapse()
-        engine.come_back()
-        await it.advance(SESSION_MS - 1)
-        assert not it.nodes[1].events("member_expired")
-        assert await beat(member, joined) == ErrorCode.NONE
+    member = await it.nodes[1].peer()
+    joined = await seat(member, "g", "i")
+    await it.advance(SESSION_MS - 1)
+    engine = it.log.engines[1]
+    engine.lapse()
+    engine.come_back()
+    await it.advance(SESSION_MS - 1)
+    assert not it.nodes[1].events("member_expired")
+    assert await beat(member, joined) == ErrorCode.NONE
 
 
-async def test_nodes_come_and_go_in_metadata() -> None:
+async def test_nodes_come_and_go_in_metadata(it: Cluster) -> None:
     """Metadata and DescribeCluster show the nodes that are registered; the owner of partition 0 is the controller."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one = await it.nodes[1].peer()
-        ports = {node_id: node.server.address[1] for node_id, node in it.nodes.items()}
-        offsets = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
-        answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
-        assert {each.node_id: each.port for each in answer.brokers} == ports
-        assert answer.controller_id == 1
-        assert {each.leader_id for each in answer.topics[0].partitions} == {1}
-        it.log.hand_over(0, 2)
-        await it.nodes[2].until(lambda: it.nodes[2].server.runtime.partitions[0].standing is Standing.ACTIVE)
-        described = await one.ask(DescribeClusterRequest(), 0)
-        assert described.controller_id == 2
-        assert {each.broker_id: each.port for each in described.brokers} == ports
-        it.log.orphan(0)
-        del it.log.nodes[2]
-        answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
-        assert [each.node_id for each in answer.brokers] == [1]
-        assert answer.controller_id == -1
-        lost = answer.topics[0].partitions[0]
-        assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    one = await it.nodes[1].peer()
+    ports = {node_id: node.server.address[1] for node_id, node in it.nodes.items()}
+    offsets = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
+    answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
+    assert {each.node_id: each.port for each in answer.brokers} == ports
+    assert answer.controller_id == 1
+    assert {each.leader_id for each in answer.topics[0].partitions} == {1}
+    it.log.hand_over(0, 2)
+    await it.nodes[2].until(lambda: it.nodes[2].server.runtime.partitions[0].standing is Standing.ACTIVE)
+    described = await one.ask(DescribeClusterRequest(), 0)
+    assert described.controller_id == 2
+    assert {each.broker_id: each.port for each in described.brokers} == ports
+    it.log.orphan(0)
+    del it.log.nodes[2]
+    answer = await one.ask(MetadataRequest(topics=[offsets]), 8)
+    assert [each.node_id for each in answer.brokers] == [1]
+    assert answer.controller_id == -1
+    lost = answer.topics[0].partitions[0]
+    assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
 
 async def test_a_verified_read_asks_the_store() -> None:
     """With tenure.offset.fetch.verify, offsets are read once the store has said that the node still owns the group."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack, "tenure.offset.fetch.verify=quorum")
+    async with cluster("tenure.offset.fetch.verify=quorum") as it:
         one = await it.nodes[1].peer()
         assert await commit(one, "g", 3) == ErrorCode.NONE
         assert await committed(one, "g") == (ErrorCode.NONE, 3)
@@ -504,19 +486,17 @@ async def test_a_verified_read_asks_the_store() -> None:
         asked.pop()(None)
 
 
-async def test_a_store_without_room_takes_no_new_group() -> None:
+async def test_a_store_without_room_takes_no_new_group(it: Cluster) -> None:
     """Neither by a join nor by a commit, until there is room again; groups that exist commit and get members."""
-    async with AsyncExitStack() as stack:
-        it = await cluster(stack)
-        one = await it.nodes[1].peer()
-        assert await commit(one, "old", 3) == ErrorCode.NONE
-        runtime = it.nodes[1].server.runtime
-        runtime.has_room = lambda: False
-        assert await commit(one, "new", 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        refused = await one.ask(join_request("new", instance="i"), 5)
-        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert await commit(one, "old", 4) == ErrorCode.NONE
-        assert await committed(one, "old") == (ErrorCode.NONE, 4)
-        assert (await seat(one, "old", "i")).generation_id == 1
-        runtime.has_room = lambda: True
-        assert await commit(one, "new", 3) == ErrorCode.NONE
+    one = await it.nodes[1].peer()
+    assert await commit(one, "old", 3) == ErrorCode.NONE
+    runtime = it.nodes[1].server.runtime
+    runtime.has_room = lambda: False
+    assert await commit(one, "new", 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    refused = await one.ask(join_request("new", instance="i"), 5)
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await commit(one, "old", 4) == ErrorCode.NONE
+    assert await committed(one, "old") == (ErrorCode.NONE, 4)
+    assert (await seat(one, "old", "i")).generation_id == 1
+    runtime.has_room = lambda: True
+    assert await commit(one, "new", 3) == ErrorCode.NONE

@@ -26,6 +26,8 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import (
+    Serving,
+    connected,
     heartbeat_request,
     join_request,
     seat,
@@ -138,8 +140,7 @@ async def test_a_load_that_works_does_not_show_that_writes_do() -> None:
 async def test_a_failed_commit_leaves_no_trace_and_works_again() -> None:
     """The commit gets COORDINATOR_NOT_AVAILABLE and the old offset stays. Failure and recovery have one line each."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         assert await commit(peer, "g", 1) == ErrorCode.NONE
         engine.fail_next(FULL)
         assert await commit(peer, "g", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -229,8 +230,7 @@ async def test_a_fenced_owner_steps_down() -> None:
     So does the commit that found out (Kafka 3.9: NOT_LEADER_OR_FOLLOWER of its append becomes NOT_COORDINATOR).
     """
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         assert await commit(peer, "g", 1) == ErrorCode.NONE
         engine.fail_next(Fenced("node 2 owns it"))
         assert await commit(peer, "g", 2) == ErrorCode.NOT_COORDINATOR
@@ -374,8 +374,7 @@ async def test_whoever_a_broken_event_had_taken_out_of_its_group_is_answered(mon
 async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
     """A log line that can't be written does not stop the server from handling the failure."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         assert await commit(peer, "g", 1) == ErrorCode.NONE
         server._log.close()
         engine.fail_next(FULL)
@@ -384,22 +383,20 @@ async def test_a_full_disk_under_the_log_lines_costs_no_answer() -> None:
         assert await committed(peer, "g") == (ErrorCode.NONE, 1)
 
 
-async def test_a_silent_member_expires_and_one_with_heartbeats_does_not() -> None:
+async def test_a_silent_member_expires_and_one_with_heartbeats_does_not(server: Serving) -> None:
     """Session timeouts run on the server's clock; a heartbeat renews the session."""
-    async with serving() as server:
-        alive, silent = await server.peer(), await server.peer()
-        joined = await seat(alive, "alive", "a")
-        await seat(silent, "silent", "a")
-        for _ in range(4):
-            await server.advance(4_000)
-            assert (await alive.ask(heartbeat_request("alive", joined, "a"), 4)).error_code == ErrorCode.NONE
-        assert [line["group"] for line in server.events("member_expired")] == ["silent"]
+    alive, silent = await server.peer(), await server.peer()
+    joined = await seat(alive, "alive", "a")
+    await seat(silent, "silent", "a")
+    for _ in range(4):
+        await server.advance(4_000)
+        assert (await alive.ask(heartbeat_request("alive", joined, "a"), 4)).error_code == ErrorCode.NONE
+    assert [line["group"] for line in server.events("member_expired")] == ["silent"]
 
 
 async def test_expired_offsets_are_removed_at_the_interval() -> None:
     """Every offsets.retention.check.interval.ms the partitions remove expired offsets."""
-    async with serving("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=10000") as server:
-        peer = await server.peer()
+    async with connected("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=10000") as (server, peer):
         assert await commit(peer, "g", 1) == ErrorCode.NONE
         await server.advance(50_000)
         assert await committed(peer, "g") == (ErrorCode.NONE, 1)
@@ -409,13 +406,12 @@ async def test_expired_offsets_are_removed_at_the_interval() -> None:
         assert line["expired"]
 
 
-async def test_a_fenced_heartbeat_is_noted() -> None:
+async def test_a_fenced_heartbeat_is_noted(server: Serving) -> None:
     """The short cut of heartbeats makes no notes, so dispatch handles a fenced one."""
-    async with serving() as server:
-        old, new = await server.peer(), await server.peer()
-        joined = await seat(old, "g", "i")
-        assert (await new.join("g", instance="i")).error_code == ErrorCode.NONE
-        answer = await old.ask(heartbeat_request("g", joined, "i"), 4)
-        assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
-        (line,) = server.events("member_fenced")
-        assert (line["operation"], line["group_instance_id"]) == ("heartbeat", "i")
+    old, new = await server.peer(), await server.peer()
+    joined = await seat(old, "g", "i")
+    assert (await new.join("g", instance="i")).error_code == ErrorCode.NONE
+    answer = await old.ask(heartbeat_request("g", joined, "i"), 4)
+    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
+    (line,) = server.events("member_fenced")
+    assert (line["operation"], line["group_instance_id"]) == ("heartbeat", "i")

@@ -11,6 +11,8 @@ from coordinator.server.wire.repeated_commits import Commit
 from protocol.messages import DescribeGroupsRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
+    Peer,
+    Serving,
     serving,
     sync_request,
 )
@@ -68,39 +70,35 @@ async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -
             await server.until(lambda: bool(engine._held) or not peers)
 
 
-async def test_a_member_id_is_made_from_the_ids_that_are_handed_in() -> None:
+async def test_a_member_id_is_made_from_the_ids_that_are_handed_in(server: Serving) -> None:
     """Ids come from the server's source, so a test can predict them."""
-    async with serving() as server:
-        peer = await server.peer("client")
-        joined = await peer.join("g")
-        assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        assert joined.member_id.startswith("client-00000000-0000-0000-0000-")
+    peer = await server.peer("client")
+    joined = await peer.join("g")
+    assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert joined.member_id.startswith("client-00000000-0000-0000-0000-")
 
 
-async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector() -> None:
+async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector(server: Serving) -> None:
     """A request is freed with its answer, whether the answer waited for records or not."""
-    async with serving() as server:
-        await server.loaded()
-        peer = await server.peer()
-        gc.collect()
-        gc.disable()
-        try:
-            joined = await peer.join("g", instance="i")
-            assert (await peer.ask(sync_request("g", joined, "i"), 3)).error_code == ErrorCode.NONE
-            assert await commit(peer, "other", 1) == ErrorCode.NONE
-            # The connection keeps its last commit, which is a Commit.
-            assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
-        finally:
-            gc.enable()
+    await server.loaded()
+    peer = await server.peer()
+    gc.collect()
+    gc.disable()
+    try:
+        joined = await peer.join("g", instance="i")
+        assert (await peer.ask(sync_request("g", joined, "i"), 3)).error_code == ErrorCode.NONE
+        assert await commit(peer, "other", 1) == ErrorCode.NONE
+        # The connection keeps its last commit, which is a Commit.
+        assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
+    finally:
+        gc.enable()
 
 
-async def test_ids_of_absent_groups_are_not_remembered() -> None:
+async def test_ids_of_absent_groups_are_not_remembered(peer: Peer, server: Serving) -> None:
     """Anybody may ask for any number of groups that don't exist: only the ids of those that do stay in memory."""
-    async with serving() as server:
-        peer = await server.peer()
-        assert await commit(peer, "there", 1) == ErrorCode.NONE
-        absent = [f"absent-{number}" for number in range(100)]
-        answer = await peer.ask(DescribeGroupsRequest(groups=["there", *absent]), 5)
-        assert [group.group_id for group in answer.groups] == ["there", *absent]
-        assert await committed(peer, absent[0]) == (ErrorCode.NONE, -1)
-        assert list(server.server.runtime._partition_of) == ["there"]
+    assert await commit(peer, "there", 1) == ErrorCode.NONE
+    absent = [f"absent-{number}" for number in range(100)]
+    answer = await peer.ask(DescribeGroupsRequest(groups=["there", *absent]), 5)
+    assert [group.group_id for group in answer.groups] == ["there", *absent]
+    assert await committed(peer, absent[0]) == (ErrorCode.NONE, -1)
+    assert list(server.server.runtime._partition_of) == ["there"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
 from schemas.errors import ErrorCode
 from tests.server.harness import (
-    serving,
+    connected,
 )
 from tests.server.runtime.calls import FULL, commit, commit_request
 from tests.support.memory import ManualEngine
@@ -14,8 +14,7 @@ from tests.support.memory import ManualEngine
 async def test_the_pause_between_tries_grows() -> None:
     """Each failed try doubles the pause, up to BACKOFF_MAX_MS; only one try runs at a time."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         pause_ms = BACKOFF_MIN_MS
         for _ in range(7):
             engine.fail_next(FULL)
@@ -39,8 +38,7 @@ async def test_the_pause_between_tries_grows() -> None:
 async def test_each_failure_of_the_log_is_told_of_once() -> None:
     """After a recovery the next failure has a line again."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         for number in (1, 2):
             engine.fail_next(FULL)
             assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE

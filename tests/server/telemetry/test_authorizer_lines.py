@@ -11,14 +11,13 @@ from coordinator.security.access import Asked
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.telemetry.authorizer_lines import LINES_OF_ONE, NAME_MAX, AuthorizerLines
 from protocol.messages import DescribeGroupsRequest, FindCoordinatorRequest
-from tests.server.harness import ManualClock, serving
+from tests.server.harness import ManualClock, connected
 from tests.server.requests.test_acls import STANDARD, SUPER
 
 
 async def test_denials_are_logged_within_a_limit() -> None:
     """Kafka's words. A client that is denied all the time writes so many lines a second; the next counts the rest."""
-    async with serving(STANDARD) as server:
-        peer = await server.peer()
+    async with connected(STANDARD) as (server, peer):
         for _ in range(LINES_OF_ONE + 5):
             await peer.ask(FindCoordinatorRequest(key="line\nbreak"), 3)
         lines = server.events("authorizer_denied")
@@ -35,8 +34,7 @@ async def test_denials_are_logged_within_a_limit() -> None:
 
 async def test_allowed_requests_are_logged_if_asked() -> None:
     """Kafka does so at the level DEBUG."""
-    async with serving(STANDARD, SUPER, "tenure.authorizer.log.allowed=true") as server:
-        peer = await server.peer()
+    async with connected(STANDARD, SUPER, "tenure.authorizer.log.allowed=true") as (server, peer):
         await peer.ask(DescribeGroupsRequest(groups=["g"]), 1)
         assert server.events("authorizer_allowed")[-1]["operation"] == "DESCRIBE"
 

@@ -79,6 +79,12 @@ class Bench:
         return self.disk.notes() if self.disk.writings else []
 
 
+@pytest.fixture
+def bench() -> Bench:
+    """Return a queue that serves."""
+    return Bench()
+
+
 def ended(members: int) -> notes.RebalanceEnded:
     """Return the end of a rebalance with that many members."""
     one = Snapshot("m", None, "c", "/h", b"")
@@ -104,9 +110,8 @@ def ended(members: int) -> notes.RebalanceEnded:
     )
 
 
-def test_events_are_written_together_a_little_later() -> None:
+def test_events_are_written_together_a_little_later(bench: Bench) -> None:
     """The queue writes events a little later and together, after the code that passed the notes is done."""
-    bench = Bench()
     deleted = notes.GroupDeleted("g", 1, 0)
     bench.take(STUCK)
     bench.take(deleted)
@@ -115,9 +120,8 @@ def test_events_are_written_together_a_little_later() -> None:
     assert bench.disk.notes() == [STUCK, deleted]
 
 
-def test_one_writing_at_a_time() -> None:
+def test_one_writing_at_a_time(bench: Bench) -> None:
     """Events that come during a write go with the next write."""
-    bench = Bench()
     bench.take(STARTED)
     bench.clock.advance(LINGER_MS)
     bench.take(STUCK)
@@ -133,9 +137,8 @@ def test_notes_that_nobody_asks_for_are_no_events() -> None:
     assert not Bench().written(notes.GroupEmptied("g", 1), notes.MemberJoined("g", 1, "m", None, "c", "/h"))
 
 
-def test_loads_of_groups_that_have_members_are_events_up_to_a_number() -> None:
+def test_loads_of_groups_that_have_members_are_events_up_to_a_number(bench: Bench) -> None:
     """A load makes events of a limited number of groups with members; a group without members makes none."""
-    bench = Bench()
     loaded = notes.GroupLoaded("g", 1, "Stable", 2)
     assert bench.written(notes.GroupLoaded("h", 1, "Empty", 0), loaded) == [loaded]
     assert len(bench.written(*[loaded] * (2 * LOADED_MAX))) == LOADED_MAX - 1
@@ -143,9 +146,8 @@ def test_loads_of_groups_that_have_members_are_events_up_to_a_number() -> None:
     assert bench.events.dropped == 0
 
 
-def test_a_load_in_a_cluster_says_so() -> None:
+def test_a_load_in_a_cluster_says_so(bench: Bench) -> None:
     """There a node loads groups also when none starts; a server by itself loads them at its start."""
-    bench = Bench()
     for in_cluster, extra in ((False, {}), (True, {"in_cluster": True})):
         bench.events.in_cluster = in_cluster
         bench.take(notes.GroupLoaded("g", 1, "Stable", 2))
@@ -161,9 +163,8 @@ def test_a_load_after_a_failed_write_is_an_event_for_any_group() -> None:
     assert Bench().written(notes.GroupUnloaded("h", 1), again, gone) == [again, gone]
 
 
-def test_a_member_id_that_is_used_at_once_is_no_event() -> None:
+def test_a_member_id_that_is_used_at_once_is_no_event(bench: Bench) -> None:
     """Every dynamic member gets an id; only an unused id, and its end, become events."""
-    bench = Bench()
     used, unused = (notes.MemberPending("g", 1, name, "c", "/h", 5) for name in ("used", "unused"))
     joined = notes.MemberJoined("g", 1, "used", None, "c", "/h")
     assert bench.written(used, unused, joined) == [unused]
@@ -178,9 +179,8 @@ def test_a_member_id_that_lapses_at_once_is_none_either() -> None:
     )
 
 
-def test_a_rebalance_that_is_over_at_once_is_one_event() -> None:
+def test_a_rebalance_that_is_over_at_once_is_one_event(bench: Bench) -> None:
     """The end event of a short rebalance has its start and all causes; a longer rebalance has further events."""
-    bench = Bench()
     cause, end = notes.RebalanceCause("g", 1, CAUSE), ended(2)
     assert bench.written(STARTED, cause, end) == [end]
     assert bench.written(STARTED, cause) == [STARTED, cause]
@@ -190,9 +190,8 @@ def test_a_rebalance_that_is_over_at_once_is_one_event() -> None:
     assert bench.written(other, end) == [end, other], "of another group"
 
 
-def test_further_causes_are_events_up_to_a_number() -> None:
+def test_further_causes_are_events_up_to_a_number(bench: Bench) -> None:
     """Each rebalance makes a limited number of events about further causes; its end event has all causes."""
-    bench = Bench()
     causes = [notes.RebalanceCause("g", 1, CAUSE)] * (LIVE_CAUSES_MAX + 5)
     assert len(bench.written(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
     assert len(bench.written(STARTED, *causes)) == 1 + LIVE_CAUSES_MAX
@@ -237,12 +236,11 @@ def test_a_request_without_a_member_id_is_no_conflict() -> None:
     assert kind_of(Bench(), note) == "self"
 
 
-def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() -> None:
+def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer(bench: Bench) -> None:
     """A waiting request is a conflict only if its connection is open.
 
     A process that ended, or a client that gave up, has closed its connection.
     """
-    bench = Bench()
     one, other = Client("c", "/h"), Client("c", "/h")
     assert kind_of(bench, fenced(one, other, waited=True)) == "self"
     bench = Bench()
@@ -250,9 +248,8 @@ def test_a_request_that_waited_is_a_conflict_if_somebody_waits_for_its_answer() 
     assert kind_of(bench, fenced(one, other, waited=True)) == "conflict"
 
 
-def test_a_fenced_member_is_one_event() -> None:
+def test_a_fenced_member_is_one_event(bench: Bench) -> None:
     """The fencing of one member is one event, although the client repeats its request without end."""
-    bench = Bench()
     note = fenced(Client("c", "/h"), None)
     assert bench.written(note, note) == [note]
     assert not bench.written(note)
@@ -268,9 +265,8 @@ def weight_max(monkeypatch: pytest.MonkeyPatch) -> int:
     return 1_000
 
 
-def test_whatever_waits_has_its_limit(weight_max: int) -> None:
+def test_whatever_waits_has_its_limit(bench: Bench, weight_max: int) -> None:
     """Notes that may become no event count against the limit too; as soon as that is decided, others have room."""
-    bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
     for number in range(weight_max - 2):
@@ -291,9 +287,8 @@ def gap_of(events: Sequence[TimedNote | Gap]) -> Gap:
     return gap
 
 
-def test_a_disk_that_hangs_costs_events_and_leaves_a_gap(weight_max: int) -> None:
+def test_a_disk_that_hangs_costs_events_and_leaves_a_gap(bench: Bench, weight_max: int) -> None:
     """If the disk hangs, the queue fills up, counts the further events, and writes a gap when it has room."""
-    bench = Bench()
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
     for _ in range(weight_max - 1):
@@ -312,17 +307,15 @@ def test_a_disk_that_hangs_costs_events_and_leaves_a_gap(weight_max: int) -> Non
     assert bench.log.getvalue().count("events_dropped") == 1
 
 
-def test_members_weigh_as_events_do() -> None:
+def test_members_weigh_as_events_do(bench: Bench) -> None:
     """An event with many members takes as much of the queue as many small events."""
-    bench = Bench()
     bench.take(ended(WEIGHT_MAX - 1))
     bench.take(STUCK)
     assert bench.events.dropped == 1
 
 
-def test_a_write_that_fails_is_a_gap() -> None:
+def test_a_write_that_fails_is_a_gap(bench: Bench) -> None:
     """A failed write becomes a gap of all events that weren't written, with the gap that they may contain."""
-    bench = Bench()
     bench.take(STUCK, STUCK, STUCK)
     bench.clock.advance(LINGER_MS)
     bench.disk.land(2, OSError(errno.ENOSPC, "no space left"))
@@ -338,9 +331,8 @@ def test_a_write_that_fails_is_a_gap() -> None:
     assert NOT_KEPT.split('"')[1] in line["message"], "the doctor names the line by these words"
 
 
-def test_what_was_dropped_adds_up() -> None:
+def test_what_was_dropped_adds_up(bench: Bench) -> None:
     """The total of dropped events since the start grows without the gap's own record; each drop has a log line."""
-    bench = Bench()
     for lost in (1, 2):
         bench.take(*[STUCK] * lost)
         bench.clock.advance(LINGER_MS)
@@ -353,17 +345,15 @@ def test_what_was_dropped_adds_up() -> None:
     assert bench.log.getvalue().count("events_dropped") == 2
 
 
-def test_nothing_is_written_of_nothing() -> None:
+def test_nothing_is_written_of_nothing(bench: Bench) -> None:
     """Without events the queue writes nothing and arms no alarm."""
-    bench = Bench()
     bench.events.flush()
     bench.clock.advance(10 * LINGER_MS)
     assert not bench.disk.writings
 
 
-def test_the_end_waits_for_what_is_to_be_written() -> None:
+def test_the_end_waits_for_what_is_to_be_written(bench: Bench) -> None:
     """The end of the queue waits for all events, also those that come during a write, but not for a failing disk."""
-    bench = Bench()
     ends: list[str] = []
     bench.take(STUCK)
     bench.clock.advance(LINGER_MS)
@@ -406,9 +396,8 @@ NO_ROOM, NO_ROOM_AGAIN, NO_ROOM_FOR_OTHER = (
 
 
 @pytest.mark.parametrize("refused", [NO_SEAT, NO_ROOM])
-def test_a_refused_client_is_an_event(refused: notes.InstanceIdUnreleased | notes.ClientRefused) -> None:
+def test_a_refused_client_is_an_event(bench: Bench, refused: notes.InstanceIdUnreleased | notes.ClientRefused) -> None:
     """One event in a minute for each client that was refused, however often it tries."""
-    bench = Bench()
     assert bench.written(refused, refused) == [refused]
     bench.clock.advance(AGAIN_MS - 2 * LINGER_MS)
     assert not bench.written(refused)

@@ -42,9 +42,8 @@ def started(group: str, **cause: Any) -> notes.RebalanceStarted:
     return notes.RebalanceStarted(group, 1, "Stable", CAUSE._replace(**cause), 2)
 
 
-def test_rebalances_add_up_by_cause_and_by_group() -> None:
+def test_rebalances_add_up_by_cause_and_by_group(measures: Measures) -> None:
     """Fifty rebalances add up to fifty, by cause and by group."""
-    measures = Measures()
     measures.take([started(f"g-{number % 3}") for number in range(30)])
     measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
     assert measures.rebalances.total() == measures.by_group.total() == measures.happened[notes.RebalanceStarted] == 50
@@ -53,9 +52,8 @@ def test_rebalances_add_up_by_cause_and_by_group() -> None:
     assert measures.by_group["g-0"] == 30
 
 
-def test_a_further_cause_is_no_further_rebalance() -> None:
+def test_a_further_cause_is_no_further_rebalance(measures: Measures) -> None:
     """A further cause of a rebalance that has begun doesn't count as another rebalance."""
-    measures = Measures()
     measures.take([started("g"), notes.RebalanceCause("g", 1, CAUSE)])
     assert measures.rebalances.total() == 1
 
@@ -80,9 +78,8 @@ def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
     assert none.by_group == {OTHER_GROUPS: 1}
 
 
-def test_a_storm_is_five_rebalances_within_a_minute() -> None:
+def test_a_storm_is_five_rebalances_within_a_minute(measures: Measures) -> None:
     """It counts once, however long it lasts; after a calmer minute another one may begin."""
-    measures = Measures()
     every_ms = STORM_MS // STORM_MIN - 1
     for number in range(4 * STORM_MIN):
         measures.take([started("stormy")], number * every_ms)
@@ -96,9 +93,8 @@ def test_a_storm_is_five_rebalances_within_a_minute() -> None:
     assert measures.storms["stormy"] == 2
 
 
-def test_few_groups_are_watched_for_storms() -> None:
+def test_few_groups_are_watched_for_storms(measures: Measures) -> None:
     """Those that rebalanced last."""
-    measures = Measures()
     measures.take([started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
     assert len(measures._watched) == STORMS_WATCHED_MAX
 
@@ -145,9 +141,8 @@ async def test_seats_away_of_groups_without_series_are_one_number() -> None:
         assert found.away == away
 
 
-def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
+def test_how_a_rebalance_ended_and_how_long_its_phases_took(measures: Measures) -> None:
     """A rebalance counts by its outcome; if it ends in its first phase, the second phase has no duration."""
-    measures = Measures()
     measures.take([ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
     assert measures.ended == {Outcome.COMPLETED: 1, Outcome.EMPTIED: 1}
     assert measures.phases["preparing"].total == pytest.approx(2.02)
@@ -155,9 +150,8 @@ def test_how_a_rebalance_ended_and_how_long_its_phases_took() -> None:
     assert sum(measures.phases["completing"].counts) == 1
 
 
-def test_what_else_is_counted() -> None:
+def test_what_else_is_counted(measures: Measures) -> None:
     """The measures count restarts by their rebalance, fencings by operation, dropped members and removed offsets."""
-    measures = Measures()
     replaced = notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/h")
     measures.take(
         [
@@ -175,18 +169,16 @@ def test_what_else_is_counted() -> None:
     assert measures.offsets_removed == {True: 2}
 
 
-def test_answers_are_counted_by_the_error_on_top() -> None:
+def test_answers_are_counted_by_the_error_on_top(measures: Measures) -> None:
     """Answers count by their top-level error; OffsetCommit has none there."""
-    measures = Measures()
     measures.answered(HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
     measures.answered(HEARTBEAT, HeartbeatResponse())
     measures.answered(API_KEYS["OffsetCommit"], OffsetCommitResponse())
     assert measures.answers == {(HEARTBEAT, 82): 1, (HEARTBEAT, 0): 1, (API_KEYS["OffsetCommit"], 0): 1}
 
 
-def test_answers_with_errors_inside() -> None:
+def test_answers_with_errors_inside(measures: Measures) -> None:
     """Errors inside an answer count too: of one unknown member in LeaveGroup, or of a refused OffsetCommit."""
-    measures = Measures()
     left = [LeaveGroupResponse.MemberResponse(error_code=each) for each in (0, ErrorCode.UNKNOWN_MEMBER_ID)]
     measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left))
     measures.answered(API_KEYS["LeaveGroup"], LeaveGroupResponse(members=left[:1]))

@@ -83,9 +83,8 @@ def samples(measures: Measures, accept: str = "") -> Samples:
     }
 
 
-def test_rebalances_by_cause_add_up() -> None:
+def test_rebalances_by_cause_add_up(measures: Measures) -> None:
     """If fifty rebalances begin between two scrapes, the counter grows by fifty."""
-    measures = Measures()
     measures.take([started("g-0")])
     before = samples(measures)
     measures.take([started(f"g-{number % 2}") for number in range(50)])
@@ -135,9 +134,8 @@ def test_transactions() -> None:
     assert oldest.samples[0].value == 0
 
 
-def test_groups_with_series_have_counters_from_zero_on() -> None:
+def test_groups_with_series_have_counters_from_zero_on(measures: Measures) -> None:
     """Prometheus sees no increase in a counter that begins at 1. Causes are as many as there are."""
-    measures = Measures()
     measures.take([started("g"), started("g"), started("g", kind=CauseKind.MEMBER_LEFT)])
     found = samples(measures)
     of_group = ("group", "g")
@@ -152,9 +150,8 @@ def test_groups_with_series_have_counters_from_zero_on() -> None:
     assert found["tenure_group_storms_total", (of_group,)] == found["tenure_storms_total", ()] == 1
 
 
-def test_groups_of_the_consumer_protocol_have_kafkas_names() -> None:
+def test_groups_of_the_consumer_protocol_have_kafkas_names(measures: Measures) -> None:
     """By protocol, by state, and epochs as Kafka counts them: those of members that go are not among them."""
-    measures = Measures()
     kinds = ("member_joined", "member_left", "member_expired", "topics_changed", "regex_resolved")
     causes = [Cause(CauseKind(kind), ("m",)) for kind in kinds]
     measures.take([notes.RebalanceStarted("g", 1, "Stable", causes[0], group_type=notes.CONSUMER)])
@@ -174,9 +171,8 @@ def test_groups_of_the_consumer_protocol_have_kafkas_names() -> None:
         assert found["tenure_rebalance_phase_seconds_count", (("phase", phase),)] == 1
 
 
-def test_every_note_and_answer_is_in_both_formats() -> None:
+def test_every_note_and_answer_is_in_both_formats(measures: Measures) -> None:
     """Every note and answer is in both formats, and a histogram's last bucket has all its values."""
-    measures = Measures()
     measures.take([*EVENTS.values(), ENDED])
     measures.answered(API_KEYS["JoinGroup"], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
     plain, open_metrics = samples(measures), samples(measures, "application/openmetrics-text; version=1.0.0")
@@ -205,9 +201,8 @@ def test_a_cluster_and_its_store() -> None:
     assert found["tenure_store_alarms", ()] == 1
 
 
-def test_what_logs_cost() -> None:
+def test_what_logs_cost(measures: Measures) -> None:
     """A scrape has the costs of the group log and the topics' logs; a bucket includes its upper end."""
-    measures = Measures()
     measures.logs["groups"].appended(1_000, 0.004, 0.003)
     measures.logs["groups"].appended(500, 0.2, 0.1)
     measures.logs["topics"].appended(7, 0.001, 0.0001)
@@ -241,9 +236,8 @@ def test_loads_have_kafkas_figures() -> None:
     assert isnan(none)
 
 
-def test_a_principal_that_was_throttled_has_a_series() -> None:
+def test_a_principal_that_was_throttled_has_a_series(measures: Measures) -> None:
     """Whatever its name is: the format's own marks are escaped, so no name makes up another series."""
-    measures = Measures()
     name = 'User:CN=a"} 1\ntenure_fake{x="\\'
     measures.throttled("request_percentage", name, 1_500)
     for accept in ("", "application/openmetrics-text"):
@@ -254,9 +248,8 @@ def test_a_principal_that_was_throttled_has_a_series() -> None:
         assert not any(sample.startswith("tenure_fake") for sample, _ in found)
 
 
-def test_logins_have_kafkas_names() -> None:
+def test_logins_have_kafkas_names(measures: Measures) -> None:
     """Each way a login ends is a metric of Kafka's listeners, by listener and mechanism."""
-    measures = Measures()
     for number, way in enumerate(Login, 1):
         measures.logins["SASL", "PLAIN", way] = number
     found = samples(measures)

@@ -13,7 +13,7 @@ from protocol.header import decode_response
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, api_schema
 from schemas.api import SERVED
 from schemas.errors import ErrorCode
-from tests.server.harness import serving
+from tests.server.harness import Peer, Serving, serving
 
 
 def test_every_api_that_is_served_has_a_handler() -> None:
@@ -25,32 +25,28 @@ def test_every_api_that_is_served_has_a_handler() -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_api_versions_lists_what_is_spoken(version: int) -> None:
+async def test_api_versions_lists_what_is_spoken(peer: Peer, version: int) -> None:
     """The answer lists every API with the versions of its schema, in each version of ApiVersions."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
-        answer = await peer.ask(request, version)
-        assert answer.error_code == ErrorCode.NONE
-        listed = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        assert listed == {key: api_schema(key).VERSIONS for key in HANDLERS}
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    answer = await peer.ask(request, version)
+    assert answer.error_code == ErrorCode.NONE
+    listed = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert listed == {key: api_schema(key).VERSIONS for key in HANDLERS}
 
 
 @pytest.mark.parametrize("version", [6, 99, 32_767, -1])
-async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
+async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(peer: Peer, version: int) -> None:
     """The answer is UNSUPPORTED_VERSION and lists ApiVersions alone; the connection stays open (KIP-511)."""
-    async with serving() as server:
-        peer = await server.peer()
-        content = struct.pack(">hhih", 18, version, 77, 1) + b"c" + b"\0whatever comes then"
-        await peer.send_bytes(struct.pack(">i", len(content)) + content)
-        frame = await peer.receive_frame()
-        assert frame is not None
-        correlation_id, answer = decode_response(18, 0, frame)
-        assert isinstance(answer, ApiVersionsResponse)
-        assert correlation_id == 77
-        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 5)]
-        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
+    content = struct.pack(">hhih", 18, version, 77, 1) + b"c" + b"\0whatever comes then"
+    await peer.send_bytes(struct.pack(">i", len(content)) + content)
+    frame = await peer.receive_frame()
+    assert frame is not None
+    correlation_id, answer = decode_response(18, 0, frame)
+    assert isinstance(answer, ApiVersionsResponse)
+    assert correlation_id == 77
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 5)]
+    assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -66,16 +62,16 @@ async def test_api_versions_in_an_unknown_version_is_answered_in_version_0(versi
         ("a\n", "1", False),
     ],
 )
-async def test_a_clients_program_has_a_proper_name(name: str, version: str, valid: bool) -> None:
+async def test_a_clients_program_has_a_proper_name(
+    peer: Peer, server: Serving, name: str, version: str, valid: bool
+) -> None:
     """From version 3 on, name and version of the client's program must match Kafka's pattern."""
-    async with serving() as server:
-        peer = await server.peer()
-        request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
-        answer = await peer.ask(request, 3)
-        assert answer.error_code == (ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST)
-        assert bool(answer.api_keys) == valid
-        (connection,) = server.connections()
-        assert connection.client("c").software == (f"{name} {version}" if valid else "")
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    answer = await peer.ask(request, 3)
+    assert answer.error_code == (ErrorCode.NONE if valid else ErrorCode.INVALID_REQUEST)
+    assert bool(answer.api_keys) == valid
+    (connection,) = server.connections()
+    assert connection.client("c").software == (f"{name} {version}" if valid else "")
 
 
 OWN = "own"
@@ -97,20 +93,18 @@ OWN = "own"
     ],
 )
 async def test_a_client_that_means_another_node_starts_over(
-    cluster_id: str | None, node_id: int, error: ErrorCode
+    peer: Peer, cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
     """As Kafka 4.4 answered (KIP-1242): cluster and node are named together or not at all."""
-    async with serving() as server:
-        peer = await server.peer()
-        own: Any = await peer.ask(DescribeClusterRequest(), 0)
-        hello = ApiVersionsRequest(
-            client_software_name="a",
-            client_software_version="1",
-            cluster_id=own.cluster_id if cluster_id is OWN else cluster_id,
-            node_id=node_id,
-        )
-        answer = await peer.ask(hello, 5)
-        assert (answer.error_code, bool(answer.api_keys)) == (error, error == ErrorCode.NONE)
+    own: Any = await peer.ask(DescribeClusterRequest(), 0)
+    hello = ApiVersionsRequest(
+        client_software_name="a",
+        client_software_version="1",
+        cluster_id=own.cluster_id if cluster_id is OWN else cluster_id,
+        node_id=node_id,
+    )
+    answer = await peer.ask(hello, 5)
+    assert (answer.error_code, bool(answer.api_keys)) == (error, error == ErrorCode.NONE)
 
 
 async def test_heartbeats_are_kept_for_a_number_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:

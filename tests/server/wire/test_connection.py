@@ -31,7 +31,7 @@ from protocol.messages import (
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Serving, heartbeat_request, join_request, seat, serving, sync_request
+from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.memory import ManualEngine
 
 
@@ -45,27 +45,26 @@ def header(api_key: int, version: int) -> bytes:
     return struct.pack(">hhih", api_key, version, 7, -1)
 
 
-async def test_who_sends_ahead_has_one_request_a_turn_like_anybody() -> None:
+async def test_who_sends_ahead_has_one_request_a_turn_like_anybody(server: Serving) -> None:
     """If requests take long, a request of another connection does not wait for all requests sent ahead."""
-    async with serving() as server:
-        connections, order = server.server.connections, list[Connection]()
-        dispatch = connections.dispatch
+    connections, order = server.server.connections, list[Connection]()
+    dispatch = connections.dispatch
 
-        def slow(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
-            order.append(connection)
-            server.clock.advance(2 * TURN_MAX_MS)
-            return dispatch(connection, frame)
+    def slow(connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
+        order.append(connection)
+        server.clock.advance(2 * TURN_MAX_MS)
+        return dispatch(connection, frame)
 
-        connections.dispatch = slow
-        ahead, other = await server.peer(), await server.peer()
-        await ahead.send_bytes(b"".join(ahead.frame(MetadataRequest(topics=[]), 4) for _ in range(50)))
-        await other.ask(MetadataRequest(topics=[]), 4)
-        for _ in range(50):
-            await ahead.receive()
-        (its,) = (connection for connection in server.connections() if order.count(connection) == 1)
-        assert len(order) == 51
-        assert order.index(its) < 25
-        assert all(connection.queued_bytes == 0 for connection in server.connections())
+    connections.dispatch = slow
+    ahead, other = await server.peer(), await server.peer()
+    await ahead.send_bytes(b"".join(ahead.frame(MetadataRequest(topics=[]), 4) for _ in range(50)))
+    await other.ask(MetadataRequest(topics=[]), 4)
+    for _ in range(50):
+        await ahead.receive()
+    (its,) = (connection for connection in server.connections() if order.count(connection) == 1)
+    assert len(order) == 51
+    assert order.index(its) < 25
+    assert all(connection.queued_bytes == 0 for connection in server.connections())
 
 
 def alive(kind: type) -> int:
@@ -115,129 +114,120 @@ async def test_broken_bytes_cost_their_connection_and_one_line(name: str) -> Non
         assert len(server.connections()) == 1
 
 
-async def test_requests_are_answered_whatever_the_pieces_they_come_in() -> None:
+async def test_requests_are_answered_whatever_the_pieces_they_come_in(peer: Peer) -> None:
     """Each request is answered, in order, if it comes byte by byte or with many others in one piece."""
-    async with serving() as server:
-        peer = await server.peer()
-        for byte in peer.frame(ApiVersionsRequest(), 0):
-            await peer.send_bytes(bytes([byte]))
+    for byte in peer.frame(ApiVersionsRequest(), 0):
+        await peer.send_bytes(bytes([byte]))
+    assert (await peer.receive()).error_code == ErrorCode.NONE
+    await peer.send_bytes(b"".join(peer.frame(ApiVersionsRequest(), index % 3) for index in range(500)))
+    for _ in range(500):
         assert (await peer.receive()).error_code == ErrorCode.NONE
-        await peer.send_bytes(b"".join(peer.frame(ApiVersionsRequest(), index % 3) for index in range(500)))
-        for _ in range(500):
-            assert (await peer.receive()).error_code == ErrorCode.NONE
 
 
 async def test_answers_larger_than_one_write_all_arrive() -> None:
     """Answers to one read that exceed one write go out in several writes."""
-    async with serving("tenure.topics=big:2000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=big:2000") as (_, peer):
         await peer.send_bytes(b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(20)))
         answers = [await peer.receive() for _ in range(20)]
         assert all(len(answer.topics[1].partitions) == 2000 for answer in answers)
         assert WRITE_BYTES < 2000 * 20 * 20
 
 
-async def test_requests_behind_a_waiting_join_wait_with_it() -> None:
+async def test_requests_behind_a_waiting_join_wait_with_it(server: Serving) -> None:
     """As in Kafka, a request after a JoinGroup on its connection is handled only after the JoinGroup's answer."""
-    async with serving() as server:
-        first, second = await server.peer(), await server.peer()
-        member = await seat(first, "g", "a")
-        await second.send(join_request("g", instance="b"), 5)
-        await second.send(LeaveGroupRequest(group_id="elsewhere", member_id="nobody"), 0)
-        await second.send(ApiVersionsRequest(), 0)
-        await server.barrier()
-        assert second.is_silent()
-        await first.send(join_request("g", member.member_id, instance="a"), 5)
-        rejoined, joined = await first.receive(), await second.receive()
-        assert joined.error_code == rejoined.error_code == ErrorCode.NONE
-        assert joined.generation_id == 2
-        assert (await second.receive()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert (await second.receive()).error_code == ErrorCode.NONE
+    first, second = await server.peer(), await server.peer()
+    member = await seat(first, "g", "a")
+    await second.send(join_request("g", instance="b"), 5)
+    await second.send(LeaveGroupRequest(group_id="elsewhere", member_id="nobody"), 0)
+    await second.send(ApiVersionsRequest(), 0)
+    await server.barrier()
+    assert second.is_silent()
+    await first.send(join_request("g", member.member_id, instance="a"), 5)
+    rejoined, joined = await first.receive(), await second.receive()
+    assert joined.error_code == rejoined.error_code == ErrorCode.NONE
+    assert joined.generation_id == 2
+    assert (await second.receive()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await second.receive()).error_code == ErrorCode.NONE
 
 
-async def test_a_stopped_connection_handles_no_further_request() -> None:
+async def test_a_stopped_connection_handles_no_further_request(server: Serving) -> None:
     """The request that waits still gets its answer. The one behind it is not handled."""
-    async with serving() as server:
-        first, second = await server.peer(), await server.peer()
-        member = await seat(first, "g", "a")
-        await second.send(join_request("g", instance="b"), 5)
-        await second.send(ApiVersionsRequest(), 0)
-        await server.until(lambda: any(each.waits and each.queued_bytes for each in server.connections()))
-        (connection,) = [each for each in server.connections() if each.waits]
-        connection.stop()
-        await first.send(join_request("g", member.member_id, instance="a"), 5)
-        assert (await second.receive()).error_code == ErrorCode.NONE
-        await server.barrier()
-        assert connection.queued_bytes > 0
+    first, second = await server.peer(), await server.peer()
+    member = await seat(first, "g", "a")
+    await second.send(join_request("g", instance="b"), 5)
+    await second.send(ApiVersionsRequest(), 0)
+    await server.until(lambda: any(each.waits and each.queued_bytes for each in server.connections()))
+    (connection,) = [each for each in server.connections() if each.waits]
+    connection.stop()
+    await first.send(join_request("g", member.member_id, instance="a"), 5)
+    assert (await second.receive()).error_code == ErrorCode.NONE
+    await server.barrier()
+    assert connection.queued_bytes > 0
 
 
-async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind() -> None:
+async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind(server: Serving) -> None:
     """Its member stays, the answer of its waiting JoinGroup is dropped, and the connection's memory is freed."""
-    async with serving() as server:
-        first, second = await server.peer(), await server.peer()
-        member = await seat(first, "g", "a")
-        await second.send(join_request("g", instance="b"), 5)
-        await server.until(lambda: len(server.events("member_joined")) == 2)
-        second.close()
-        await server.until(lambda: len(server.connections()) == 1)
-        assert alive(Connection) == len(server.server.connections)
-        assert alive(Call) == 1
-        rejoined = await first.join("g", member.member_id, instance="a")
-        assert len(rejoined.members) == 2
-        described = await first.ask(DescribeGroupsRequest(groups=["g"]), 4)
-        assert {each.group_instance_id for each in described.groups[0].members} == {"a", "b"}
-        assert server.events("connection_failed") == []
-        assert alive(Call) == 0
+    first, second = await server.peer(), await server.peer()
+    member = await seat(first, "g", "a")
+    await second.send(join_request("g", instance="b"), 5)
+    await server.until(lambda: len(server.events("member_joined")) == 2)
+    second.close()
+    await server.until(lambda: len(server.connections()) == 1)
+    assert alive(Connection) == len(server.server.connections)
+    assert alive(Call) == 1
+    rejoined = await first.join("g", member.member_id, instance="a")
+    assert len(rejoined.members) == 2
+    described = await first.ask(DescribeGroupsRequest(groups=["g"]), 4)
+    assert {each.group_instance_id for each in described.groups[0].members} == {"a", "b"}
+    assert server.events("connection_failed") == []
+    assert alive(Call) == 0
 
 
-async def test_a_closed_connection_ends_its_fetch() -> None:
+async def test_a_closed_connection_ends_its_fetch(server: Serving) -> None:
     """A Fetch that would wait for weeks ends with its connection; at most a few leftovers of its timer remain."""
-    async with serving() as server:
-        partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-        topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
-        for _ in range(2 * LEFTOVERS_MIN):
-            peer = await server.peer()
-            await peer.send(FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=[topic]), 11)
-            await server.until(lambda: any(each.waits for each in server.connections()))
-            assert peer.is_silent()
-            peer.close()
-            await server.until(lambda: len(server.connections()) == 0)
-        assert alive(Connection) == 1
-        assert alive(Call) <= LEFTOVERS_MIN + 1
-        assert server.events("connection_failed") == []
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
+    for _ in range(2 * LEFTOVERS_MIN):
+        peer = await server.peer()
+        await peer.send(FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=[topic]), 11)
+        await server.until(lambda: any(each.waits for each in server.connections()))
+        assert peer.is_silent()
+        peer.close()
+        await server.until(lambda: len(server.connections()) == 0)
+    assert alive(Connection) == 1
+    assert alive(Call) <= LEFTOVERS_MIN + 1
+    assert server.events("connection_failed") == []
 
 
-async def test_nothing_more_is_read_than_may_be_queued() -> None:
+async def test_nothing_more_is_read_than_may_be_queued(server: Serving) -> None:
     """Requests behind a waiting one fill the client's buffers, not the server's memory; all are answered later."""
-    async with serving() as server:
-        first, second = await server.peer(), await server.peer()
-        member = await seat(first, "g", "a")
-        await second.send(join_request("g", instance="b"), 5)
-        await server.until(lambda: len(server.events("member_joined")) == 2)
-        (connection,) = [each for each in server.connections() if each.waits]
-        request = encode_request(HeartbeatRequest(group_id="x" * 1000, generation_id=0, member_id=""), 0, 0, "c")
-        sent = 0
+    first, second = await server.peer(), await server.peer()
+    member = await seat(first, "g", "a")
+    await second.send(join_request("g", instance="b"), 5)
+    await server.until(lambda: len(server.events("member_joined")) == 2)
+    (connection,) = [each for each in server.connections() if each.waits]
+    request = encode_request(HeartbeatRequest(group_id="x" * 1000, generation_id=0, member_id=""), 0, 0, "c")
+    sent = 0
 
-        def is_reading() -> bool:
-            return connection.is_reading
+    def is_reading() -> bool:
+        return connection.is_reading
 
-        while is_reading():
-            await second.send_bytes(request * 16)
-            sent += 16
-            await server.barrier()
-        assert QUEUED_BYTES_MAX < connection.queued_bytes < QUEUED_BYTES_MAX + 1024 * 1024
-        await first.send(join_request("g", member.member_id, instance="a"), 5)
-        assert (await second.receive()).error_code == ErrorCode.NONE
-        for _ in range(sent):
-            assert await second.receive_frame() is not None
-        assert is_reading()
-        assert connection.queued_bytes == 0
+    while is_reading():
+        await second.send_bytes(request * 16)
+        sent += 16
+        await server.barrier()
+    assert QUEUED_BYTES_MAX < connection.queued_bytes < QUEUED_BYTES_MAX + 1024 * 1024
+    await first.send(join_request("g", member.member_id, instance="a"), 5)
+    assert (await second.receive()).error_code == ErrorCode.NONE
+    for _ in range(sent):
+        assert await second.receive_frame() is not None
+    assert is_reading()
+    assert connection.queued_bytes == 0
 
 
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:
     """While a client does not read its answers, the server reads no more of its requests."""
-    async with serving("tenure.topics=big:2000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=big:2000") as (server, peer):
         count = 150
         requests = b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(count))
         await peer.send_bytes(requests)
@@ -282,55 +272,53 @@ class LargeAnswers:
         return self._dispatch(connection, frame)
 
 
-async def test_a_large_answer_is_written_as_the_client_takes_it() -> None:
+async def test_a_large_answer_is_written_as_the_client_takes_it(server: Serving) -> None:
     """The rest of the answer waits here, and so do further requests; all answers arrive, in order and whole."""
-    async with serving() as server:
-        large = LargeAnswers(server)
-        peer = await server.peer()
-        joined = await seat(peer, "g", "i")
-        beat = heartbeat_request("g", joined, "i")
-        assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
-        await peer.send(MetadataRequest(topics=[]), 4)
-        await server.until(lambda: large.calls == 1)
-        (connection,) = server.connections()
-        await server.until(lambda: not connection._writable)
-        assert connection._rest is not None
-        transport = connection._transport
-        assert transport is not None
-        assert transport.get_write_buffer_size() < 4 * WRITE_BYTES
-        await peer.send(beat, 4)  # a repeated one, which would be answered before dispatch
-        await peer.send(MetadataRequest(topics=[]), 4)
-        await server.barrier()
-        assert large.calls == 1
-        for expected in (b"".join(large.parts)[SIZE_BYTES:], None, b"".join(large.parts)[SIZE_BYTES:]):
-            frame = await peer.receive_frame()
-            assert frame is not None
-            assert len(frame) < 100 if expected is None else frame == expected
-        assert large.calls == 2
-        await server.until(lambda: connection._rest is None and connection.queued_bytes == 0)
+    large = LargeAnswers(server)
+    peer = await server.peer()
+    joined = await seat(peer, "g", "i")
+    beat = heartbeat_request("g", joined, "i")
+    assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+    await peer.send(MetadataRequest(topics=[]), 4)
+    await server.until(lambda: large.calls == 1)
+    (connection,) = server.connections()
+    await server.until(lambda: not connection._writable)
+    assert connection._rest is not None
+    transport = connection._transport
+    assert transport is not None
+    assert transport.get_write_buffer_size() < 4 * WRITE_BYTES
+    await peer.send(beat, 4)  # a repeated one, which would be answered before dispatch
+    await peer.send(MetadataRequest(topics=[]), 4)
+    await server.barrier()
+    assert large.calls == 1
+    for expected in (b"".join(large.parts)[SIZE_BYTES:], None, b"".join(large.parts)[SIZE_BYTES:]):
+        frame = await peer.receive_frame()
+        assert frame is not None
+        assert len(frame) < 100 if expected is None else frame == expected
+    assert large.calls == 2
+    await server.until(lambda: connection._rest is None and connection.queued_bytes == 0)
 
 
-async def test_a_large_answer_is_cut_by_the_turn() -> None:
+async def test_a_large_answer_is_cut_by_the_turn(server: Serving) -> None:
     """If the client takes all, the answer still takes many turns, and no heartbeat's answer comes into its middle."""
-    async with serving() as server:
-        large = LargeAnswers(server)
-        peer = await server.peer()
-        joined = await seat(peer, "g", "i")
-        beat = heartbeat_request("g", joined, "i")
-        assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
-        (connection,) = server.connections()
-        transport = Taking(server)
-        connection._transport = transport  # type: ignore[assignment]
-        connection.data_received(peer.frame(MetadataRequest(topics=[]), 4))
-        assert connection._rest is not None
-        assert connection._writable
-        at_once = len(transport.written)
-        connection.data_received(peer.frame(beat, 4))
-        assert len(transport.written) == at_once < 10
-        await server.until(lambda: connection._rest is None and not connection.queued_bytes)
-        whole = b"".join(transport.written)
-        assert whole[: len(whole) - 16].startswith(b"".join(large.parts))
-        assert len(whole) - len(b"".join(large.parts)) < 100
+    large = LargeAnswers(server)
+    peer = await server.peer()
+    joined = await seat(peer, "g", "i")
+    beat = heartbeat_request("g", joined, "i")
+    assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+    (connection,) = server.connections()
+    transport = Taking(server)
+    connection._transport = transport  # type: ignore[assignment]
+    connection.data_received(peer.frame(MetadataRequest(topics=[]), 4))
+    assert connection._rest is not None
+    assert connection._writable
+    at_once = len(transport.written)
+    connection.data_received(peer.frame(beat, 4))
+    assert len(transport.written) == at_once < 10
+    await server.until(lambda: connection._rest is None and not connection.queued_bytes)
+    whole = b"".join(transport.written)
+    assert whole[: len(whole) - 16].startswith(b"".join(large.parts))
+    assert len(whole) - len(b"".join(large.parts)) < 100
 
 
 class Taking:
@@ -350,31 +338,29 @@ class Taking:
     close = abort
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_large_answer_leaves_nothing_behind() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_a_large_answer_leaves_nothing_behind(server: Serving) -> None:
     """The rest of the answer is dropped with the connection, without a log line."""
-    async with serving() as server:
-        LargeAnswers(server)
-        peer = await server.peer()
-        await peer.send(MetadataRequest(topics=[]), 4)
-        await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
-        (connection,) = server.connections()
-        before = len(server.events())
-        peer.close()
-        await server.until(lambda: len(server.connections()) == 0)
-        assert connection._rest is None
-        assert server.events()[before:] == []
+    LargeAnswers(server)
+    peer = await server.peer()
+    await peer.send(MetadataRequest(topics=[]), 4)
+    await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
+    (connection,) = server.connections()
+    before = len(server.events())
+    peer.close()
+    await server.until(lambda: len(server.connections()) == 0)
+    assert connection._rest is None
+    assert server.events()[before:] == []
 
 
-async def test_a_server_that_stops_finishes_a_large_answer() -> None:
+async def test_a_server_that_stops_finishes_a_large_answer(server: Serving) -> None:
     """`close` hands the rest to the transport, which closes behind it."""
-    async with serving() as server:
-        large = LargeAnswers(server)
-        peer = await server.peer()
-        await peer.send(MetadataRequest(topics=[]), 4)
-        await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
-        server.connections()[0].close()
-        assert await peer.receive_frame() == b"".join(large.parts)[SIZE_BYTES:]
-        assert await peer.is_closed()
+    large = LargeAnswers(server)
+    peer = await server.peer()
+    await peer.send(MetadataRequest(topics=[]), 4)
+    await server.until(lambda: bool(server.connections()) and not server.connections()[0]._writable)
+    server.connections()[0].close()
+    assert await peer.receive_frame() == b"".join(large.parts)[SIZE_BYTES:]
+    assert await peer.is_closed()
 
 
 async def test_a_mistake_of_ours_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,34 +419,29 @@ def test_an_ipv4_client_is_one_on_a_socket_of_both_families() -> None:
     assert plain_address("::1") == "::1"
 
 
-async def test_a_client_that_names_its_program_is_known_by_it() -> None:
+async def test_a_client_that_names_its_program_is_known_by_it(peer: Peer, server: Serving) -> None:
     """Also if it has sent another request before."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(ApiVersionsRequest(), 0)
-        (connection,) = server.connections()
-        assert connection.client("c").software == ""
-        await peer.ask(ApiVersionsRequest(client_software_name="app", client_software_version="1"), 3)
-        assert connection.client("c").software == "app 1"
+    await peer.ask(ApiVersionsRequest(), 0)
+    (connection,) = server.connections()
+    assert connection.client("c").software == ""
+    await peer.ask(ApiVersionsRequest(client_software_name="app", client_software_version="1"), 3)
+    assert connection.client("c").software == "app 1"
 
 
-async def test_a_client_that_authenticates_is_somebody_else_from_then_on() -> None:
+async def test_a_client_that_authenticates_is_somebody_else_from_then_on(peer: Peer, server: Serving) -> None:
     """Nothing that was kept of the connection names its former principal."""
-    async with serving() as server:
-        peer = await server.peer()
-        await peer.ask(ApiVersionsRequest(), 0)
-        (connection,) = server.connections()
-        before = connection.client("c")
-        connection.authenticated("User:alice")
-        assert connection.client("c").principal == "User:alice"
-        assert not connection.knows(before)
+    await peer.ask(ApiVersionsRequest(), 0)
+    (connection,) = server.connections()
+    before = connection.client("c")
+    connection.authenticated("User:alice")
+    assert connection.client("c").principal == "User:alice"
+    assert not connection.knows(before)
 
 
 async def test_the_end_of_a_muted_connection_is_told_once() -> None:
     """To its own part in the server, and to the one that muted it, which waits for nothing more."""
     told: list[str] = []
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
         await peer.ask(ApiVersionsRequest(), 0)
         (connection,) = server.connections()
         connection.mute(lambda: told.append("lost"))

@@ -10,7 +10,7 @@ import pytest
 from coordinator.config import Config
 from coordinator.server.wire.intake import COUNTED_MAX_MS, STALLED_MAX_MS, Intake
 from protocol.messages import ApiVersionsRequest
-from tests.server.harness import ManualClock, Peer, Serving, serving
+from tests.server.harness import ManualClock, Peer, Serving, connected, serving
 from tests.server.requests.test_records import produce_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
@@ -161,8 +161,7 @@ async def test_large_requests_of_many_are_all_answered() -> None:
 
 async def test_a_closed_connection_frees_what_it_holds() -> None:
     """At once."""
-    async with serving(*LIMITS) as server:
-        peer = await server.peer()
+    async with connected(*LIMITS) as (server, peer):
         await fill(peer, 500_000)
         await server.until(lambda: counted(server) > 0)
         peer.close()

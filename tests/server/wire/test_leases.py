@@ -39,26 +39,25 @@ async def test_a_lapsed_node_repeats_no_heartbeat_of_the_consumer_protocol(monke
         assert await beat(peer, request) == answers[0]
 
 
-async def test_a_lapsed_node_repeats_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lapsed_node_repeats_no_heartbeat(server: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for the classic protocol."""
-    async with serving() as server:
-        lease = Lease(server, monkeypatch)
-        peer = await server.peer()
-        request = heartbeat_request("g", await seat(peer, "g", "i"))
-        measures = server.server._api._services.measures
+    lease = Lease(server, monkeypatch)
+    peer = await server.peer()
+    request = heartbeat_request("g", await seat(peer, "g", "i"))
+    measures = server.server._api._services.measures
 
-        async def error() -> int:
-            answer: HeartbeatResponse = await peer.ask(request, 3)
-            return answer.error_code
+    async def error() -> int:
+        answer: HeartbeatResponse = await peer.ask(request, 3)
+        return answer.error_code
 
-        assert [await error() for _ in range(3)] == [ErrorCode.NONE] * 3
-        before = measures.repeated_heartbeats
-        assert before > 0
-        lease.holds = False
-        assert await error() == ErrorCode.NOT_COORDINATOR
-        assert measures.repeated_heartbeats == before
-        lease.holds = True
-        assert await error() == ErrorCode.NONE
+    assert [await error() for _ in range(3)] == [ErrorCode.NONE] * 3
+    before = measures.repeated_heartbeats
+    assert before > 0
+    lease.holds = False
+    assert await error() == ErrorCode.NOT_COORDINATOR
+    assert measures.repeated_heartbeats == before
+    lease.holds = True
+    assert await error() == ErrorCode.NONE
 
 
 async def test_a_node_with_a_new_lease_repeats_nothing_of_what_it_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:

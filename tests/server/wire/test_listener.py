@@ -13,7 +13,7 @@ from coordinator.loop.lines import SPARED_ABOVE
 from coordinator.server.wire.listener import bind
 from protocol.messages import ApiVersionsRequest, MetadataRequest
 from schemas.errors import ErrorCode
-from tests.server.harness import join_request, seat, serving
+from tests.server.harness import Serving, connected, join_request, seat, serving
 from tests.support.patience import WITHIN_S
 
 CROWD = 100
@@ -56,14 +56,13 @@ async def test_a_limit_that_is_reached_again_and_again_costs_few_lines() -> None
         assert len(server.events("connection_refused")) == SPARED_ABOVE
 
 
-async def test_a_crowd_is_connected_though_the_loop_is_busy() -> None:
+async def test_a_crowd_is_connected_though_the_loop_is_busy(server: Serving) -> None:
     """The kernel takes them at the first try. Each further try is seconds later, and may end in a reset."""
-    async with serving() as server:
-        with ExitStack() as stack:
-            for _ in range(CROWD):  # the loop accepts nothing meanwhile
-                stack.enter_context(socket.create_connection(server.server.address, WITHIN_S))
-            await server.until(lambda: len(server.connections()) == CROWD)
-        assert server.events("connection_refused") == []
+    with ExitStack() as stack:
+        for _ in range(CROWD):  # the loop accepts nothing meanwhile
+            stack.enter_context(socket.create_connection(server.server.address, WITHIN_S))
+        await server.until(lambda: len(server.connections()) == CROWD)
+    assert server.events("connection_refused") == []
 
 
 async def test_a_silent_connection_is_closed() -> None:
@@ -82,8 +81,7 @@ async def test_a_silent_connection_is_closed() -> None:
 
 async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off() -> None:
     """After connections.max.idle.ms, and its answers go; until then, each part that it takes is a sign of life."""
-    async with serving("connections.max.idle.ms=10000", "tenure.topics=big:2000") as server:
-        peer = await server.peer()
+    async with connected("connections.max.idle.ms=10000", "tenure.topics=big:2000") as (server, peer):
         (connection,) = server.connections()
         await peer.send_bytes(b"".join(peer.frame(MetadataRequest(topics=None), 9) for _ in range(150)))
         await server.barrier()
@@ -118,8 +116,7 @@ async def test_a_request_under_way_keeps_its_connection() -> None:
 
 async def test_nobody_is_closed_if_the_limit_is_off() -> None:
     """With connections.max.idle.ms=-1 an idle connection stays open."""
-    async with serving("connections.max.idle.ms=-1") as server:
-        peer = await server.peer()
+    async with connected("connections.max.idle.ms=-1") as (server, peer):
         await peer.ask(ApiVersionsRequest(), 0)
         await server.advance(1_000_000_000)
         assert peer.is_silent()
@@ -128,8 +125,7 @@ async def test_nobody_is_closed_if_the_limit_is_off() -> None:
 
 async def test_no_idle_time_at_all_closes_a_silent_connection() -> None:
     """Only a negative number switches the limit off: 0 is a time like any other."""
-    async with serving("connections.max.idle.ms=0") as server:
-        peer = await server.peer()
+    async with connected("connections.max.idle.ms=0") as (server, peer):
         await peer.ask(ApiVersionsRequest(), 0)
         for _ in range(100):
             await server.advance(1)

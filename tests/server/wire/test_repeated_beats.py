@@ -8,7 +8,7 @@ from coordinator.server.wire.repeated_beats import BYTES_MAX
 from protocol.header import encode_request
 from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateTopicsRequest
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.support.requests import first_heartbeat
 
 TOPICS = "tenure.topics=orders:2"
@@ -36,8 +36,7 @@ def repeated(server: Serving) -> int:
 @pytest.mark.parametrize("version", [0, 1])
 async def test_the_second_of_equal_heartbeats_is_repeated(version: int) -> None:
     """Its answer is that of the first, but for the correlation id; a heartbeat that differs is handled."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (server, peer):
         request = await join(peer)
         answers = [await beat(peer, request, version) for _ in range(3)]
         assert repeated(server) == 2
@@ -51,8 +50,7 @@ async def test_the_second_of_equal_heartbeats_is_repeated(version: int) -> None:
 
 async def test_several_in_one_read_are_repeated_too() -> None:
     """A client may send its heartbeats without waiting for answers."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (server, peer):
         request = await join(peer)
         await beat(peer, request)
         await peer.send_bytes(peer.frame(request, 1) + peer.frame(request, 1))
@@ -88,8 +86,7 @@ async def test_a_new_topic_is_looked_at() -> None:
 
 async def test_members_that_share_a_connection_get_their_own_answers() -> None:
     """A connection keeps one heartbeat; those of its other members are handled."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (_, peer):
         requests = [await join(peer, "m", "g"), await join(peer, "n", "h")]
         for request in requests * 2:
             assert (await beat(peer, request)).member_id == request.member_id
@@ -97,8 +94,7 @@ async def test_members_that_share_a_connection_get_their_own_answers() -> None:
 
 async def test_a_long_heartbeat_is_not_kept() -> None:
     """A client chooses its member id."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (server, peer):
         request = await join(peer, "m" * BYTES_MAX)
         assert (await beat(peer, request)) == (await beat(peer, request))
         assert repeated(server) == 0
@@ -107,8 +103,7 @@ async def test_a_long_heartbeat_is_not_kept() -> None:
 @pytest.mark.parametrize("more", [0, 1])
 async def test_the_longest_heartbeat_that_is_kept(more: int) -> None:
     """It has BYTES_MAX bytes on the wire, with those of its size."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (server, peer):
         size = len(encode_request(await join(peer, "m" * 200, "o"), 1, 7, peer._client_id))
         request = await join(peer, "m" * (200 + BYTES_MAX + more - size))
         assert len(encode_request(request, 1, 7, peer._client_id)) == BYTES_MAX + more
@@ -118,8 +113,7 @@ async def test_the_longest_heartbeat_that_is_kept(more: int) -> None:
 
 async def test_repeated_heartbeats_keep_a_member_and_silence_ends_it() -> None:
     """The session counts from the last heartbeat, whatever way it was answered."""
-    async with serving(TOPICS) as server:
-        peer = await server.peer()
+    async with connected(TOPICS) as (server, peer):
         request = await join(peer)
         for _ in range(4):
             await server.advance(44_000)

@@ -26,7 +26,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, heartbeat_request, join_request, serving, sync_request
+from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, serving, sync_request
 from tests.support.length import rounds
 from tests.support.memory import ManualEngine
 
@@ -297,8 +297,7 @@ async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_long_commits_are_not_remembered() -> None:
     """The bytes that a connection keeps of its commits have a limit."""
-    async with serving("tenure.topics=orders:1000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:1000") as (server, peer):
         (connection,) = server.connections()
         for count, is_remembered in ((1, True), (1000, False)):
             request = commit_request(*(("orders", partition, 1) for partition in range(count)))
@@ -311,8 +310,7 @@ async def test_long_commits_are_not_remembered() -> None:
 
 async def test_a_commit_that_is_decoded_in_steps_is_remembered() -> None:
     """It takes the next one, as a small commit does."""
-    async with serving("tenure.topics=orders:1000") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=orders:1000") as (server, peer):
         (connection,) = server.connections()
         request = commit_request(*(("orders", partition, 1) for partition in range(100)))
         assert DECODED_IN_STEPS_ABOVE < len(peer.frame(request, 7)) <= REMEMBERED_BYTES_MAX
@@ -326,8 +324,7 @@ async def test_a_commit_that_is_decoded_in_steps_is_remembered() -> None:
 
 async def test_a_commit_by_topic_ids_is_remembered_until_its_topic_goes() -> None:
     """The next one takes the short cut; a topic of the same name has another id, so that the commit is refused."""
-    async with serving("auto.create.topics.enable=true") as server:
-        peer = await server.peer()
+    async with connected("auto.create.topics.enable=true") as (server, peer):
 
         async def made() -> UUID:
             topic = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=1, replication_factor=1)
@@ -363,30 +360,27 @@ async def test_a_commit_by_topic_ids_is_remembered_until_its_topic_goes() -> Non
         assert answered.topics == []
 
 
-async def test_commits_that_are_never_alike_are_not_remembered_for_ever() -> None:
+async def test_commits_that_are_never_alike_are_not_remembered_for_ever(peer: Peer, server: Serving) -> None:
     """After UNLIKE_MAX kept commits without a repeat the connection keeps no more; a repeat starts the count anew."""
-    async with serving() as server:
-        peer = await server.peer()
-        (connection,) = server.connections()
+    (connection,) = server.connections()
+    for _ in range(2):
+        for number in range(UNLIKE_MAX + 1):
+            last = connection.commit
+            await peer.ask(commit_request(("orders", 0, 1), metadata=str(number)), 7)
+            assert (connection.commit is None) == (number == UNLIKE_MAX)
+            assert connection.commit is None or connection.commit is not last
+        connection.unlike_commits = 0
+    for number in range(2 * UNLIKE_MAX):
         for _ in range(2):
-            for number in range(UNLIKE_MAX + 1):
-                last = connection.commit
-                await peer.ask(commit_request(("orders", 0, 1), metadata=str(number)), 7)
-                assert (connection.commit is None) == (number == UNLIKE_MAX)
-                assert connection.commit is None or connection.commit is not last
-            connection.unlike_commits = 0
-        for number in range(2 * UNLIKE_MAX):
-            for _ in range(2):
-                await peer.ask(commit_request(("orders", 0, 1), metadata=str(number)), 7)
-            assert connection.commit is not None
-            assert connection.commit.is_used
+            await peer.ask(commit_request(("orders", 0, 1), metadata=str(number)), 7)
+        assert connection.commit is not None
+        assert connection.commit.is_used
 
 
 async def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
     """The commit is stored all the same, and what the connection kept is freed."""
     engine = ManualEngine(4, 1)
-    async with serving(engine=engine) as server:
-        peer = await server.peer()
+    async with connected(engine=engine) as (server, peer):
         for _ in range(2):
             await peer.ask(commit_request(("orders", 0, 1)), 7)
         engine.hold = True

@@ -18,7 +18,7 @@ from protocol.messages import (
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Serving, serving
+from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_acls import STANDARD, create, rule
 from tests.server.requests.test_topics import metadata_request, topic
 
@@ -42,36 +42,35 @@ def kept(server: Serving) -> int:
         (FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4),
     ],
 )
-async def test_a_repeated_question_gets_the_same_answer_and_counts(request_: Message, version: int) -> None:
+async def test_a_repeated_question_gets_the_same_answer_and_counts(
+    server: Serving, request_: Message, version: int
+) -> None:
     """On each connection, under each client id; the correlation ids are those of the requests (`Peer.receive`)."""
-    async with serving() as server:
-        first, second = await server.peer("a"), await server.peer("b")
-        answers = [await peer.ask(request_, version) for peer in (first, second, first)]
-        assert answers[0] == answers[1] == answers[2]
-        assert kept(server) == 1
-        assert request_.API_KEY is not None
-        assert server.server._api._services.measures.answers[request_.API_KEY, 0] == 3
-        assert [each.is_of("b") for each in server.connections()].count(True) == 1
+    first, second = await server.peer("a"), await server.peer("b")
+    answers = [await peer.ask(request_, version) for peer in (first, second, first)]
+    assert answers[0] == answers[1] == answers[2]
+    assert kept(server) == 1
+    assert request_.API_KEY is not None
+    assert server.server._api._services.measures.answers[request_.API_KEY, 0] == 3
+    assert [each.is_of("b") for each in server.connections()].count(True) == 1
 
 
-async def test_a_repeated_api_versions_gives_its_client_a_name() -> None:
+async def test_a_repeated_api_versions_gives_its_client_a_name(server: Serving) -> None:
     """A kept answer does what its handler does; one of version 0 gives no name, whatever its connection's is."""
-    async with serving() as server:
-        first = await server.peer()
-        await first.ask(VERSIONS, 3)
-        await first.ask(ApiVersionsRequest(), 0)
-        second, third = await server.peer("second"), await server.peer("third")
-        await second.ask(VERSIONS, 3)
-        await third.ask(ApiVersionsRequest(), 0)
-        software = {each.software for each in server.connections() if each.is_of("second")}
-        assert software == {"app 1"}
-        assert {each.software for each in server.connections() if each.is_of("third")} == {""}
+    first = await server.peer()
+    await first.ask(VERSIONS, 3)
+    await first.ask(ApiVersionsRequest(), 0)
+    second, third = await server.peer("second"), await server.peer("third")
+    await second.ask(VERSIONS, 3)
+    await third.ask(ApiVersionsRequest(), 0)
+    software = {each.software for each in server.connections() if each.is_of("second")}
+    assert software == {"app 1"}
+    assert {each.software for each in server.connections() if each.is_of("third")} == {""}
 
 
 async def test_every_change_of_topics_shows_in_the_next_metadata() -> None:
     """A topic that is created, grows and goes; `__transaction_state`, which the first such client brings."""
-    async with serving("auto.create.topics.enable=false") as server:
-        peer = await server.peer()
+    async with connected("auto.create.topics.enable=false") as (_, peer):
 
         async def shown() -> dict[str | None, int]:
             (await peer.ask(ALL, 9), await peer.ask(ALL, 9))
@@ -109,8 +108,7 @@ async def test_a_denial_is_no_kept_answer_and_a_rule_counts_at_once() -> None:
 
 async def test_the_coordinator_of_a_denied_group_is_no_kept_answer() -> None:
     """Each such question is in the log too, in each form of the request."""
-    async with serving(STANDARD, "super.users=User:admin") as server:
-        peer = await server.peer()
+    async with connected(STANDARD, "super.users=User:admin") as (server, peer):
         for request, version in (
             (FindCoordinatorRequest(key="g"), 2),
             (FindCoordinatorRequest(coordinator_keys=["g"]), 4),
@@ -121,13 +119,11 @@ async def test_the_coordinator_of_a_denied_group_is_no_kept_answer() -> None:
         assert kept(server) == 0
 
 
-async def test_the_coordinator_of_an_id_is_no_kept_answer() -> None:
+async def test_the_coordinator_of_an_id_is_no_kept_answer(peer: Peer, server: Serving) -> None:
     """Its handler opens the log of transactional ids."""
-    async with serving() as server:
-        peer = await server.peer()
-        for _ in range(2):
-            await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
-        assert kept(server) == 0
+    for _ in range(2):
+        await peer.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
+    assert kept(server) == 0
 
 
 @pytest.mark.parametrize("is_long", [False, True])
@@ -135,8 +131,7 @@ async def test_a_question_about_much_is_no_kept_answer(is_long: bool) -> None:
     """Neither one with many parts nor one with many bytes: to keep it would make a turn long."""
     many, size = (10, 4_000) if is_long else (101, 1)
     keys = [str(number).rjust(size, "g") for number in range(1_000, 1_000 + many)]
-    async with serving() as server:
-        peer = await server.peer()
+    async with connected() as (server, peer):
         for _ in range(2):
             await peer.ask(FindCoordinatorRequest(coordinator_keys=keys), 4)
         assert kept(server) == 0
@@ -156,8 +151,7 @@ async def test_each_listener_has_its_own_addresses() -> None:
 async def test_faults_concern_repeated_questions_too() -> None:
     """Planned faults stand before kept answers."""
     faults = Faults()
-    async with serving(faults=faults) as server:
-        peer = await server.peer()
+    async with connected(faults=faults) as (_, peer):
         for _ in range(2):
             await peer.ask(metadata_request("orders"), 9)
         faults.add(plan.disconnect("Metadata"))
@@ -168,8 +162,7 @@ async def test_faults_concern_repeated_questions_too() -> None:
 async def test_kept_answers_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client can ask for topics in any order. When the answers are too many, all go."""
     monkeypatch.setattr(repeated_questions, "KEPT_BYTES_MAX", 10 * repeated_questions.OVERHEAD)
-    async with serving("tenure.topics=a:1,b:1,c:1,d:1,e:1") as server:
-        peer = await server.peer()
+    async with connected("tenure.topics=a:1,b:1,c:1,d:1,e:1") as (server, peer):
         counts = []
         for first in "abcde":
             for second in "abcde":
@@ -182,8 +175,10 @@ async def test_kept_answers_take_little_memory(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_each_allowed_question_is_in_the_log_if_asked() -> None:
     """Where the authorizer logs what it allows, each question reaches its handler."""
-    async with serving(STANDARD, "super.users=User:ANONYMOUS", "tenure.authorizer.log.allowed=true") as server:
-        peer = await server.peer()
+    async with connected(STANDARD, "super.users=User:ANONYMOUS", "tenure.authorizer.log.allowed=true") as (
+        server,
+        peer,
+    ):
         for count in (1, 2):
             await peer.ask(metadata_request("orders"), 9)
             assert len(server.events("authorizer_allowed")) == count

@@ -46,6 +46,13 @@ async def serving_tls(certificates: Certificates, *settings: str, stop: bool = T
         yield server
 
 
+@pytest.fixture
+async def server(certificates: Certificates) -> AsyncIterator[Serving]:
+    """Yield a server with both listeners."""
+    async with serving_tls(certificates) as made:
+        yield made
+
+
 def failures(server: Serving) -> list[str]:
     """The reasons of the lines about failed handshakes."""
     return [line["reason"] for line in server.events("tls_handshake_failed")]
@@ -61,20 +68,21 @@ async def failed(server: Serving, count: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_a_member_keeps_its_seat_over_tls(certificates: Certificates, newest: ssl.TLSVersion) -> None:
+async def test_a_member_keeps_its_seat_over_tls(
+    server: Serving, certificates: Certificates, newest: ssl.TLSVersion
+) -> None:
     """Join, sync, and heartbeats that repeat; the handshake counts as completed, and no longer as under way."""
-    async with serving_tls(certificates) as server:
-        context = client_context(certificates.ca)
-        context.maximum_version = newest
-        peer = await greeted(server, context)
-        joined = await seat(peer, "g", "i")
-        for _ in range(5):
-            assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
-        (connection,) = server.connections()
-        assert (connection.principal, connection.listener) == ("User:ANONYMOUS", "SSL")
-        assert connection.peer == f"127.0.0.1:{peer.socket.getsockname()[1]}"
-        found = server.server.connections.handshakes
-        assert (len(found), found.completed, found.failed) == (0, 1, 0)
+    context = client_context(certificates.ca)
+    context.maximum_version = newest
+    peer = await greeted(server, context)
+    joined = await seat(peer, "g", "i")
+    for _ in range(5):
+        assert (await peer.ask(heartbeat_request("g", joined, "i"), 4)).error_code == ErrorCode.NONE
+    (connection,) = server.connections()
+    assert (connection.principal, connection.listener) == ("User:ANONYMOUS", "SSL")
+    assert connection.peer == f"127.0.0.1:{peer.socket.getsockname()[1]}"
+    found = server.server.connections.handshakes
+    assert (len(found), found.completed, found.failed) == (0, 1, 0)
 
 
 @pytest.mark.long
@@ -90,12 +98,11 @@ async def test_large_answers_come_whole(certificates: Certificates) -> None:
             assert max(len(topic.partitions) for topic in answer.topics) == 2000
 
 
-async def test_a_request_may_come_with_the_end_of_the_handshake(certificates: Certificates) -> None:
+async def test_a_request_may_come_with_the_end_of_the_handshake(server: Serving, certificates: Certificates) -> None:
     """A client that doesn't wait sends both in one piece; the request is answered."""
-    async with serving_tls(certificates) as server:
-        peer = await tls_peer(server, client_context(certificates.ca))
-        await peer.finish_with(peer.frame(ApiVersionsRequest(), 0))
-        assert (await peer.receive()).api_keys
+    peer = await tls_peer(server, client_context(certificates.ca))
+    await peer.finish_with(peer.frame(ApiVersionsRequest(), 0))
+    assert (await peer.receive()).api_keys
 
 
 async def test_a_session_may_be_resumed(certificates: Certificates) -> None:
@@ -245,38 +252,35 @@ async def test_a_client_learns_why_it_is_refused(
         await server.until(lambda: not server.connections())
 
 
-async def test_a_client_without_tls_is_told_apart(certificates: Certificates) -> None:
+async def test_a_client_without_tls_is_told_apart(server: Serving, certificates: Certificates) -> None:
     """Its first bytes stand in the line, and it is closed at once."""
-    async with serving_tls(certificates) as server:
-        plain = await server.peer(listener=-1)
-        await plain.send(ApiVersionsRequest(), 0)
-        assert await plain.is_closed()
-        (why,) = await failed(server)
-        assert "speaks no TLS" in why
+    plain = await server.peer(listener=-1)
+    await plain.send(ApiVersionsRequest(), 0)
+    assert await plain.is_closed()
+    (why,) = await failed(server)
+    assert "speaks no TLS" in why
 
 
-async def test_too_much_before_its_turn_is_refused(certificates: Certificates) -> None:
+async def test_too_much_before_its_turn_is_refused(server: Serving, certificates: Certificates) -> None:
     """A first message can't be larger than any ClientHello."""
-    async with serving_tls(certificates) as server:
-        peer = await server.peer(listener=-1)
-        await peer.send_bytes(b"\x16\x03\x01" + bytes(2 * FLIGHT_BYTES_MAX))
-        assert await peer.is_closed()
-        (why,) = await failed(server)
-        assert "first message" in why or "record" in why or "length" in why
+    peer = await server.peer(listener=-1)
+    await peer.send_bytes(b"\x16\x03\x01" + bytes(2 * FLIGHT_BYTES_MAX))
+    assert await peer.is_closed()
+    (why,) = await failed(server)
+    assert "first message" in why or "record" in why or "length" in why
 
 
-async def test_a_damaged_record_ends_its_connection_alone(certificates: Certificates) -> None:
+async def test_a_damaged_record_ends_its_connection_alone(server: Serving, certificates: Certificates) -> None:
     """One bit of a record is wrong: a line says so, and others go on."""
-    async with serving_tls(certificates) as server:
-        victim, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
-        data = bytearray(victim.encrypted(victim.frame(ApiVersionsRequest(), 0)))
-        data[-1] ^= 1
-        await asyncio.get_running_loop().sock_sendall(victim.socket, bytes(data))
-        assert "BAD_RECORD_MAC" in await victim.said()
-        (line,) = server.events("connection_closed")
-        assert "mac" in line["reason"]
-        await server.until(lambda: len(server.connections()) == 1)
-        assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
+    victim, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
+    data = bytearray(victim.encrypted(victim.frame(ApiVersionsRequest(), 0)))
+    data[-1] ^= 1
+    await asyncio.get_running_loop().sock_sendall(victim.socket, bytes(data))
+    assert "BAD_RECORD_MAC" in await victim.said()
+    (line,) = server.events("connection_closed")
+    assert "mac" in line["reason"]
+    await server.until(lambda: len(server.connections()) == 1)
+    assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
 
 
 async def test_both_sides_say_goodbye(certificates: Certificates) -> None:
@@ -293,32 +297,30 @@ async def test_both_sides_say_goodbye(certificates: Certificates) -> None:
         await stopping
 
 
-async def test_what_comes_behind_a_goodbye_is_not_read(certificates: Certificates) -> None:
+async def test_what_comes_behind_a_goodbye_is_not_read(server: Serving, certificates: Certificates) -> None:
     """The server lets the client go, and others are served."""
-    async with serving_tls(certificates) as server:
-        leaving, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
-        with pytest.raises(ssl.SSLWantReadError):
-            leaving.tls.unwrap()
-        goodbye = leaving._outgoing.read()
-        await Peer.send_bytes(leaving, goodbye + goodbye)
-        assert await leaving.receive_frame() is None
-        assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
+    leaving, other = [await greeted(server, client_context(certificates.ca)) for _ in range(2)]
+    with pytest.raises(ssl.SSLWantReadError):
+        leaving.tls.unwrap()
+    goodbye = leaving._outgoing.read()
+    await Peer.send_bytes(leaving, goodbye + goodbye)
+    assert await leaving.receive_frame() is None
+    assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
 
 
-async def test_nothing_is_written_behind_a_goodbye(certificates: Certificates) -> None:
+async def test_nothing_is_written_behind_a_goodbye(server: Serving, certificates: Certificates) -> None:
     """A second close does nothing, and what is written afterwards goes nowhere."""
-    async with serving_tls(certificates) as server:
-        peer = await greeted(server, client_context(certificates.ca))
-        await peer.ask(ApiVersionsRequest(), 0)
-        (connection,) = server.connections()
-        transport = connection._transport
-        assert isinstance(transport, TlsTransport)
-        transport.close()
-        assert transport.is_closing()
-        transport.write(b"late")
-        transport.close()
-        assert await peer.receive_frame() is None
-        assert await peer.said() == ""
+    peer = await greeted(server, client_context(certificates.ca))
+    await peer.ask(ApiVersionsRequest(), 0)
+    (connection,) = server.connections()
+    transport = connection._transport
+    assert isinstance(transport, TlsTransport)
+    transport.close()
+    assert transport.is_closing()
+    transport.write(b"late")
+    transport.close()
+    assert await peer.receive_frame() is None
+    assert await peer.said() == ""
 
 
 # Handshakes that don't end.
@@ -339,23 +341,22 @@ async def test_a_connection_counts_before_its_handshake(certificates: Certificat
         assert (await waiting.ask(ApiVersionsRequest(), 0)).api_keys
 
 
-async def test_a_handshake_has_its_time_in_all(certificates: Certificates) -> None:
+async def test_a_handshake_has_its_time_in_all(server: Serving, certificates: Certificates) -> None:
     """Silent, half open or dribbling: each is closed when the time is over, though another byte comes now and then."""
-    async with serving_tls(certificates) as server:
-        silent, half, dribbling = [await tls_peer(server, client_context(certificates.ca)) for _ in range(3)]
-        await asyncio.get_running_loop().sock_sendall(half.socket, half.hello())
-        hello = dribbling.hello()
-        steps = 10
-        for index in range(steps):
-            await asyncio.get_running_loop().sock_sendall(dribbling.socket, hello[index : index + 1])
-            await server.until(lambda: len(server.connections()) == 3)
-            assert not failures(server)
-            await server.advance(WITHIN_MS // steps)
-        for peer in (silent, half, dribbling):
-            while await asyncio.get_running_loop().sock_recv(peer.socket, 65_536):
-                pass
-        assert len(await failed(server, 3)) == 3
-        assert all("not done within 30 s" in why for why in failures(server))
+    silent, half, dribbling = [await tls_peer(server, client_context(certificates.ca)) for _ in range(3)]
+    await asyncio.get_running_loop().sock_sendall(half.socket, half.hello())
+    hello = dribbling.hello()
+    steps = 10
+    for index in range(steps):
+        await asyncio.get_running_loop().sock_sendall(dribbling.socket, hello[index : index + 1])
+        await server.until(lambda: len(server.connections()) == 3)
+        assert not failures(server)
+        await server.advance(WITHIN_MS // steps)
+    for peer in (silent, half, dribbling):
+        while await asyncio.get_running_loop().sock_recv(peer.socket, 65_536):
+            pass
+    assert len(await failed(server, 3)) == 3
+    assert all("not done within 30 s" in why for why in failures(server))
 
 
 async def test_one_handshake_more_than_may_wait_ends_the_oldest(
@@ -379,63 +380,60 @@ async def test_one_handshake_more_than_may_wait_ends_the_oldest(
             assert (await peer.ask(ApiVersionsRequest(), 0)).api_keys
 
 
-async def test_a_connection_that_sent_nothing_ends_in_silence(certificates: Certificates) -> None:
+async def test_a_connection_that_sent_nothing_ends_in_silence(server: Serving, certificates: Certificates) -> None:
     """A load balancer that looks whether the port is open causes no line; a client that gives up half way does.
 
     Neither keeps its place among the handshakes.
     """
-    async with serving_tls(certificates) as server:
-        (await server.peer(listener=-1)).close()
-        half = await tls_peer(server, client_context(certificates.ca))
-        await asyncio.get_running_loop().sock_sendall(half.socket, half.hello()[:20])
-        await server.until(lambda: any(each.listener == "SSL" for each in server.connections()))
-        half.close()
-        assert await failed(server) == ["the client closed the connection"]
-        await server.until(lambda: len(server.server.connections.handshakes) == 0)
+    (await server.peer(listener=-1)).close()
+    half = await tls_peer(server, client_context(certificates.ca))
+    await asyncio.get_running_loop().sock_sendall(half.socket, half.hello()[:20])
+    await server.until(lambda: any(each.listener == "SSL" for each in server.connections()))
+    half.close()
+    assert await failed(server) == ["the client closed the connection"]
+    await server.until(lambda: len(server.server.connections.handshakes) == 0)
 
 
 @pytest.mark.rounds
-async def test_a_hello_may_be_cut_anywhere(certificates: Certificates) -> None:
+async def test_a_hello_may_be_cut_anywhere(server: Serving, certificates: Certificates) -> None:
     """In two pieces, cut at each byte: the handshake succeeds. Ended at each byte: nothing is left of it."""
-    async with serving_tls(certificates) as server:
-        loop = asyncio.get_running_loop()
-        size = len((await tls_peer(server, client_context(certificates.ca))).hello())
-        cuts = range(1, size, rounds(7, 1, 1))
-        for cut in cuts:
-            peer = await tls_peer(server, client_context(certificates.ca))
-            hello = peer.hello()
-            await loop.sock_sendall(peer.socket, hello[:cut])
-            await server.barrier()
-            await loop.sock_sendall(peer.socket, hello[cut:])
-            await peer.finish()
-            peer.close()
-            ended = await tls_peer(server, client_context(certificates.ca))
-            await loop.sock_sendall(ended.socket, ended.hello()[:cut])
-            ended.close()
-        found = server.server.connections.handshakes
-        # The one that the size was taken from stays.
-        await server.until(lambda: len(server.connections()) == len(found) == 1)
-        assert (found.completed, found.failed) == (len(cuts), len(cuts))
+    loop = asyncio.get_running_loop()
+    size = len((await tls_peer(server, client_context(certificates.ca))).hello())
+    cuts = range(1, size, rounds(7, 1, 1))
+    for cut in cuts:
+        peer = await tls_peer(server, client_context(certificates.ca))
+        hello = peer.hello()
+        await loop.sock_sendall(peer.socket, hello[:cut])
+        await server.barrier()
+        await loop.sock_sendall(peer.socket, hello[cut:])
+        await peer.finish()
+        peer.close()
+        ended = await tls_peer(server, client_context(certificates.ca))
+        await loop.sock_sendall(ended.socket, ended.hello()[:cut])
+        ended.close()
+    found = server.server.connections.handshakes
+    # The one that the size was taken from stays.
+    await server.until(lambda: len(server.connections()) == len(found) == 1)
+    assert (found.completed, found.failed) == (len(cuts), len(cuts))
 
 
 @pytest.mark.rounds
-async def test_a_damaged_hello_costs_its_connection_alone(certificates: Certificates) -> None:
+async def test_a_damaged_hello_costs_its_connection_alone(server: Serving, certificates: Certificates) -> None:
     """One byte is wrong, each time another: no mistake of ours, and a client that does it right gets in afterwards."""
-    async with serving_tls(certificates) as server:
-        loop = asyncio.get_running_loop()
-        first = await tls_peer(server, client_context(certificates.ca))
-        hello = first.hello()
-        for position in range(0, len(hello), rounds(3, 1, 1)):
-            peer = await server.peer(listener=-1)
-            damaged = hello[:position] + bytes([hello[position] ^ 0xFF]) + hello[position + 1 :]
-            await loop.sock_sendall(peer.socket, damaged)
-            await server.barrier()
-            peer.close()
-        await server.until(lambda: len(server.connections()) == 1)
-        assert not server.events("connection_failed")
-        await loop.sock_sendall(first.socket, hello)
-        await first.finish()
-        assert (await first.ask(ApiVersionsRequest(), 0)).api_keys
+    loop = asyncio.get_running_loop()
+    first = await tls_peer(server, client_context(certificates.ca))
+    hello = first.hello()
+    for position in range(0, len(hello), rounds(3, 1, 1)):
+        peer = await server.peer(listener=-1)
+        damaged = hello[:position] + bytes([hello[position] ^ 0xFF]) + hello[position + 1 :]
+        await loop.sock_sendall(peer.socket, damaged)
+        await server.barrier()
+        peer.close()
+    await server.until(lambda: len(server.connections()) == 1)
+    assert not server.events("connection_failed")
+    await loop.sock_sendall(first.socket, hello)
+    await first.finish()
+    assert (await first.ask(ApiVersionsRequest(), 0)).api_keys
 
 
 class Sink(asyncio.Transport):
@@ -459,26 +457,25 @@ class Sink(asyncio.Transport):
         return self.is_closed
 
 
-async def test_what_tls_says_by_itself_does_not_pile_up(certificates: Certificates) -> None:
+async def test_what_tls_says_by_itself_does_not_pile_up(server: Serving, certificates: Certificates) -> None:
     """A client that has the server answer, again and again, and reads nothing, is closed at OWN_BYTES_MAX."""
-    async with serving_tls(certificates) as server:
-        peer = await greeted(server, client_context(certificates.ca))
-        await peer.ask(ApiVersionsRequest(), 0)
-        (connection,) = server.connections()
-        transport = connection._transport
-        assert isinstance(transport, TlsTransport)
-        raw, transport._raw = transport._raw, Sink()
-        answer, request = bytes(1_000), peer.frame(ApiVersionsRequest(), 0)
-        for _ in range(OWN_BYTES_MAX // len(answer)):
-            transport._outgoing.write(answer)
-            transport.data_received(peer.encrypted(request))
-        assert not server.events("connection_closed")
+    peer = await greeted(server, client_context(certificates.ca))
+    await peer.ask(ApiVersionsRequest(), 0)
+    (connection,) = server.connections()
+    transport = connection._transport
+    assert isinstance(transport, TlsTransport)
+    raw, transport._raw = transport._raw, Sink()
+    answer, request = bytes(1_000), peer.frame(ApiVersionsRequest(), 0)
+    for _ in range(OWN_BYTES_MAX // len(answer)):
         transport._outgoing.write(answer)
         transport.data_received(peer.encrypted(request))
-        (line,) = server.events("connection_closed")
-        assert "new keys" in line["reason"]
-        transport._raw = raw
-        raw.abort()
+    assert not server.events("connection_closed")
+    transport._outgoing.write(answer)
+    transport.data_received(peer.encrypted(request))
+    (line,) = server.events("connection_closed")
+    assert "new keys" in line["reason"]
+    transport._raw = raw
+    raw.abort()
 
 
 HALF_OPEN = rounds(1_000, 1_000, 10_000)
