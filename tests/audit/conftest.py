@@ -27,6 +27,7 @@ from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import swap_in
 from protocol.records.walk import decode_batches
+from tests.audit.scenes import Scene, clean
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
@@ -86,6 +87,12 @@ class Script:
     left_open: str = "left-open"
     has_newer: bool = False
     has_transactions: bool = True
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Return the log of a correct group."""
+    return clean()
 
 
 def consumer(

@@ -165,9 +165,8 @@ def test_finding_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
     assert stream.following.result().findings == []
 
 
-def test_findings_and_summary_are_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_findings_and_summary_are_replaced_as_a_whole(scene: Scene, tmp_path: Path) -> None:
     """Findings and summary are always those of the last look."""
-    scene = clean()
     stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
     for count in (0, 1):
         stream.look()

@@ -191,9 +191,8 @@ def bombs() -> Iterator[tuple[Codec, bytes]]:
 
 
 @pytest.mark.long
-def test_what_unpacks_to_a_gibibyte_costs_no_memory(tmp_path: Path) -> None:
+def test_what_unpacks_to_a_gibibyte_costs_no_memory(scene: Scene, tmp_path: Path) -> None:
     """The command finds each such batch, reports the group beside them, and stays below a gigabyte."""
-    scene = clean()
     for codec, body in bombs():
         bomb = encode_batch([Record(offset_key(GROUP), offset_value(1), START_MS)], scene.next_offset, 1)
         scene.raw(with_attributes(bomb, codec, body=body))
@@ -224,9 +223,8 @@ def test_counts_that_lie_cost_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_very_many_minimal_records_cost_no_memory(tmp_path: Path) -> None:
+def test_very_many_minimal_records_cost_no_memory(scene: Scene, tmp_path: Path) -> None:
     """The audit refuses a batch of millions of tiny records, and reads those of a broker's size in parts."""
-    scene = clean()
     for count in (10_000_000, *[100_000] * 6):
         # Length, attributes, both deltas, an empty key, no value, no headers. The largest batch repeats its offsets.
         record = b"\x0e\0\0\0\0\1\0"

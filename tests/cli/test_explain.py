@@ -93,6 +93,12 @@ def fresh_group() -> str:
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.fixture
+def group() -> str:
+    """Return an id that no other test has."""
+    return fresh_group()
+
+
 def formed(server: Server, group: str, *names: str, version: int = 5, **says: Any) -> list[Member]:
     """A stable group of these members; the first leads."""
     return gathered(server, *(Member(server.port, group, name, version, **says) for name in names))
@@ -142,12 +148,11 @@ def rebalances(server: Server, group: str, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", BESIDE)
-def test_four_rebalances_with_four_causes(server: Served, version: int) -> None:
+def test_four_rebalances_with_four_causes(group: str, server: Served, version: int) -> None:
     """Explain shows four causes in order: a leave, a silent member, a rejoining leader, a changed subscription.
 
     Each names its member. The server infers a cause unless the client sent a reason.
     """
-    group = fresh_group()
     says_why = version == 9
     told_to = "group is already rebalancing" if says_why else None
     a, b, c, d = formed(server, group, "a", "b", "c", "d", version=version)
@@ -190,9 +195,8 @@ def test_four_rebalances_with_four_causes(server: Served, version: int) -> None:
         member.connection.close()
 
 
-def test_two_causes_in_one_phase(server: Served) -> None:
+def test_two_causes_in_one_phase(group: str, server: Served) -> None:
     """Explain shows both causes; the first one triggered the rebalance."""
-    group = fresh_group()
     a, b, c = formed(server, group, "a", "b", "c")
     c.leave()
     e = Member(server.port, group, "e", 5)
@@ -207,9 +211,8 @@ def test_two_causes_in_one_phase(server: Served) -> None:
 
 
 @pytest.mark.parametrize(("names", "is_cut"), [("abc", False), ("abcd", True)])
-def test_a_list_that_is_cut_says_where_it_is_whole(server: Served, names: str, is_cut: bool) -> None:
+def test_a_list_that_is_cut_says_where_it_is_whole(group: str, server: Served, names: str, is_cut: bool) -> None:
     """The last line names the option, if a line above it leaves out topic partitions or members."""
-    group = fresh_group()
     formed(server, group, *names)
     (entry,) = rebalances(server, group, 1)
     last = run(server, "explain", group).out.splitlines()[-1]
@@ -218,9 +221,8 @@ def test_a_list_that_is_cut_says_where_it_is_whole(server: Served, names: str, i
     assert len(entry["moved"]) == len(names)
 
 
-def test_who_has_not_rejoined_is_named_while_the_group_waits(server: Served) -> None:
+def test_who_has_not_rejoined_is_named_while_the_group_waits(group: str, server: Served) -> None:
     """Explain names each missing member with its ids, its client, since when, and the end of the wait; no others."""
-    group = fresh_group()
     a = Member(server.port, group, "a", 5)
     b = Member(server.port, group, "client-of-b", 5, instance="seat-b")
     gathered(server, a, b)
@@ -313,9 +315,8 @@ def who(cause: dict[str, Any]) -> tuple[Any, ...]:
 HERE = "/127.0.0.1"
 
 
-def test_a_follower_that_says_it_was_upgraded(server: Served) -> None:
+def test_a_follower_that_says_it_was_upgraded(group: str, server: Served) -> None:
     """The cause has the number that the member sent as its join reason (KIP-423)."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b", version=9)
     b.send_join(join_reason=2)
     until_rebalancing(a)
@@ -325,9 +326,8 @@ def test_a_follower_that_says_it_was_upgraded(server: Served) -> None:
     assert cause["join_reason"] == 2
 
 
-def test_a_restart_that_changes_the_selected_protocol(server: Served) -> None:
+def test_a_restart_that_changes_the_selected_protocol(group: str, server: Served) -> None:
     """Explain shows a restart that rebalances, and the rebalance."""
-    group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name, protocols=["range", "roundrobin"]) for name in "ab")
     gathered(server, a, b)
     again = Member(server.port, group, "b", 5, instance="b", protocols=["roundrobin"])
@@ -344,9 +344,8 @@ def test_a_restart_that_changes_the_selected_protocol(server: Served) -> None:
     )
 
 
-def test_a_static_member_replaced_while_the_group_completes(server: Served) -> None:
+def test_a_static_member_replaced_while_the_group_completes(group: str, server: Served) -> None:
     """The open rebalance ends without assignments, and the next one names the new member."""
-    group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
     for member in (a, b):
         member.send_join()
@@ -363,9 +362,8 @@ def test_a_static_member_replaced_while_the_group_completes(server: Served) -> N
     assert second["state"] == "CompletingRebalance"
 
 
-def test_a_member_that_an_operator_removes(server: Served) -> None:
+def test_a_member_that_an_operator_removes(group: str, server: Served) -> None:
     """The cause says that a command removed the member by its instance id."""
-    group = fresh_group()
     a, b = (Member(server.port, group, name, 5, instance=name) for name in "ab")
     gathered(server, a, b)
     assert run(server, "members", "remove", "--group", group, "--instance-id", "b").code == 0
@@ -376,9 +374,8 @@ def test_a_member_that_an_operator_removes(server: Served) -> None:
     assert [(move["from"], move["to"]) for move in last["moved"]] == [("b", None)]
 
 
-def test_a_member_that_does_not_sync_in_time(server: Served) -> None:
+def test_a_member_that_does_not_sync_in_time(group: str, server: Served) -> None:
     """The member joined, but it is removed at the end of the rebalance timeout."""
-    group = fresh_group()
     a, b = (Member(server.port, group, name, 5, rebalance_ms=LATE_MS) for name in "ab")
     for member in (a, b):
         member.send_join()
@@ -394,9 +391,8 @@ def test_a_member_that_does_not_sync_in_time(server: Served) -> None:
     assert who(last["cause"]) == ("sync_timed_out", [b.member_id], None, "b", HERE, None, "inferred")
 
 
-def test_members_that_do_not_sync_in_time(server: Served) -> None:
+def test_members_that_do_not_sync_in_time(group: str, server: Served) -> None:
     """Explain shows each member with its name and its client, in JSON and in words."""
-    group = fresh_group()
     a = Member(server.port, group, "a", 5, rebalance_ms=LATE_MS)
     b = Member(server.port, group, "client-of-b", 5, rebalance_ms=LATE_MS, instance="seat-b")
     c = Member(server.port, group, "c", 5, rebalance_ms=LATE_MS)
@@ -425,9 +421,8 @@ def test_members_that_do_not_sync_in_time(server: Served) -> None:
     assert "inferred" not in line
 
 
-def test_members_before_are_the_same_from_beginning_to_end(server: Served) -> None:
+def test_members_before_are_the_same_from_beginning_to_end(group: str, server: Served) -> None:
     """The members before include one that leaves, and not one that joins."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
     c = Member(server.port, group, "c", 5)
@@ -442,9 +437,8 @@ def test_members_before_are_the_same_from_beginning_to_end(server: Served) -> No
     assert last_of(server, group, 2)["members_before"] == 2
 
 
-def test_a_group_that_empties_while_it_prepares(server: Served) -> None:
+def test_a_group_that_empties_while_it_prepares(group: str, server: Served) -> None:
     """The group waited for members that never came back; the first member's initial delay is shown as such."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
     until_rebalancing(a)
@@ -461,9 +455,8 @@ def test_a_group_that_empties_while_it_prepares(server: Served) -> None:
     assert "until all had joined" not in text
 
 
-def test_a_twin_that_takes_a_seat_while_the_group_prepares(server: Served) -> None:
+def test_a_twin_that_takes_a_seat_while_the_group_prepares(group: str, server: Served) -> None:
     """Explain shows the takeover before the conflict that it causes, and neither of them as a restart."""
-    group = fresh_group()
     a, one = (Member(server.port, group, name, 5, instance=name) for name in ("a", "seat"))
     gathered(server, a, one)
     one.send_join() if one.joined and one.joined.leader == one.member_id else a.send_join()
@@ -482,9 +475,8 @@ def test_a_twin_that_takes_a_seat_while_the_group_prepares(server: Served) -> No
     ]
 
 
-def test_a_member_that_does_not_rejoin_in_time(server: Served) -> None:
+def test_a_member_that_does_not_rejoin_in_time(group: str, server: Served) -> None:
     """The member is no cause, but explain shows that the group waited for it and that it was late."""
-    group = fresh_group()
     a, b = (Member(server.port, group, name, 5, rebalance_ms=LATE_MS) for name in "ab")
     gathered(server, a, b)
     a.send_join()
@@ -534,9 +526,8 @@ def test_an_assignment_that_is_too_large() -> None:
         assert who(second["cause"]) == ("assignment_too_large", [a.member_id], None, "a", HERE, None, "inferred")
 
 
-def test_a_group_that_gets_fewer_seats(server: Served) -> None:
+def test_a_group_that_gets_fewer_seats(group: str, server: Served) -> None:
     """The cause names no member: an operator changed target.group.size."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     set_seats(server.port, group, 1)
     until_rebalancing(a)
@@ -547,9 +538,8 @@ def test_a_group_that_gets_fewer_seats(server: Served) -> None:
     assert who(last["cause"]) == ("target_size_changed", [], None, "", "", None, "inferred")
 
 
-def test_a_standby_that_takes_a_seat_has_a_line(server: Served) -> None:
+def test_a_standby_that_takes_a_seat_has_a_line(group: str, server: Served) -> None:
     """The line names both members and says why; no rebalance is told."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     set_seats(server.port, group, 2)
     c = Member(server.port, group, "c", 5)
@@ -567,9 +557,8 @@ def test_a_standby_that_takes_a_seat_has_a_line(server: Served) -> None:
     assert a.heartbeat() == ErrorCode.NONE
 
 
-def test_a_hold_is_told_while_it_lasts_and_when_it_is_over(server: Served) -> None:
+def test_a_hold_is_told_while_it_lasts_and_when_it_is_over(group: str, server: Served) -> None:
     """Explain names the missing member, then how many joins came in; one rebalance follows."""
-    group = fresh_group()
     set_of_group(server.port, group, {"expected.instance.ids": "first,second"})
     first = Member(server.port, group, "first", 5, instance="first")
     first.send_join()
@@ -596,9 +585,8 @@ def test_every_cause_has_its_test() -> None:
     assert [kind.value for kind in CauseKind if f'"{kind.value}"' not in page] == []
 
 
-def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Served) -> None:
+def test_an_abandoned_member_id_is_named_while_the_group_waits(group: str, server: Served) -> None:
     """Explain shows when the member id expires, which may be configured to be before its session timeout."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     ghost = Member(server.port, group, "ghost", 5)
     abandoned = ghost.ask_for_id()
@@ -628,9 +616,8 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(server: Served) -
 
 
 @pytest.mark.parametrize("place", ["a seat", "a standby's"])
-def test_two_programs_with_one_instance_id(server: Served, place: str) -> None:
+def test_two_programs_with_one_instance_id(group: str, server: Served, place: str) -> None:
     """Explain shows one conflict with both clients; the first join was a takeover, not a restart, and moved nothing."""
-    group = fresh_group()
     if place == "a seat":
         (one,) = formed(server, group, "one", instance="seat")
     else:
@@ -663,9 +650,8 @@ def test_two_programs_with_one_instance_id(server: Served, place: str) -> None:
         member.connection.close()
 
 
-def test_a_refused_join_is_told(server: Served) -> None:
+def test_a_refused_join_is_told(group: str, server: Served) -> None:
     """Explain says which client was refused, with which error, and why, also where the group never was."""
-    group = fresh_group()
     one = Member(server.port, group, "one", 5, instance="seat", session_ms=1_000)
     one.send_join()
     assert one.receive_join().error_code == ErrorCode.INVALID_SESSION_TIMEOUT
@@ -685,9 +671,8 @@ def test_a_refused_join_is_told(server: Served) -> None:
     one.connection.close()
 
 
-def test_a_client_without_its_member_id_is_no_second_program(server: Served) -> None:
+def test_a_client_without_its_member_id_is_no_second_program(group: str, server: Served) -> None:
     """Explain says what the refused request lacked, and the doctor finds no conflict."""
-    group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     lost = Member(server.port, group, "one", 9, instance="seat")
     assert lost.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
@@ -705,9 +690,8 @@ def test_a_client_without_its_member_id_is_no_second_program(server: Served) -> 
     assert (examined.code, examined.out) == (0, "1 group looked at: nothing found\n")
 
 
-def test_a_seat_that_is_taken_in_turn(server: Served) -> None:
+def test_a_seat_that_is_taken_in_turn(group: str, server: Served) -> None:
     """If nobody is fenced, the takeovers are one line of `explain`, all in its JSON, and an error of the doctor."""
-    group = fresh_group()
     gathered(server, Member(server.port, group, "x", 5, instance="seat"))
     for turn in range(6):
         taken = Member(server.port, group, "yx"[turn % 2], 5, instance="seat")
@@ -735,9 +719,8 @@ def test_a_seat_that_is_taken_in_turn(server: Served) -> None:
     assert "error: x at 127.0.0.1 and y at 127.0.0.1 took the seat of seat from each other in turn" in examined.out
 
 
-def test_a_restart_is_no_conflict(server: Served) -> None:
+def test_a_restart_is_no_conflict(group: str, server: Served) -> None:
     """A restart is neither a conflict nor a rebalance, and the doctor has no finding."""
-    group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     one.connection.close()
     again = Member(server.port, group, "one", 9, instance="seat")
@@ -754,9 +737,8 @@ def test_a_restart_is_no_conflict(server: Served) -> None:
     again.connection.close()
 
 
-def test_a_restart_with_another_subscription(server: Served) -> None:
+def test_a_restart_with_another_subscription(group: str, server: Served) -> None:
     """Explain says that the restart changed the subscription and moved nothing, as in Kafka (KAFKA-12759)."""
-    group = fresh_group()
     (one,) = formed(server, group, "one", version=9, instance="seat")
     one.connection.close()
     again = Member(server.port, group, "one", 9, instance="seat")
@@ -769,9 +751,8 @@ def test_a_restart_with_another_subscription(server: Served) -> None:
     again.connection.close()
 
 
-def test_the_timeline_as_text(server: Served) -> None:
+def test_the_timeline_as_text(group: str, server: Served) -> None:
     """Each entry has a line, with its details below; the newest is at the bottom."""
-    group = fresh_group()
     a, b = formed(server, group, "a", "b")
     b.leave()
     settle(a)
@@ -828,9 +809,8 @@ def test_a_server_without_events() -> None:
         assert (told["inferred"], told["timeline"][0]["preparing_ms"]) == (True, None)
 
 
-def test_what_happened_since(heartbeats: Tenure) -> None:
+def test_what_happened_since(group: str, heartbeats: Tenure) -> None:
     """With --since 1h all events show, with a duration of zero only the state; a duration needs a unit."""
-    group = fresh_group()
     formed(heartbeats, group, "a")
     (formed_at,) = rebalances(heartbeats, group, 1)
     assert formed_at in explained(heartbeats, group, "--since", "1h")["timeline"]
@@ -852,9 +832,8 @@ def test_what_happened_since(heartbeats: Tenure) -> None:
     assert "no events of one, since 20" in nowhere.err
 
 
-def test_what_a_client_calls_itself_begins_no_line(server: Served) -> None:
+def test_what_a_client_calls_itself_begins_no_line(group: str, server: Served) -> None:
     """Explain and the doctor escape a client's name, so that it can neither begin a line nor steer a terminal."""
-    group = fresh_group()
     (a,) = formed(server, group, "x\n\x1b[2J", version=5)
     rebalances(server, group, 1)
     b = Member(server.port, group, "b", 5)
@@ -888,9 +867,8 @@ def test_a_past_whose_beginning_is_gone() -> None:
         assert explained(server, group, "--last", "5")["timeline"] == [left]
 
 
-def test_json_is_one_document(server: Served) -> None:
+def test_json_is_one_document(group: str, server: Served) -> None:
     """The document has the state, the number of unreadable records, and the wait."""
-    group = fresh_group()
     (a,) = formed(server, group, "a")
     rebalances(server, group, 1)
     told = json.loads(run(server, "explain", group, "--output", "json").out)
@@ -914,9 +892,8 @@ def heartbeats() -> Iterator[Tenure]:
         yield tenure
 
 
-def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeats: Tenure) -> None:
+def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(group: str, heartbeats: Tenure) -> None:
     """A member joins, another one gives up partitions late, subscribes to something else, leaves."""
-    group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     b = Beating(heartbeats.port, group, "b", ["orders"])
     assert a.join() == 0
@@ -961,9 +938,8 @@ def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(heartbeat
     assert who(rebalances(heartbeats, group, 4)[-1]["cause"])[0] == "member_left"
 
 
-def test_an_upgrade_tells_that_its_target_left_partitions_out(heartbeats: Tenure) -> None:
+def test_an_upgrade_tells_that_its_target_left_partitions_out(group: str, heartbeats: Tenure) -> None:
     """A classic leader assigned nothing of a topic: the consumer protocol fills the gap, and says so."""
-    group = fresh_group()
     classic = Member(heartbeats.port, group, "a", 5, instance="i-a")
     classic.topics = ["orders"]
     settle(classic)  # with a partition of another topic
@@ -978,9 +954,8 @@ def test_an_upgrade_tells_that_its_target_left_partitions_out(heartbeats: Tenure
     wait_until(lambda: "target_incomplete" in causes(), "explain has the cause", WITHIN_S)
 
 
-def test_the_consumer_protocol_tells_of_a_vote_that_another_assignor_wins_by(heartbeats: Tenure) -> None:
+def test_the_consumer_protocol_tells_of_a_vote_that_another_assignor_wins_by(group: str, heartbeats: Tenure) -> None:
     """The vote of one member is a rebalance by that member."""
-    group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"])
     assert a.join() == 0
     settle_heartbeats(a)
@@ -1031,9 +1006,8 @@ def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_
     assert f"topics that the group subscribes to changed: {topic} (created)" in told
 
 
-def test_a_static_member_away_and_its_twin_are_told(heartbeats: Tenure) -> None:
+def test_a_static_member_away_and_its_twin_are_told(group: str, heartbeats: Tenure) -> None:
     """A restart moves nothing and makes no rebalance; a program that wants the seat meanwhile is refused."""
-    group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     assert a.join() == 0
     twin = Beating(heartbeats.port, group, "twin", ["orders"], instance="i-a")
@@ -1056,9 +1030,8 @@ def test_a_static_member_away_and_its_twin_are_told(heartbeats: Tenure) -> None:
     assert "and nothing moves" in told
 
 
-def test_doctor_finds_twins_of_the_consumer_protocol(heartbeats: Tenure) -> None:
+def test_doctor_finds_twins_of_the_consumer_protocol(group: str, heartbeats: Tenure) -> None:
     """A program wants the seat of another one that runs on."""
-    group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     assert a.join() == 0
 
@@ -1073,9 +1046,8 @@ def test_doctor_finds_twins_of_the_consumer_protocol(heartbeats: Tenure) -> None
     assert run(heartbeats, "doctor", group).code == 1
 
 
-def test_doctor_looks_at_groups_of_the_consumer_protocol(heartbeats: Tenure) -> None:
+def test_doctor_looks_at_groups_of_the_consumer_protocol(group: str, heartbeats: Tenure) -> None:
     """A topic that isn't there, and an expression that matches nothing."""
-    group = fresh_group()
     a = Beating(heartbeats.port, group, "a", ["missing"], regex="nothing.*")
     assert a.join() == 0
 

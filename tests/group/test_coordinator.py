@@ -10,18 +10,16 @@ from schemas.errors import ErrorCode
 from tests.group.harness import Bench
 
 
-def test_groups_of_one_partition_do_not_touch_each_other() -> None:
+def test_groups_of_one_partition_do_not_touch_each_other(bench: Bench) -> None:
     """The same instance id in two groups means two members."""
-    bench = Bench()
     bench.settle(bench.static("a", group="g"))
     bench.settle(bench.static("a", group="h"))
     bench.leave(group="g", members=[("", "a")])
     assert (bench.state("g"), bench.state("h")) == ("Empty", "Stable")
 
 
-def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
+def test_a_load_after_a_failed_write_says_which_groups_are_gone(bench: Bench) -> None:
     """A group with nothing durable is gone, and a note says that it is Dead."""
-    bench = Bench()
     bench.settle(bench.static("a", group="g"))
     replay = Replay()
     replay.add(bench.records)
@@ -32,9 +30,8 @@ def test_a_load_after_a_failed_write_says_which_groups_are_gone() -> None:
     assert effects.notes == [GroupLoaded("gone", 0, "Dead", 0, True)]
 
 
-def test_the_empty_group_id() -> None:
+def test_the_empty_group_id(bench: Bench) -> None:
     """No member can join it, but offsets may be stored under it, as old clients do."""
-    bench = Bench()
     for _ in range(2):
         assert bench.join(group="").error is ErrorCode.INVALID_GROUP_ID
         assert bench.sync(group="", member="m", generation=1).error is ErrorCode.INVALID_GROUP_ID
@@ -47,9 +44,8 @@ def test_the_empty_group_id() -> None:
     assert bench.delete(group="").error is ErrorCode.NONE
 
 
-def test_a_refused_join_creates_no_group_unless_it_got_that_far() -> None:
+def test_a_refused_join_creates_no_group_unless_it_got_that_far(bench: Bench) -> None:
     """As in Kafka, the group exists once the coordinator checks the protocols, but not when an earlier check fails."""
-    bench = Bench()
     assert bench.join(session_ms=1).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert bench.join(member="m").error is ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.state() == "Dead"

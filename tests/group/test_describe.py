@@ -20,9 +20,8 @@ def test_the_longest_group_id_fits_into_an_answer() -> None:
         encode(shown.response, 6)
 
 
-def test_delete_takes_the_offsets_with_it() -> None:
+def test_delete_takes_the_offsets_with_it(bench: Bench) -> None:
     """Group and offsets get tombstones, and a restart brings none of them back."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     peer.commit(1)
@@ -39,9 +38,8 @@ def test_delete_takes_the_offsets_with_it() -> None:
 # DescribeGroups with Tenure's own fields: how long members were silent, and which members a group waits for.
 
 
-def test_members_show_their_silence() -> None:
+def test_members_show_their_silence(bench: Bench) -> None:
     """Session timeout and silence of each member, if they are asked for; who waits for an answer isn't silent."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(400)
     b.heartbeat()
@@ -62,9 +60,8 @@ def test_members_show_their_silence() -> None:
     assert a.member_id
 
 
-def test_members_show_their_software() -> None:
+def test_members_show_their_software(bench: Bench) -> None:
     """The library that joined last, if it is asked for; the log doesn't have it."""
-    bench = Bench()
     bench.seated("a", client=Client("a", "/127.0.0.1", software="apache-kafka-java 3.9.1"))
     bench.static("a", client=Client("a", "/127.0.0.1", software="apache-kafka-java 4.4.0")).enter()
 
@@ -101,9 +98,8 @@ def names(told: DescribeGroupsResponse.GroupWaiting) -> list[str]:
     return [member.member_id for member in told.members]
 
 
-def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now() -> None:
+def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now(bench: Bench) -> None:
     """The wait names the current client; the description of the member keeps the first client."""
-    bench = Bench()
     a, b = bench.static("a"), bench.static("b")
     bench.settle(a, b)
     b.restart(client=Client("new-pod", "/127.0.0.2"))
@@ -114,17 +110,15 @@ def test_who_is_waited_for_is_named_with_the_client_that_has_its_seat_now() -> N
     assert (described.client_id, described.client_host) == ("b", "/127.0.0.1")
 
 
-def test_nobody_asks_nobody_is_told() -> None:
+def test_nobody_asks_nobody_is_told(bench: Bench) -> None:
     """The field is Tenure's own; the answer has it only if the request asks for it."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     a.join()
     assert bench.describe().response.waiting == DescribeGroupsResponse.GroupWaiting()
 
 
-def test_who_has_not_joined_is_waited_for() -> None:
+def test_who_has_not_joined_is_waited_for(bench: Bench) -> None:
     """The group waits until the rebalance timeout for members that have not joined, and for unused member ids."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     assert waiting(bench) == DescribeGroupsResponse.GroupWaiting(), "a stable group waits for nobody"
     bench.advance(500)
@@ -142,9 +136,8 @@ def test_who_has_not_joined_is_waited_for() -> None:
     assert lapses_ms == bench.now.wall_ms - 1_000 + SESSION_MS
 
 
-def test_who_has_not_synced_is_waited_for() -> None:
+def test_who_has_not_synced_is_waited_for(bench: Bench) -> None:
     """Only the leader is missing; the group waits for it until the rebalance timeout."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(2_000)
     a.join()
@@ -157,9 +150,8 @@ def test_who_has_not_synced_is_waited_for() -> None:
     assert (told.leader, names(told), told.pending) == (a.member_id, [a.member_id], [])
 
 
-def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
+def test_a_group_that_is_held_open_waits_for_nobody_in_particular(bench: Bench) -> None:
     """The wait ends with the initial delay, and each new member makes the delay longer."""
-    bench = Bench()
     began_ms = bench.now.wall_ms
     bench.static("a").enter()
     bench.advance(INITIAL_DELAY_MS - 1)
@@ -172,9 +164,8 @@ def test_a_group_that_is_held_open_waits_for_nobody_in_particular() -> None:
     assert waiting(bench).until_ms == began_ms + 2 * INITIAL_DELAY_MS
 
 
-def test_a_group_of_which_nobody_rejoined_waits_once_more() -> None:
+def test_a_group_of_which_nobody_rejoined_waits_once_more(bench: Bench) -> None:
     """The group waits for another rebalance timeout."""
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=3 * REBALANCE_MS)
     began_ms = bench.now.wall_ms
     a.leave()

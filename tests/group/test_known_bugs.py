@@ -36,12 +36,13 @@ OTHER = [("range", subscription("other"))]
 
 @pytest.mark.parametrize("instance, error", [("b", ErrorCode.FENCED_INSTANCE_ID), ("z", ErrorCode.UNKNOWN_MEMBER_ID)])
 @pytest.mark.parametrize("operation", ["join-group", "sync-group", "heartbeat", "offset-commit", "leave-group"])
-def test_kafka_8225_every_request_checks_the_pair(operation: str, instance: str, error: ErrorCode) -> None:
+def test_kafka_8225_every_request_checks_the_pair(
+    bench: Bench, operation: str, instance: str, error: ErrorCode
+) -> None:
     """An old member id gets FENCED_INSTANCE_ID with a known instance id, UNKNOWN_MEMBER_ID with an unknown one.
 
     A note of each fenced request has Kafka's name of the operation.
     """
-    bench = Bench()
     a, b = bench.seated("a", "b")
     old = b.member_id
     b.restart()
@@ -84,9 +85,8 @@ def test_kafka_12759_restart_with_another_subscription(fixed: bool) -> None:
     assert bench.rebalances == (2 if fixed else 1)
 
 
-def test_one_group_alone_may_have_the_better_rule() -> None:
+def test_one_group_alone_may_have_the_better_rule(bench: Bench) -> None:
     """The server has Kafka's rule; the group's own setting wins."""
-    bench = Bench()
     bench.group_configs = {"g": bench.config.group_settings._replace(fixes=frozenset({"kafka-12759"}))}
     bench.coordinator.group_configs = bench.group_configs
     _a, b = bench.seated("a", "b")
@@ -131,9 +131,8 @@ def test_kafka_20747_and_20754_member_id_with_a_new_instance_id(ticket: str) -> 
 # Persistence: the part that the core decides.
 
 
-def test_kafka_10284_restart_that_is_not_written_keeps_the_old_id() -> None:
+def test_kafka_10284_restart_that_is_not_written_keeps_the_old_id(bench: Bench) -> None:
     """If the write fails, the restart is refused, the old id stays valid, and the next attempt succeeds."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     twin = b.twin()
     with bench.failing_disk():
@@ -143,9 +142,8 @@ def test_kafka_10284_restart_that_is_not_written_keeps_the_old_id() -> None:
     assert b.heartbeat().error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_kafka_10401_time_of_the_state_is_written_and_read() -> None:
+def test_kafka_10401_time_of_the_state_is_written_and_read(bench: Bench) -> None:
     """The record has the time since when the group is in its state, and the next coordinator keeps that time."""
-    bench = Bench()
     (a,) = bench.seated("a")
     written = bench.written()[-1]
     assert written is not None
@@ -158,9 +156,8 @@ def test_kafka_10401_time_of_the_state_is_written_and_read() -> None:
     assert bench.group().state_since_ms == emptied
 
 
-def test_kafka_10401_restart_keeps_the_time_of_the_state() -> None:
+def test_kafka_10401_restart_keeps_the_time_of_the_state(bench: Bench) -> None:
     """A static restart writes the group in the same state, so the record keeps the time."""
-    bench = Bench()
     (a,) = bench.seated("a")
     since = bench.now.wall_ms
     bench.advance(SESSION_MS // 2)
@@ -198,12 +195,11 @@ def long_rebalance(bench: Bench) -> Peer:
     return a
 
 
-def test_kafka_7610_retried_joins_leave_no_ghosts() -> None:
+def test_kafka_7610_retried_joins_leave_no_ghosts(bench: Bench) -> None:
     """A v3 client's JoinGroup times out again and again, and each time the client joins as a new member.
 
     Each of its abandoned members is gone after five minutes, so that the group does not grow without end.
     """
-    bench = Bench()
     long_rebalance(bench)
     sizes = []
     for _ in range(20):
@@ -214,9 +210,8 @@ def test_kafka_7610_retried_joins_leave_no_ghosts() -> None:
     assert max(sizes) <= 1 + NEW_MEMBER_MS // 60_000
 
 
-def test_kafka_7610_new_member_that_heartbeats_while_it_joins() -> None:
+def test_kafka_7610_new_member_that_heartbeats_while_it_joins(bench: Bench) -> None:
     """A new member's heartbeat while it joins, possible since KIP-394, starts its session, as in Kafka."""
-    bench = Bench()
     long_rebalance(bench)
     d = bench.dynamic("d")
     joined = d.enter()
@@ -227,18 +222,16 @@ def test_kafka_7610_new_member_that_heartbeats_while_it_joins() -> None:
     assert joined.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_kafka_9232_first_generation_lasts_longer_than_five_minutes() -> None:
+def test_kafka_9232_first_generation_lasts_longer_than_five_minutes(bench: Bench) -> None:
     """The group does not drop a member five minutes after its first join."""
-    bench = Bench()
     d = bench.dynamic("d", version=3, session_ms=2 * NEW_MEMBER_MS)
     bench.settle(d)
     bench.advance(NEW_MEMBER_MS + 1)
     assert d.heartbeat().error is ErrorCode.NONE
 
 
-def test_kafka_9752_rebalance_goes_on_without_the_new_member_that_timed_out() -> None:
+def test_kafka_9752_rebalance_goes_on_without_the_new_member_that_timed_out(bench: Bench) -> None:
     """If a new member's join times out and all other members have joined, the rebalance completes."""
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=6 * NEW_MEMBER_MS, rebalance_ms=6 * NEW_MEMBER_MS)
     ghost = bench.join(version=3)
     bench.advance(NEW_MEMBER_MS - 2)
@@ -251,9 +244,8 @@ def test_kafka_9752_rebalance_goes_on_without_the_new_member_that_timed_out() ->
     assert [len(join.response.members) for join in joins] == [2, 0]
 
 
-def test_kafka_8487_commit_while_preparing() -> None:
+def test_kafka_8487_commit_while_preparing(bench: Bench) -> None:
     """The commit of a member for the ending generation is stored, and renews the member's session."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
     for offset in range(4):
@@ -262,9 +254,8 @@ def test_kafka_8487_commit_while_preparing() -> None:
     assert bench.committed("t", 0) == 3
 
 
-def test_kafka_8386_dead_group() -> None:
+def test_kafka_8386_dead_group(bench: Bench) -> None:
     """A group of an unloaded partition answers COORDINATOR_NOT_AVAILABLE to each request, not UNKNOWN_MEMBER_ID."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     member = a.member_id
     bench.unload()
@@ -281,9 +272,8 @@ def test_kafka_8386_dead_group() -> None:
 
 @pytest.mark.parametrize("kind", list(TimerKind))
 @pytest.mark.parametrize("group", ["g", "gone"])
-def test_kafka_8896_timer_of_somebody_who_is_gone(kind: TimerKind, group: str) -> None:
+def test_kafka_8896_timer_of_somebody_who_is_gone(bench: Bench, kind: TimerKind, group: str) -> None:
     """A timer that fires after its member, pending id, rebalance or group is gone changes nothing."""
-    bench = Bench()
     bench.seated("a", "b")
     before = repr((bench.group().members, bench.group().state, bench.group().generation))
     effects = bench.handle(events.TimerFired(TimerKey(kind, group, "gone")))
@@ -314,9 +304,8 @@ def test_kafka_13636_no_offset_expires_in_a_rebalance() -> None:
 # A mistake of a re-implementation.
 
 
-def test_kop_380_every_join_is_answered() -> None:
+def test_kop_380_every_join_is_answered(bench: Bench) -> None:
     """While a rebalance is open, members join, leave, restart and expire: each JoinGroup gets an answer in the end."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     c, d = bench.static("c"), bench.dynamic("d")
     c.join()

@@ -57,9 +57,8 @@ def test_who_may_commit_to_a_group_at_work(
 
 
 @pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.ILLEGAL_GENERATION), (10, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_commit_of_a_generation_creates_no_group(version: int, error: ErrorCode) -> None:
+def test_a_commit_of_a_generation_creates_no_group(bench: Bench, version: int, error: ErrorCode) -> None:
     """A client with a generation got it from a coordinator that has lost the group, so the commit is refused."""
-    bench = Bench()
     call = bench.commit(member="m", generation=3, offsets={("t", 0): 5}, version=version)
     assert call.errors == [error]
     assert bench.state() == "Dead"
@@ -142,9 +141,8 @@ def test_a_commit_keeps_its_member_alive() -> None:
     ("metadata", "stored"),
     [("x" * 4_096, True), ("x" * 4_097, False), ("\U0001f600" * 2_048, True), ("\U0001f600" * 2_049, False)],
 )
-def test_metadata_is_measured_as_java_does(metadata: str, *, stored: bool) -> None:
+def test_metadata_is_measured_as_java_does(bench: Bench, metadata: str, *, stored: bool) -> None:
     """offset.metadata.max.bytes counts UTF-16 units, as Java does."""
-    bench = Bench()
     call = bench.commit(offsets={("t", 0): 5}, metadata=metadata)
     assert call.errors == [ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert bench.committed("t", 0) == (5 if stored else -1)
@@ -229,9 +227,8 @@ def test_a_retention_of_its_own_wins() -> None:
     assert bench.committed("t", 1) == 1
 
 
-def test_an_empty_group_goes_with_its_last_offset() -> None:
+def test_an_empty_group_goes_with_its_last_offset(bench: Bench) -> None:
     """OffsetDelete of the last offset deletes the group at once, as in Kafka."""
-    bench = Bench()
     bench.commit(offsets={("t", 0): 1})
     assert bench.delete_offsets(topics={"t": [0]}).errors == [ErrorCode.NONE]
     assert bench.state() == "Dead"
@@ -273,9 +270,8 @@ def test_metadata_too_large_spoils_only_its_partition() -> None:
     assert [row.error_code for row in response.body.topics[0].partitions] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
-def test_a_retention_beyond_all_time_is_for_ever() -> None:
+def test_a_retention_beyond_all_time_is_for_ever(bench: Bench) -> None:
     """The expiry time is limited to what a record can hold."""
-    bench = Bench()
     assert bench.commit(version=4, retention_ms=2**63 - 1, offsets={("t", 0): 1}).errors == [ErrorCode.NONE]
     bench.restart()
     assert bench.group().offsets["t"][0].expire_ms == 2**63 - 1
@@ -291,9 +287,8 @@ def remove(bench: Bench, *topics: str) -> list[int]:
     return sizes
 
 
-def test_a_deleted_topic_loses_its_offsets_some_at_a_time() -> None:
+def test_a_deleted_topic_loses_its_offsets_some_at_a_time(bench: Bench) -> None:
     """No event removes more than REMOVED_AT_ONCE offsets; together they remove all, of all deleted topics."""
-    bench = Bench()
     count = REMOVED_AT_ONCE + 5
     bench.commit(group="a", offsets={("t", index): 1 for index in range(count)})
     bench.commit(group="b", offsets={(topic, index): 1 for topic in "tuv" for index in range(count)})
@@ -324,9 +319,8 @@ def test_expired_offsets_go_some_at_a_time() -> None:
     assert sum(len(note.topic_partitions) for note in bench.said(OffsetsRemoved) if note.expired) == count - 1
 
 
-def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time() -> None:
+def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time(bench: Bench) -> None:
     """The group is gone at once; nothing of it comes back when all its offsets were erased."""
-    bench = Bench()
     count = REMOVED_AT_ONCE + 5
     bench.commit(offsets={("t", index): 1 for index in range(count)})
     remainder: object = bench.delete("delete").response
@@ -339,9 +333,8 @@ def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time(
     assert bench.coordinator.groups == {}
 
 
-def test_erasing_spares_what_a_new_group_committed() -> None:
+def test_erasing_spares_what_a_new_group_committed(bench: Bench) -> None:
     """A commit after the deletion stays, whatever the deleted group had committed."""
-    bench = Bench()
     bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
     remainder: object = bench.delete("delete").response
     assert isinstance(remainder, Remainder)
@@ -352,9 +345,8 @@ def test_erasing_spares_what_a_new_group_committed() -> None:
     assert bench.group().offsets["t"].keys() == {REMOVED_AT_ONCE}
 
 
-def test_erasing_takes_offsets_that_a_load_brought_back() -> None:
+def test_erasing_takes_offsets_that_a_load_brought_back(bench: Bench) -> None:
     """The log has them until they have tombstones: after a load they are offsets of a group again, and go with it."""
-    bench = Bench()
     bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
     remainder: object = bench.delete("delete").response
     assert isinstance(remainder, Remainder)
@@ -366,9 +358,8 @@ def test_erasing_takes_offsets_that_a_load_brought_back() -> None:
     assert bench.coordinator.groups == {}
 
 
-def test_an_offset_that_went_meanwhile_is_removed_once() -> None:
+def test_an_offset_that_went_meanwhile_is_removed_once(bench: Bench) -> None:
     """Another event may come between two of the removal."""
-    bench = Bench()
     bench.commit(group="a", offsets={("t", index): 1 for index in range(2)} | {("u", 0): 1})
     first, second = ([event for event in bench.coordinator.offsets_in(["t"]) if event] for _ in range(2))
     for event in (*first, *second):

@@ -225,9 +225,8 @@ def test_a_group_that_cannot_be_is_not_read(changed: dict[str, object]) -> None:
         records.decode_group("g", b"\x00\x03" + encode(value, 3))
 
 
-def test_a_restart_encodes_one_member() -> None:
+def test_a_restart_encodes_one_member(bench: Bench) -> None:
     """The other members keep their cached bytes."""
-    bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
     before = {member.group_instance_id: member.encoded for member in bench.group().members.values()}
@@ -238,9 +237,8 @@ def test_a_restart_encodes_one_member() -> None:
     assert after["b"] is not before["b"]
 
 
-def test_a_rebalance_encodes_only_who_says_something_new() -> None:
+def test_a_rebalance_encodes_only_who_says_something_new(bench: Bench) -> None:
     """Members with unchanged data keep their cached bytes; the record has the new assignments."""
-    bench = Bench()
     leader, *others = peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
     group = bench.group()
@@ -259,9 +257,8 @@ def test_a_rebalance_encodes_only_who_says_something_new() -> None:
     assert records.group_value(group, group.state_since_ms) == whole_value(group)
 
 
-def test_another_protocol_encodes_everybody() -> None:
+def test_another_protocol_encodes_everybody(bench: Bench) -> None:
     """The record has each member's metadata for the new protocol, also of a member that changed nothing."""
-    bench = Bench()
     peers = [bench.static(name, protocols=[("range", b"r"), ("roundrobin", b"rr")]) for name in "ab"]
     bench.settle(*peers)
     newcomer = bench.static("c", protocols=[("roundrobin", b"rr")])
@@ -271,9 +268,8 @@ def test_another_protocol_encodes_everybody() -> None:
     assert records.group_value(bench.group(), bench.group().state_since_ms) == whole_value(bench.group())
 
 
-def test_members_that_wait_for_their_assignments_are_encoded_already() -> None:
+def test_members_that_wait_for_their_assignments_are_encoded_already(bench: Bench) -> None:
     """The leader's sync writes the group, and only has to add the assignments."""
-    bench = Bench()
     leader, follower = bench.static("a"), bench.static("b")
     leader.enter()
     follower.enter()
@@ -282,9 +278,8 @@ def test_members_that_wait_for_their_assignments_are_encoded_already() -> None:
     assert [member.encoded is not None for member in bench.group().members.values()] == [False, True]
 
 
-def test_a_restart_joins_two_blocks_anew() -> None:
+def test_a_restart_joins_two_blocks_anew(bench: Bench) -> None:
     """Only the member's old block and its new one, the last, are encoded anew; the value equals one made afresh."""
-    bench = Bench()
     peers = [bench.static(f"{number:02}") for number in range(3 * BLOCK_MEMBERS_MAX + 1)]
     bench.settle(*peers)
     group = bench.group()
@@ -297,9 +292,8 @@ def test_a_restart_joins_two_blocks_anew() -> None:
     assert records.group_value(group, 0) == cached
 
 
-def test_a_block_of_one_member_keeps_no_bytes() -> None:
+def test_a_block_of_one_member_keeps_no_bytes(bench: Bench) -> None:
     """The member's own bytes are all of it: a group of one has them once."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     (block,) = bench.group().blocks

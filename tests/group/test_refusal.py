@@ -66,9 +66,8 @@ HEARTBEATS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("says", "settings"), HEARTBEATS)
-def test_a_refused_heartbeat_has_one_note(says: dict[str, Any], settings: dict[str, Any]) -> None:
+def test_a_refused_heartbeat_has_one_note(play: Play, says: dict[str, Any], settings: dict[str, Any]) -> None:
     """The same in the consumer protocol. A client that leaves doesn't end because of the answer."""
-    play = Play()
     play.join("a")
     play.configure(**settings)
     if "epoch" in says:

@@ -23,9 +23,8 @@ def test_three_seconds_by_default() -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_first_rebalance_waits(version: int) -> None:
+def test_first_rebalance_waits(bench: Bench, version: int) -> None:
     """The first member of an empty group gets its answer when the delay has passed, in any version."""
-    bench = Bench()
     joined = bench.dynamic("a", version=version).enter()
     bench.advance(DELAY_MS - 1)
     assert joined.waits
@@ -33,9 +32,8 @@ def test_first_rebalance_waits(version: int) -> None:
     assert joined.response.generation_id == 1
 
 
-def test_one_generation_for_all_who_come_in_time() -> None:
+def test_one_generation_for_all_who_come_in_time(bench: Bench) -> None:
     """Members that start shortly one after the other share the first generation: one rebalance for all."""
-    bench = Bench()
     joins = []
     for name in "abcde":
         joins.append(bench.static(name).join())
@@ -46,9 +44,8 @@ def test_one_generation_for_all_who_come_in_time() -> None:
     assert bench.rebalances == 1
 
 
-def test_arrival_extends_the_delay() -> None:
+def test_arrival_extends_the_delay(bench: Bench) -> None:
     """If a member arrives during the delay, another delay follows."""
-    bench = Bench()
     first = bench.join(instance="a")
     bench.advance(DELAY_MS - 1)
     bench.join(instance="b")
@@ -58,9 +55,8 @@ def test_arrival_extends_the_delay() -> None:
     assert first.response.generation_id == 1
 
 
-def test_each_delay_is_extended_by_its_own_arrivals() -> None:
+def test_each_delay_is_extended_by_its_own_arrivals(bench: Bench) -> None:
     """Delays follow each other while members arrive, and end with the first delay without an arrival."""
-    bench = Bench()
     joins = [bench.join(instance="first")]
     for number in range(4):
         bench.advance(DELAY_MS // 2)
@@ -71,17 +67,15 @@ def test_each_delay_is_extended_by_its_own_arrivals() -> None:
     assert {join.response.generation_id for join in joins} == {1}
 
 
-def test_several_arrivals_extend_it_once() -> None:
+def test_several_arrivals_extend_it_once(bench: Bench) -> None:
     """However many members arrive during the delay, one more delay follows."""
-    bench = Bench()
     joins = [bench.join(instance=name) for name in "abcd"]
     bench.advance(2 * DELAY_MS)
     assert {join.response.generation_id for join in joins} == {1}
 
 
-def test_rebalance_timeout_caps_the_delays() -> None:
+def test_rebalance_timeout_caps_the_delays(bench: Bench) -> None:
     """After the first member's rebalance timeout the group forms, although more members arrive."""
-    bench = Bench()
     rebalance_ms = 2 * DELAY_MS + 1_000
     first = bench.join(instance="first", rebalance_ms=rebalance_ms)
     for number in range(7):
@@ -93,9 +87,8 @@ def test_rebalance_timeout_caps_the_delays() -> None:
     assert len(first.response.members) == 8
 
 
-def test_rebalance_timeout_below_the_delay_does_not_shorten_it() -> None:
+def test_rebalance_timeout_below_the_delay_does_not_shorten_it(bench: Bench) -> None:
     """The first delay always passes; the rebalance timeout limits only further delays, as in Kafka."""
-    bench = Bench()
     first = bench.join(instance="a", rebalance_ms=DELAY_MS // 2)
     bench.join(instance="b", rebalance_ms=DELAY_MS // 2)
     bench.advance(DELAY_MS - 1)
@@ -110,9 +103,8 @@ def test_zero_turns_it_off() -> None:
     assert bench.join(instance="a").response.generation_id == 1
 
 
-def test_later_rebalances_do_not_wait() -> None:
+def test_later_rebalances_do_not_wait(bench: Bench) -> None:
     """A group with members rebalances as fast as its members join."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     at_ms = bench.now_ms
     c = bench.static("c")
@@ -121,9 +113,8 @@ def test_later_rebalances_do_not_wait() -> None:
     assert bench.now_ms == at_ms
 
 
-def test_emptied_group_waits_again() -> None:
+def test_emptied_group_waits_again(bench: Bench) -> None:
     """A group that lost its last member starts like a new one, with the delay."""
-    bench = Bench()
     (a,) = bench.seated("a")
     a.leave()
     joined = a.restart()
@@ -133,9 +124,8 @@ def test_emptied_group_waits_again() -> None:
     assert joined.response.generation_id == 3
 
 
-def test_emptied_group_is_not_extended() -> None:
+def test_emptied_group_is_not_extended(bench: Bench) -> None:
     """As in Kafka, arrivals add a delay only before a group's very first generation."""
-    bench = Bench()
     (a,) = bench.seated("a")
     a.leave()
     joined = a.restart()
@@ -145,9 +135,8 @@ def test_emptied_group_is_not_extended() -> None:
     assert [joined.response.generation_id, other.response.generation_id] == [3, 3]
 
 
-def test_nothing_ends_the_delay_early() -> None:
+def test_nothing_ends_the_delay_early(bench: Bench) -> None:
     """The delay runs to its end when all members have joined, when one joins again, and when one leaves."""
-    bench = Bench()
     a, b = bench.static("a"), bench.static("b")
     first = a.join()
     b.join()
@@ -160,18 +149,16 @@ def test_nothing_ends_the_delay_early() -> None:
     assert bench.state() == "CompletingRebalance"
 
 
-def test_pending_member_is_not_waited_for() -> None:
+def test_pending_member_is_not_waited_for(bench: Bench) -> None:
     """The first generation does not wait for an unused member id; later ones do (KIP-394)."""
-    bench = Bench()
     joined = bench.join(instance="a")
     bench.join()
     bench.advance(DELAY_MS)
     assert joined.response.generation_id == 1
 
 
-def test_all_gone_during_the_delay() -> None:
+def test_all_gone_during_the_delay(bench: Bench) -> None:
     """If the group has no members when the delay ends, it is Empty again."""
-    bench = Bench()
     bench.join(instance="a")
     bench.leave(members=[("", "a")])
     bench.advance(DELAY_MS)

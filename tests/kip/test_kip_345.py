@@ -37,42 +37,37 @@ STATIC_JOIN_VERSIONS = range(5, 10)
 # Rebalances without static membership.
 
 
-def test_new_member_starts_a_rebalance() -> None:
+def test_new_member_starts_a_rebalance(bench: Bench) -> None:
     """A new consumer takes a Stable group to PreparingRebalance."""
-    bench = Bench()
     bench.seated("a", "b")
     assert bench.static("c").join().waits
     assert bench.state() == "PreparingRebalance"
 
 
-def test_leader_that_rejoins_by_its_member_id_starts_a_rebalance() -> None:
+def test_leader_that_rejoins_by_its_member_id_starts_a_rebalance(bench: Bench) -> None:
     """The leader may have seen new topics, so its JoinGroup rebalances a Stable group, even with the same metadata."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     assert a.join().waits
     assert bench.state() == "PreparingRebalance"
 
 
-def test_follower_that_rejoins_unchanged_leaves_the_state_alone() -> None:
+def test_follower_that_rejoins_unchanged_leaves_the_state_alone(bench: Bench) -> None:
     """A follower that joins again with the same metadata gets the generation, and nothing else happens."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     assert b.join().response.generation_id == 1
     assert bench.state() == "Stable"
 
 
-def test_first_to_join_leads() -> None:
+def test_first_to_join_leads(bench: Bench) -> None:
     """The first member to join is the leader, and every member's answer names it."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     assert bench.group().leader == a.member_id
     assert b.joined is not None
     assert b.joined.leader == a.member_id
 
 
-def test_rebalance_waits_for_every_member() -> None:
+def test_rebalance_waits_for_every_member(bench: Bench) -> None:
     """Until every member has joined again, or the rebalance timeout has passed, no JoinGroup is answered."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     joins = [bench.static("c").join(), a.join()]
     bench.advance(SESSION_MS // 2)
@@ -81,18 +76,16 @@ def test_rebalance_waits_for_every_member() -> None:
     assert [join.error for join in joins] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-def test_all_joined_completes_the_join_phase() -> None:
+def test_all_joined_completes_the_join_phase(bench: Bench) -> None:
     """The last member's JoinGroup takes the group to CompletingRebalance, and every JoinGroup is answered."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     joins = [a.join(), b.join()]
     assert bench.state() == "CompletingRebalance"
     assert [join.response.generation_id for join in joins] == [2, 2]
 
 
-def test_only_the_leader_learns_the_members() -> None:
+def test_only_the_leader_learns_the_members(bench: Bench) -> None:
     """The leader's JoinGroup answer lists all members with their metadata, a follower's lists none."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     lead, follow = a.join(protocols=[("range", b"of a")]), b.join(protocols=[("range", b"of b")])
     assert {member.member_id: member.metadata for member in lead.response.members} == {
@@ -102,9 +95,8 @@ def test_only_the_leader_learns_the_members() -> None:
     assert follow.response.members == []
 
 
-def test_assignments_come_from_the_leader_by_sync() -> None:
+def test_assignments_come_from_the_leader_by_sync(bench: Bench) -> None:
     """A follower's SyncGroup waits for the leader's, which has the assignments of all members."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
     b.join()
@@ -115,9 +107,8 @@ def test_assignments_come_from_the_leader_by_sync() -> None:
     assert bench.state() == "Stable"
 
 
-def test_each_rebalance_raises_the_generation_by_one() -> None:
+def test_each_rebalance_raises_the_generation_by_one(bench: Bench) -> None:
     """Each rebalance leads to the next generation."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     for generation in (2, 3, 4):
         a.join()
@@ -126,9 +117,8 @@ def test_each_rebalance_raises_the_generation_by_one() -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_restart_of_a_dynamic_member_is_a_new_member(version: int) -> None:
+def test_restart_of_a_dynamic_member_is_a_new_member(bench: Bench, version: int) -> None:
     """Without an instance id the coordinator can't recognize a restart: the new process becomes another member."""
-    bench = Bench()
     a, b = (bench.dynamic(name, version=version) for name in "ab")
     bench.settle(a, b)
     old, rebalances = b.member_id, bench.rebalances
@@ -141,9 +131,8 @@ def test_restart_of_a_dynamic_member_is_a_new_member(version: int) -> None:
     assert b.member_id != old
 
 
-def test_member_ids_are_the_coordinators_and_unique() -> None:
+def test_member_ids_are_the_coordinators_and_unique(bench: Bench) -> None:
     """The coordinator makes each member id from the instance id or the client id, and never the same id twice."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     assert a.member_id.startswith("a-")
@@ -155,9 +144,8 @@ def test_member_ids_are_the_coordinators_and_unique() -> None:
 # Changes by static membership.
 
 
-def test_static_restart_within_its_session_moves_nothing() -> None:
+def test_static_restart_within_its_session_moves_nothing(bench: Bench) -> None:
     """A static member that restarts before its session timeout causes no rebalance, leader or follower."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     for peer in (c, b, a):
         before = peer.assignment
@@ -170,9 +158,8 @@ def test_static_restart_within_its_session_moves_nothing() -> None:
     assert bench.state() == "Stable"
 
 
-def test_silence_beyond_the_session_timeout_rebalances() -> None:
+def test_silence_beyond_the_session_timeout_rebalances(bench: Bench) -> None:
     """A static member that is silent for longer than its session timeout is removed; the others get its partitions."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(SESSION_MS - 1)
     assert a.heartbeat().error is ErrorCode.NONE
@@ -183,9 +170,8 @@ def test_silence_beyond_the_session_timeout_rebalances() -> None:
     assert b.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_of_instance_ids_rebalances() -> None:
+def test_leave_of_instance_ids_rebalances(bench: Bench) -> None:
     """A LeaveGroup with instance ids rebalances the group at once."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.leave(members=[("", "b"), ("", "c")])
     assert bench.state() == "PreparingRebalance"
@@ -193,18 +179,16 @@ def test_leave_of_instance_ids_rebalances() -> None:
     assert {b.member_id, c.member_id}.isdisjoint(bench.group().members)
 
 
-def test_null_instance_id_is_a_dynamic_member() -> None:
+def test_null_instance_id_is_a_dynamic_member(bench: Bench) -> None:
     """A member without an instance id is dynamic, also in versions that have the field."""
-    bench = Bench()
     d = bench.dynamic("d", version=9)
     bench.settle(d)
     assert bench.member_ids() == {}
     assert bench.describe().response.members[0].group_instance_id is None
 
 
-def test_any_instance_id_that_is_not_null_is_static() -> None:
+def test_any_instance_id_that_is_not_null_is_static(bench: Bench) -> None:
     """Only null means dynamic; as in Kafka, even an empty instance id makes a member static."""
-    bench = Bench()
     (nameless,) = bench.seated("")
     assert nameless.restart().response.generation_id == 1
     assert bench.rebalances == 1
@@ -246,17 +230,15 @@ def test_leave_request_has_a_list_in_place_of_the_member_id() -> None:
         encode(one, 3)
 
 
-def test_leader_is_told_the_instance_ids() -> None:
+def test_leader_is_told_the_instance_ids(bench: Bench) -> None:
     """The leader's JoinGroup answer has the members' instance ids, so that an assignor can sort by them."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     assert a.joined is not None
     assert [member.group_instance_id for member in a.joined.members] == ["a", "b"]
 
 
-def test_describe_shows_instance_ids() -> None:
+def test_describe_shows_instance_ids(bench: Bench) -> None:
     """DescribeGroups shows the instance id of static members, and none for dynamic members."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     shown = {member.member_id: member.group_instance_id for member in bench.describe().response.members}
@@ -281,9 +263,8 @@ def test_session_timeout_may_be_half_an_hour() -> None:
     assert bench.join(instance="a", session_ms=30 * 60 * 1_000).waits
 
 
-def test_instance_id_is_in_the_members_record() -> None:
+def test_instance_id_is_in_the_members_record(bench: Bench) -> None:
     """GroupMetadataValue v3 has the instance id of each member, null for a dynamic member."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     assert bench.records[-1].value is not None
@@ -300,9 +281,8 @@ def test_instance_id_is_in_the_members_record() -> None:
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
-def test_known_instance_is_answered_at_once_when_stable(version: int) -> None:
+def test_known_instance_is_answered_at_once_when_stable(bench: Bench, version: int) -> None:
     """In a Stable group a known instance id without a member id gets a new member id in the current generation."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", version=version)
     old = b.member_id
     again = b.restart()
@@ -313,9 +293,8 @@ def test_known_instance_is_answered_at_once_when_stable(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
-def test_known_instance_gets_its_assignment_back(version: int) -> None:
+def test_known_instance_gets_its_assignment_back(bench: Bench, version: int) -> None:
     """The seat keeps the assignment: the next SyncGroup returns it, also to a leader."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     for peer in (b, a):
         peer.restart()
@@ -323,9 +302,8 @@ def test_known_instance_gets_its_assignment_back(version: int) -> None:
     assert bench.rebalances == 1
 
 
-def test_unknown_instance_is_added() -> None:
+def test_unknown_instance_is_added(bench: Bench) -> None:
     """A new instance id gets a member id and an entry in the map, and the group rebalances."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     joined = bench.static("c").join()
     a.join()
@@ -335,9 +313,8 @@ def test_unknown_instance_is_added() -> None:
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
-def test_static_member_is_never_asked_for_a_member_id(version: int) -> None:
+def test_static_member_is_never_asked_for_a_member_id(bench: Bench, version: int) -> None:
     """Neither a new nor a known instance id gets MEMBER_ID_REQUIRED or a pending member id."""
-    bench = Bench()
     a = bench.static("a", version=version)
     first = a.join()
     assert not bench.group().pending
@@ -348,9 +325,8 @@ def test_static_member_is_never_asked_for_a_member_id(version: int) -> None:
     assert not bench.group().pending
 
 
-def test_map_follows_each_join() -> None:
+def test_map_follows_each_join(bench: Bench) -> None:
     """Each join without a member id maps the instance id to a new member id; the earlier ids are fenced."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     stale = [a.member_id, a.restart().response.member_id]
     newest = a.restart().response.member_id
@@ -359,9 +335,8 @@ def test_map_follows_each_join() -> None:
     assert bench.join(member=newest, instance="a", protocols=[("range", b"other")]).waits
 
 
-def test_replacing_is_noted() -> None:
+def test_replacing_is_noted(bench: Bench) -> None:
     """The note names the seat, the old and the new member id, and the client that took the seat."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     old = b.member_id
     b.restart()
@@ -370,9 +345,8 @@ def test_replacing_is_noted() -> None:
     assert (replaced.state, replaced.client_id, replaced.client_host) == ("Stable", "b", "/127.0.0.1")
 
 
-def test_restart_while_preparing_waits_with_the_others() -> None:
+def test_restart_while_preparing_waits_with_the_others(bench: Bench) -> None:
     """During the join phase a restarted static member takes its seat and is answered with the others."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
     again = b.restart()
@@ -381,9 +355,8 @@ def test_restart_while_preparing_waits_with_the_others() -> None:
     assert bench.rebalances == 2
 
 
-def test_restart_while_completing_starts_over() -> None:
+def test_restart_while_completing_starts_over(bench: Bench) -> None:
     """The leader would assign to the old id and the new one would get nothing, so the group rebalances once more."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
     b.join()
@@ -396,17 +369,15 @@ def test_restart_while_completing_starts_over() -> None:
 # Joining with an instance id and a member id.
 
 
-def test_right_member_id_is_accepted() -> None:
+def test_right_member_id_is_accepted(bench: Bench) -> None:
     """A member may join again with the instance id and the member id that belong together."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     assert b.join().error is ErrorCode.NONE
     assert b.join(protocols=[("range", b"other")]).waits
 
 
-def test_replaced_member_id_is_fenced_on_join() -> None:
+def test_replaced_member_id_is_fenced_on_join(bench: Bench) -> None:
     """A join with an instance id and an outdated member id gets FENCED_INSTANCE_ID, and nothing changes."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     twin = b.twin()
     twin.join()
@@ -416,9 +387,8 @@ def test_replaced_member_id_is_fenced_on_join() -> None:
     assert bench.state() == "Stable"
 
 
-def test_dynamic_member_that_takes_a_used_instance_id_is_fenced() -> None:
+def test_dynamic_member_that_takes_a_used_instance_id_is_fenced(bench: Bench) -> None:
     """The coordinator refuses the dynamic member; the member that holds the instance id goes on."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     assert bench.join(member=d.member_id, instance="a").error is ErrorCode.FENCED_INSTANCE_ID
@@ -461,9 +431,8 @@ def test_fencing_goes_before_the_generation() -> None:
     assert b.commit(7, generation=0).errors == [ErrorCode.FENCED_INSTANCE_ID]
 
 
-def test_replaced_member_that_waits_is_fenced_at_once() -> None:
+def test_replaced_member_that_waits_is_fenced_at_once(bench: Bench) -> None:
     """A JoinGroup or SyncGroup that waits under the old id gets FENCED_INSTANCE_ID when the twin joins."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.join()
     b.join()
@@ -498,13 +467,14 @@ def test_fencing_is_noted() -> None:
         ("", "own", ErrorCode.NONE),
     ],
 )
-def test_member_id_and_instance_id_in_all_combinations(member: str, instance: str | None, error: ErrorCode) -> None:
+def test_member_id_and_instance_id_in_all_combinations(
+    bench: Bench, member: str, instance: str | None, error: ErrorCode
+) -> None:
     """The table in the KIP's discussion, as released Kafka has it.
 
     A member id is empty, known or unknown; an instance id absent, the member's own, another member's or unused. In the
     discussion a known member id could bring a new instance id; Kafka answers UNKNOWN_MEMBER_ID.
     """
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     member_id = {"known": b.member_id, "unknown": "stranger", "": ""}[member]
     instance_id = {None: None, "own": "b", "another's": "a", "nobody's": "z"}[instance]
@@ -513,9 +483,8 @@ def test_member_id_and_instance_id_in_all_combinations(member: str, instance: st
     assert bench.group().generation == 1
 
 
-def test_join_without_instance_id_is_handled_as_ever() -> None:
+def test_join_without_instance_id_is_handled_as_ever(bench: Bench) -> None:
     """A dynamic member in a group of static members first gets an id, then joins, and its join rebalances."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     d = bench.dynamic("d")
     assert d.join().error is ErrorCode.MEMBER_ID_REQUIRED
@@ -528,9 +497,8 @@ def test_join_without_instance_id_is_handled_as_ever() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_older_joins_are_handled_as_before(version: int) -> None:
+def test_older_joins_are_handled_as_before(bench: Bench, version: int) -> None:
     """Up to v4 JoinGroup has no instance id: the member is dynamic, whatever its configuration says."""
-    bench = Bench()
     a = bench.static("a", version=version)
     bench.settle(a)
     assert bench.member_ids() == {}
@@ -544,17 +512,15 @@ def test_older_joins_are_handled_as_before(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
-def test_leader_with_an_empty_member_id_is_a_restart(version: int) -> None:
+def test_leader_with_an_empty_member_id_is_a_restart(bench: Bench, version: int) -> None:
     """An empty member id means that the leader restarted and saw no new topics: no rebalance."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=version)
     assert a.restart().response.generation_id == 1
     assert bench.state() == "Stable"
 
 
-def test_leader_with_its_member_id_means_something_else() -> None:
+def test_leader_with_its_member_id_means_something_else(bench: Bench) -> None:
     """A member id means that the leader was running and wants a rebalance."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     a.restart()
     bench.assign(a)
@@ -563,9 +529,8 @@ def test_leader_with_its_member_id_means_something_else() -> None:
 
 
 @pytest.mark.parametrize("version", STATIC_JOIN_VERSIONS)
-def test_restarted_leader_leads_the_next_generation(version: int) -> None:
+def test_restarted_leader_leads_the_next_generation(bench: Bench, version: int) -> None:
     """The seat leads: under its new member id the leader assigns at the next rebalance."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=version)
     a.restart()
     b.join(protocols=[("range", b"other")])
@@ -574,12 +539,11 @@ def test_restarted_leader_leads_the_next_generation(version: int) -> None:
     assert {member.member_id for member in lead.response.members} == {a.member_id, b.member_id}
 
 
-def test_restart_reaches_the_leader_with_the_next_rebalance() -> None:
+def test_restart_reaches_the_leader_with_the_next_rebalance(bench: Bench) -> None:
     """The leader goes on with the member ids that it knows until something else rebalances the group.
 
     Then it gets the new id of a restarted member with the same instance id, and can assign the same partitions.
     """
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     old = b.member_id
     b.restart()
@@ -595,9 +559,8 @@ def test_restart_reaches_the_leader_with_the_next_rebalance() -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_older_leaves_are_handled_as_before(version: int) -> None:
+def test_older_leaves_are_handled_as_before(bench: Bench, version: int) -> None:
     """Up to v2 a LeaveGroup names one member id, and its answer has one error."""
-    bench = Bench()
     a, b = (bench.dynamic(name, version=0) for name in "ab")
     bench.settle(a, b)
     assert bench.leave(member=b.member_id, version=version).error is ErrorCode.NONE
@@ -605,17 +568,15 @@ def test_older_leaves_are_handled_as_before(version: int) -> None:
     assert bench.leave(member=b.member_id, version=version).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_by_instance_id_alone() -> None:
+def test_leave_by_instance_id_alone(bench: Bench) -> None:
     """If the member id is empty, the instance id alone names the member."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     assert bench.leave(members=[("", "b")]).errors == [ErrorCode.NONE]
     assert bench.member_ids() == {"a": a.member_id}
 
 
-def test_leave_by_instance_id_and_matching_member_id() -> None:
+def test_leave_by_instance_id_and_matching_member_id(bench: Bench) -> None:
     """A member id with an instance id must match it, and does here."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     assert bench.leave(members=[(b.member_id, "b")]).errors == [ErrorCode.NONE]
     assert bench.member_ids() == {"a": a.member_id}
@@ -630,9 +591,8 @@ def test_leave_with_another_member_id_removes_nobody() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_dynamic_member_leaves_by_a_list_of_one(version: int) -> None:
+def test_dynamic_member_leaves_by_a_list_of_one(bench: Bench, version: int) -> None:
     """A consumer that closes sends its member id with a null instance id, and is removed."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     assert bench.leave(members=[(d.member_id, None)], version=version).errors == [ErrorCode.NONE]
@@ -640,9 +600,8 @@ def test_dynamic_member_leaves_by_a_list_of_one(version: int) -> None:
     assert bench.state() == "PreparingRebalance"
 
 
-def test_leave_of_an_unknown_instance() -> None:
+def test_leave_of_an_unknown_instance(bench: Bench) -> None:
     """An instance id of no member gets UNKNOWN_MEMBER_ID, with or without a member id."""
-    bench = Bench()
     a, _b = bench.seated("a", "b")
     left = bench.leave(members=[("", "z"), (a.member_id, "z")])
     assert left.errors == [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
@@ -650,18 +609,16 @@ def test_leave_of_an_unknown_instance() -> None:
 
 
 @pytest.mark.parametrize("instance", ["", None])
-def test_leave_that_names_nobody(instance: str | None) -> None:
+def test_leave_that_names_nobody(bench: Bench, instance: str | None) -> None:
     """An entry without member id and instance id gets UNKNOWN_MEMBER_ID."""
-    bench = Bench()
     bench.seated("a", "b")
     left = bench.leave(members=[("", instance), ("", instance)])
     assert left.errors == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert bench.state() == "Stable"
 
 
-def test_batch_has_an_answer_for_each() -> None:
+def test_batch_has_an_answer_for_each(bench: Bench) -> None:
     """An entry that fails does not stop the others; each has its own error, with the order and ids of the request."""
-    bench = Bench()
     a, b, _c = bench.seated("a", "b", "c")
     left = bench.leave(members=[("", "z"), (a.member_id, "b"), ("", "c"), (b.member_id, None)])
     assert left.error is ErrorCode.NONE
@@ -676,22 +633,20 @@ def test_batch_has_an_answer_for_each() -> None:
     assert bench.member_ids() == {"a": a.member_id}
 
 
-def test_batch_takes_one_rebalance() -> None:
+def test_batch_takes_one_rebalance(bench: Bench) -> None:
     """If one request removes several members, the others rebalance once."""
-    bench = Bench()
     a, *_ = bench.seated("a", "b", "c", "d")
     bench.leave(members=[("", "b"), ("", "c"), ("", "d")])
     assert bench.rebalances == 2
     assert a.join().response.generation_id == 2
 
 
-def test_removal_for_a_group_that_does_not_exist() -> None:
+def test_removal_for_a_group_that_does_not_exist(bench: Bench) -> None:
     """An operator who names a wrong group gets an error.
 
     The KIP says INVALID_GROUP_ID. Kafka answers UNKNOWN_MEMBER_ID for each member, and INVALID_GROUP_ID only for the
     empty group id.
     """
-    bench = Bench()
     left = bench.leave(group="nowhere", members=[("", "a"), ("", "b")])
     assert left.error is ErrorCode.NONE
     assert left.errors == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
@@ -699,9 +654,8 @@ def test_removal_for_a_group_that_does_not_exist() -> None:
     assert bench.coordinator.groups == {}
 
 
-def test_removal_needs_no_membership() -> None:
+def test_removal_needs_no_membership(bench: Bench) -> None:
     """The request does not name its sender, so every client that may join the group may remove members."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     bench.leave(members=[("", "a"), ("", "b")])
     assert bench.state() == "Empty"
@@ -709,9 +663,8 @@ def test_removal_needs_no_membership() -> None:
     assert b.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_that_names_a_static_member_by_its_member_id() -> None:
+def test_leave_that_names_a_static_member_by_its_member_id(bench: Bench) -> None:
     """A member id with a null instance id also removes a static member, with its entry in the map."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     old = b.member_id
     assert bench.leave(members=[(old, None)]).errors == [ErrorCode.NONE]
@@ -723,9 +676,8 @@ def test_leave_that_names_a_static_member_by_its_member_id() -> None:
 # The life of a fleet.
 
 
-def test_rebalance_timeout_keeps_static_members() -> None:
+def test_rebalance_timeout_keeps_static_members(bench: Bench) -> None:
     """The rebalance timeout ends the join phase; a static member that did not join stays, also in the leader's list."""
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     join = a.join()
     bench.advance(REBALANCE_MS)
@@ -733,9 +685,8 @@ def test_rebalance_timeout_keeps_static_members() -> None:
     assert bench.member_ids() == {"a": a.member_id, "b": b.member_id}
 
 
-def test_rebalance_timeout_drops_dynamic_members() -> None:
+def test_rebalance_timeout_drops_dynamic_members(bench: Bench) -> None:
     """A dynamic member that did not join in time is removed."""
-    bench = Bench()
     a, d = bench.static("a", session_ms=2 * REBALANCE_MS), bench.dynamic("d", session_ms=2 * REBALANCE_MS)
     bench.settle(a, d)
     join = a.join()
@@ -744,9 +695,8 @@ def test_rebalance_timeout_drops_dynamic_members() -> None:
     assert d.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_laggard_within_its_session_needs_no_rebalance() -> None:
+def test_static_laggard_within_its_session_needs_no_rebalance(bench: Bench) -> None:
     """A static member that joins late, but within its session, gets the current generation without a rebalance."""
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     a.join()
     bench.advance(REBALANCE_MS)
@@ -779,12 +729,11 @@ def test_session_timeout_alone_removes_a_silent_static_member() -> None:
     assert bench.said(MemberExpired)[-1].group_instance_id == "b"
 
 
-def test_static_member_that_misses_join_and_sync_is_removed() -> None:
+def test_static_member_that_misses_join_and_sync_is_removed(bench: Bench) -> None:
     """As in Kafka, a static member that never rejoins is removed although its session is longer.
 
     It stays after the join phase that it missed. Then it must sync within the rebalance timeout, and does not.
     """
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=3 * REBALANCE_MS)
     a.join()
     bench.advance(REBALANCE_MS)
@@ -796,12 +745,11 @@ def test_static_member_that_misses_join_and_sync_is_removed() -> None:
     assert bench.said(MembersDropped)[-1].member_ids == (b.member_id,)
 
 
-def test_restart_before_the_first_sync_costs_a_rebalance() -> None:
+def test_restart_before_the_first_sync_costs_a_rebalance(bench: Bench) -> None:
     """As in Kafka, the group still waits for the old id if a static member restarts in Stable before its first sync.
 
     So the group rebalances after the rebalance timeout, although every member has its assignment.
     """
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     a.join()
     b.join()
@@ -815,9 +763,8 @@ def test_restart_before_the_first_sync_costs_a_rebalance() -> None:
     assert bench.member_ids() == {"a": a.member_id, "b": b.member_id}
 
 
-def test_expiry_clears_the_map() -> None:
+def test_expiry_clears_the_map(bench: Bench) -> None:
     """An expired member's entry in the map is gone: its instance id is free, and its old id unknown, not fenced."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     bench.advance(SESSION_MS // 2)
     a.heartbeat()
@@ -827,12 +774,11 @@ def test_expiry_clears_the_map() -> None:
     assert b.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_member_that_never_syncs_is_removed() -> None:
+def test_static_member_that_never_syncs_is_removed(bench: Bench) -> None:
     """A member that joined and did not sync within the rebalance timeout is removed, in spite of its heartbeats.
 
     The KIP would leave a static member until its session timeout; Kafka does not.
     """
-    bench = Bench()
     a, b = bench.seated("a", "b", session_ms=2 * REBALANCE_MS)
     a.join()
     b.join()
@@ -844,9 +790,8 @@ def test_static_member_that_never_syncs_is_removed() -> None:
     assert bench.state() == "PreparingRebalance"
 
 
-def test_scale_down_takes_effect_at_once() -> None:
+def test_scale_down_takes_effect_at_once(bench: Bench) -> None:
     """After a removal the group rebalances at once and does not wait for the session timeout."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c", session_ms=30 * 60 * 1_000)
     bench.leave(members=[("", "c")])
     joins = [a.join(), b.join()]
@@ -855,9 +800,8 @@ def test_scale_down_takes_effect_at_once() -> None:
     assert c.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_members_survive_the_coordinator() -> None:
+def test_static_members_survive_the_coordinator(bench: Bench) -> None:
     """The next coordinator reads the map from the log: members go on, and restarts get their seats."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     before = bench.member_ids()
     bench.restart()
@@ -867,9 +811,8 @@ def test_static_members_survive_the_coordinator() -> None:
     assert b.sync().response.assignment == b"b"
 
 
-def test_replacement_survives_the_coordinator() -> None:
+def test_replacement_survives_the_coordinator(bench: Bench) -> None:
     """A restart is in the log before its answer: after a crash the new id has the seat, and the old one is fenced."""
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     old, records = b.member_id, len(bench.records)
     b.restart()
@@ -880,9 +823,8 @@ def test_replacement_survives_the_coordinator() -> None:
     assert fenced.error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_static_and_dynamic_members_share_a_group() -> None:
+def test_static_and_dynamic_members_share_a_group(bench: Bench) -> None:
     """A group can have both kinds: a static member's restart causes no rebalance, a dynamic member's does."""
-    bench = Bench()
     a, d = bench.static("a"), bench.dynamic("d")
     bench.settle(a, d)
     a.restart()
@@ -892,9 +834,8 @@ def test_static_and_dynamic_members_share_a_group() -> None:
     assert bench.rebalances == 2
 
 
-def test_downgrade_gives_a_new_member_id() -> None:
+def test_downgrade_gives_a_new_member_id(bench: Bench) -> None:
     """A consumer that lost its instance id joins as a new dynamic member; the static member stays for now."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     former = b.member_id
     downgraded = bench.dynamic("b")
@@ -903,9 +844,8 @@ def test_downgrade_gives_a_new_member_id() -> None:
     assert {a.member_id, former, downgraded.member_id} == bench.group().members.keys()
 
 
-def test_downgrade_leaves_nothing_behind() -> None:
+def test_downgrade_leaves_nothing_behind(bench: Bench) -> None:
     """The old static members expire after their session timeout, and the next record is without them."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     dynamic = [bench.dynamic("a"), bench.dynamic("b")]
     for peer in dynamic:
@@ -918,12 +858,11 @@ def test_downgrade_leaves_nothing_behind() -> None:
     assert [member.group_instance_id for member in written.members] == [None, None]
 
 
-def test_changed_subscription_alone_does_not_rebalance() -> None:
+def test_changed_subscription_alone_does_not_rebalance(bench: Bench) -> None:
     """A static member that restarts with other topics, but the same selected protocol, only takes its seat.
 
     This is Kafka's decision; KAFKA-12759 disagrees. DescribeGroups shows the new topics all the same.
     """
-    bench = Bench()
     _a, b = bench.seated("a", "b")
     other = subscription("t", "u")
     assert b.restart(protocols=[("range", other)]).response.generation_id == 1

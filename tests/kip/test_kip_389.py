@@ -124,9 +124,8 @@ def test_who_waits_already_may_join_again() -> None:
     assert [again.error, joined.error] == [NONE, NONE]
 
 
-def test_group_above_a_lowered_limit_rebalances_when_loaded() -> None:
+def test_group_above_a_lowered_limit_rebalances_when_loaded(bench: Bench) -> None:
     """The next coordinator applies a lowered limit by a rebalance, so that members can commit first."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.restart(group_max_size=2)
     assert bench.said(RebalanceStarted)[-1].cause.kind is CauseKind.GROUP_OVER_CAPACITY
@@ -136,9 +135,8 @@ def test_group_above_a_lowered_limit_rebalances_when_loaded() -> None:
         assert peer.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_last_to_rejoin_lose_their_seats() -> None:
+def test_last_to_rejoin_lose_their_seats(bench: Bench) -> None:
     """In a group above the limit, the first members to rejoin stay; the others are removed."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c")
     bench.restart(group_max_size=2)
     joins = [c.join(), b.join(), a.join()]
@@ -147,9 +145,8 @@ def test_last_to_rejoin_lose_their_seats() -> None:
     assert a.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_group_within_the_limit_is_loaded_as_it_was() -> None:
+def test_group_within_the_limit_is_loaded_as_it_was(bench: Bench) -> None:
     """A group that is exactly full does not rebalance."""
-    bench = Bench()
     bench.seated("a", "b")
     bench.restart(group_max_size=2)
     assert bench.state() == "Stable"

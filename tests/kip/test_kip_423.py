@@ -58,9 +58,8 @@ def test_the_three_reasons_have_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("number", [TOPIC_METADATA_CHANGE, UPGRADE, NOBODY_KNOWS])
-def test_join_reason_is_in_the_cause(number: int) -> None:
+def test_join_reason_is_in_the_cause(bench: Bench, number: int) -> None:
     """The cause of the rebalance has the client's number, its text and its instance id."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(join_reason=number, reason="in words")
     cause = last_cause(bench)
@@ -72,9 +71,8 @@ def test_join_reason_is_in_the_cause(number: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_restart_with_a_known_member_id_rebalances_nothing(name: str) -> None:
+def test_restart_with_a_known_member_id_rebalances_nothing(bench: Bench, name: str) -> None:
     """Leader and follower are answered at once with the current generation."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     peer = a if name == "a" else b
     answer = peer.join(join_reason=RESTART).response
@@ -82,9 +80,8 @@ def test_restart_with_a_known_member_id_rebalances_nothing(name: str) -> None:
     assert (bench.state(), bench.rebalances) == ("Stable", 1)
 
 
-def test_restart_of_a_dynamic_leader_that_kept_its_id() -> None:
+def test_restart_of_a_dynamic_leader_that_kept_its_id(bench: Bench) -> None:
     """A known member id is enough; the leader needs no instance id."""
-    bench = Bench()
     a, b = bench.dynamic("a", version=9), bench.dynamic("b", version=9)
     bench.settle(a, b)
     assert a.join(join_reason=RESTART).response.generation_id == 1
@@ -92,27 +89,24 @@ def test_restart_of_a_dynamic_leader_that_kept_its_id() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_restart_with_a_known_instance_id_rebalances_nothing(name: str) -> None:
+def test_restart_with_a_known_instance_id_rebalances_nothing(bench: Bench, name: str) -> None:
     """With an empty member id and a known instance id the result is KIP-345's."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     peer = a if name == "a" else b
     assert peer.restart(join_reason=RESTART).error is ErrorCode.NONE
     assert (bench.state(), bench.rebalances) == ("Stable", 1)
 
 
-def test_restarted_leader_is_told_to_skip_the_assignment() -> None:
+def test_restarted_leader_is_told_to_skip_the_assignment(bench: Bench) -> None:
     """From v9 on the answer has a flag for that (KIP-814), and still lists the members."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     answer = a.join(join_reason=RESTART).response
     assert (answer.leader, answer.skip_assignment, len(answer.members)) == (a.member_id, True, 2)
     assert not b.join(join_reason=RESTART).response.skip_assignment
 
 
-def test_restarted_leader_that_assigns_all_the_same_changes_nothing() -> None:
+def test_restarted_leader_that_assigns_all_the_same_changes_nothing(bench: Bench) -> None:
     """Before v9 there is no flag; the answer to its SyncGroup is the assignment that it has."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=6)
     assert not a.join(join_reason=RESTART).response.skip_assignment
     assert a.sync(assignments={a.member_id: b"other", b.member_id: b"other"}).response.assignment == b"a"
@@ -132,9 +126,8 @@ def test_restart_is_for_stable_groups() -> None:
 # TOPIC_METADATA_CHANGE.
 
 
-def test_topic_metadata_change_from_the_leader_rebalances() -> None:
+def test_topic_metadata_change_from_the_leader_rebalances(bench: Bench) -> None:
     """A leader rejoins for this reason."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     assert a.join(join_reason=TOPIC_METADATA_CHANGE).waits
     assert (last_cause(bench).kind, last_cause(bench).join_reason) == (CauseKind.LEADER_REJOINED, TOPIC_METADATA_CHANGE)
@@ -148,17 +141,15 @@ def test_topic_metadata_change_before_the_assignments_starts_over() -> None:
     assert bench.state() == "PreparingRebalance"
 
 
-def test_topic_metadata_change_from_a_restarted_leader_rebalances() -> None:
+def test_topic_metadata_change_from_a_restarted_leader_rebalances(bench: Bench) -> None:
     """The leader's seat is taken again, and the topics changed while the leader was away."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     assert a.restart(join_reason=TOPIC_METADATA_CHANGE).waits
     assert last_cause(bench).kind is CauseKind.LEADER_REJOINED
 
 
-def test_topic_metadata_change_must_be_from_the_leader() -> None:
+def test_topic_metadata_change_must_be_from_the_leader(bench: Bench) -> None:
     """From a follower the reason counts for nothing: it gets the generation, or keeps its seat."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     assert b.join(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 1
     assert b.restart(join_reason=TOPIC_METADATA_CHANGE).response.generation_id == 1
@@ -192,18 +183,16 @@ def test_upgrade_before_the_assignments_starts_over() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, NOBODY_KNOWS])
-def test_absent_join_reason_is_unknown(number: int) -> None:
+def test_absent_join_reason_is_unknown(bench: Bench, number: int) -> None:
     """Without a number, or with an unknown one, a leader's rejoin rebalances and a follower's does not."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     assert b.join(join_reason=number).response.generation_id == 1
     assert a.join(join_reason=number).waits
     assert last_cause(bench).join_reason == (None if number < 0 else number)
 
 
-def test_older_joins_have_no_reason() -> None:
+def test_older_joins_have_no_reason(bench: Bench) -> None:
     """Up to v5 the field does not exist, so KIP-423 changes nothing."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=5)
     assert a.join(join_reason=RESTART).waits
 
@@ -220,9 +209,8 @@ def test_protocol_change_goes_before_any_reason() -> None:
         assert peer.join(join_reason=RESTART, protocols=[("range", subscription("other"))]).waits
 
 
-def test_changed_protocol_of_a_restart_goes_before_its_reason() -> None:
+def test_changed_protocol_of_a_restart_goes_before_its_reason(bench: Bench) -> None:
     """A static restart that changes the selected protocol rebalances the group, whatever the reason."""
-    bench = Bench()
     both = [("range", b"1"), ("roundrobin", b"1")]
     _a, b = bench.seated("a", "b", version=9, protocols=both)
     other = "range" if bench.group().protocol_name != "range" else "roundrobin"
@@ -230,9 +218,8 @@ def test_changed_protocol_of_a_restart_goes_before_its_reason() -> None:
     assert last_cause(bench).kind is CauseKind.PROTOCOL_CHANGED
 
 
-def test_unknown_member_goes_before_any_reason() -> None:
+def test_unknown_member_goes_before_any_reason(bench: Bench) -> None:
     """A client without a member id, or with a new instance id, is a new member and rebalances the group."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     assert bench.dynamic("c", version=9).enter(join_reason=RESTART).waits
     a.join()
@@ -240,8 +227,7 @@ def test_unknown_member_goes_before_any_reason() -> None:
     assert b.join().waits is False
 
 
-def test_unknown_member_id_is_refused_whatever_the_reason() -> None:
+def test_unknown_member_id_is_refused_whatever_the_reason(bench: Bench) -> None:
     """A member id that the group doesn't know gets UNKNOWN_MEMBER_ID."""
-    bench = Bench()
     bench.seated("a", "b", version=9)
     assert bench.join(member="nobody", version=9, join_reason=RESTART).error is ErrorCode.UNKNOWN_MEMBER_ID

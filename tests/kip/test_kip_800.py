@@ -35,9 +35,8 @@ def test_leave_says_why_since_version_5() -> None:
     assert decode(LeaveGroupRequest, encode(body, 4), 4).members[0].reason is None
 
 
-def test_reason_of_a_join_is_the_rebalances() -> None:
+def test_reason_of_a_join_is_the_rebalances(bench: Bench) -> None:
     """The cause has the text of the member whose join starts the rebalance, and the client as its source."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(reason="cached metadata has changed")
     cause = last_cause(bench)
@@ -50,9 +49,8 @@ def test_reason_of_a_join_is_the_rebalances() -> None:
     assert (cause.member_ids, cause.group_instance_id, cause.client_id) == ((a.member_id,), "a", "a")
 
 
-def test_reason_of_a_leave_is_the_rebalances() -> None:
+def test_reason_of_a_leave_is_the_rebalances(bench: Bench) -> None:
     """The cause has the text of the member that leaves, and so has the note about the member."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     b.leave(reason="the consumer is being closed")
     cause = last_cause(bench)
@@ -64,9 +62,8 @@ def test_reason_of_a_leave_is_the_rebalances() -> None:
     assert bench.said(MemberLeft)[-1].reason == "the consumer is being closed"
 
 
-def test_each_member_of_a_batch_has_its_reason() -> None:
+def test_each_member_of_a_batch_has_its_reason(bench: Bench) -> None:
     """An operator's removal has a reason for each member."""
-    bench = Bench()
     bench.seated("a", "b", "c")
     bench.leave(members=[("", "b"), ("", "c")], version=5, reason="member was removed by an admin")
     assert [note.reason for note in bench.said(MemberLeft)] == ["member was removed by an admin"] * 2
@@ -82,18 +79,16 @@ def test_absent_reason_is_inferred() -> None:
         assert (cause.kind, cause.reason, cause.source) == (CauseKind.METADATA_CHANGED, "", Origin.INFERRED)
 
 
-def test_reason_changes_nothing() -> None:
+def test_reason_changes_nothing(bench: Bench) -> None:
     """The answers are the same with and without a reason."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     plain, reasoned = b.join().response, b.join(reason="rebalance, please").response
     assert plain == reasoned
     assert bench.rebalances == 1
 
 
-def test_later_causes_are_kept_as_well() -> None:
+def test_later_causes_are_kept_as_well(bench: Bench) -> None:
     """A note also has the reason of a member that joins while a rebalance is open."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=9)
     a.join(reason="first")
     b.join(reason="second")
@@ -101,9 +96,8 @@ def test_later_causes_are_kept_as_well() -> None:
     assert bench.said(RebalanceCause)[-1].cause.reason == "second"
 
 
-def test_rejoining_for_the_rebalance_is_no_cause() -> None:
+def test_rejoining_for_the_rebalance_is_no_cause(bench: Bench) -> None:
     """A member that joins because the group rebalances adds no cause, with or without a text that says so."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c", version=9)
     a.join(reason="cached metadata has changed")
     b.join(reason="group is already rebalancing")
@@ -112,9 +106,8 @@ def test_rejoining_for_the_rebalance_is_no_cause() -> None:
     assert bench.state() == "CompletingRebalance"
 
 
-def test_a_member_that_was_asked_to_rejoin_adds_no_cause_whatever_it_says() -> None:
+def test_a_member_that_was_asked_to_rejoin_adds_no_cause_whatever_it_says(bench: Bench) -> None:
     """By a heartbeat, or by a SyncGroup that another rebalance ended. The reasons of other members count."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c", version=9)
     a.join(reason="first")
     assert b.heartbeat().response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -168,9 +161,8 @@ def test_a_member_that_was_asked_to_rejoin_may_have_changed() -> None:
         ("the cached metadata has changed, I think", None),
     ],
 )
-def test_words_of_clients_have_a_meaning(reason: str, meaning: Meaning | None) -> None:
+def test_words_of_clients_have_a_meaning(bench: Bench, reason: str, meaning: Meaning | None) -> None:
     """The coordinator knows fixed texts of Kafka's Java client and of franz-go; a program's own text has no meaning."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=9)
     a.join(reason=reason)
     assert last_cause(bench).meaning is meaning

@@ -24,9 +24,8 @@ def test_flag_is_on_the_wire_since_version_9() -> None:
         encode(answer, SINCE - 1)
 
 
-def test_restarted_leader_is_told_that_it_leads_and_not_to_assign() -> None:
+def test_restarted_leader_is_told_that_it_leads_and_not_to_assign(bench: Bench) -> None:
     """In v9 the answer has the new member id as leader, all members, and skip_assignment."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     again = a.restart().response
     assert again.leader == again.member_id == a.member_id
@@ -35,9 +34,8 @@ def test_restarted_leader_is_told_that_it_leads_and_not_to_assign() -> None:
 
 
 @pytest.mark.parametrize("version", range(5, SINCE))
-def test_before_version_9_the_old_leader_id_is_named(version: int) -> None:
+def test_before_version_9_the_old_leader_id_is_named(bench: Bench, version: int) -> None:
     """An older leader gets its old id as leader and no members, so that it does not assign."""
-    bench = Bench()
     a, _b = bench.seated("a", "b", version=version)
     old = a.member_id
     again = a.restart().response
@@ -46,9 +44,8 @@ def test_before_version_9_the_old_leader_id_is_named(version: int) -> None:
     assert not again.skip_assignment
 
 
-def test_restarted_leader_gets_its_assignment_by_an_empty_sync() -> None:
+def test_restarted_leader_gets_its_assignment_by_an_empty_sync(bench: Bench) -> None:
     """It syncs without assignments and gets the assignment that it had; the others keep theirs."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
     assert not a.leads
@@ -56,9 +53,8 @@ def test_restarted_leader_gets_its_assignment_by_an_empty_sync() -> None:
     assert b.sync().response.assignment == b"b"
 
 
-def test_assignments_that_come_all_the_same_are_ignored() -> None:
+def test_assignments_that_come_all_the_same_are_ignored(bench: Bench) -> None:
     """A Stable group takes no assignment from any member."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
     records = len(bench.records)
@@ -67,9 +63,8 @@ def test_assignments_that_come_all_the_same_are_ignored() -> None:
     assert len(bench.records) == records
 
 
-def test_restarted_leader_can_ask_for_a_rebalance() -> None:
+def test_restarted_leader_can_ask_for_a_rebalance(bench: Bench) -> None:
     """It knows that it leads and watches the topics; its next join with its member id rebalances the group."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     a.restart()
     lead = a.join()
@@ -79,9 +74,8 @@ def test_restarted_leader_can_ask_for_a_rebalance() -> None:
     assert not lead.response.skip_assignment
 
 
-def test_followers_never_skip() -> None:
+def test_followers_never_skip(bench: Bench) -> None:
     """A follower gets no flag, no members, and the leader's id."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     again = b.restart().response
     assert not again.skip_assignment
@@ -89,9 +83,8 @@ def test_followers_never_skip() -> None:
     assert again.leader == a.member_id
 
 
-def test_flag_is_for_stable_groups_only() -> None:
+def test_flag_is_for_stable_groups_only(bench: Bench) -> None:
     """A leader that restarts during a rebalance must assign."""
-    bench = Bench()
     a, b = bench.seated("a", "b", version=SINCE)
     b.join(protocols=[("range", b"other")])
     lead = a.restart().response
@@ -100,9 +93,8 @@ def test_flag_is_for_stable_groups_only() -> None:
     assert not lead.skip_assignment
 
 
-def test_ordinary_generations_do_not_skip() -> None:
+def test_ordinary_generations_do_not_skip(bench: Bench) -> None:
     """No answer of an ordinary rebalance has the flag."""
-    bench = Bench()
     for peer in bench.seated("a", "b", version=SINCE):
         assert peer.joined is not None
         assert not peer.joined.skip_assignment

@@ -173,9 +173,8 @@ def test_rack_and_timeout_are_no_epoch() -> None:
     assert play.group.members["a"].rebalance_timeout_ms == 60_000
 
 
-def test_lost_answer_of_a_static_member_locks_it_out() -> None:
+def test_lost_answer_of_a_static_member_locks_it_out(play: Play) -> None:
     """A static member whose first answer was lost is active, so its next join is refused until its session ends."""
-    play = Play()
     play.join("a", instance_id="i")
     play.wait(30_000)
     assert play.join("a", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
@@ -198,9 +197,8 @@ def test_member_that_is_away_counts() -> None:
     }
 
 
-def test_return_of_a_static_member_is_noted() -> None:
+def test_return_of_a_static_member_is_noted(play: Play) -> None:
     """The log says which member id has taken the seat of which."""
-    play = Play()
     play.join("m", instance_id="i")
     play.beat("m", -2, instance_id="i")
     play.join("n", instance_id="i")
@@ -208,9 +206,8 @@ def test_return_of_a_static_member_is_noted() -> None:
     assert (note.member_id, note.old_member_id, note.group_instance_id) == ("n", "m", "i")
 
 
-def test_instance_ids_are_looked_at_before_epochs() -> None:
+def test_instance_ids_are_looked_at_before_epochs(play: Play) -> None:
     """The wrong member of a seat is FENCED_INSTANCE_ID; the right one with a wrong epoch is FENCED_MEMBER_EPOCH."""
-    play = Play()
     play.join("m", instance_id="i")
     assert play.beat("x", 9, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
     assert play.beat("m", 9, instance_id="i").error_code == ErrorCode.FENCED_MEMBER_EPOCH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -157,43 +158,48 @@ class Cloud:
         )
 
 
-def test_a_stall_is_named_within_30_s_gets_worse_and_ends(written: Written) -> None:
+@pytest.fixture
+def cloud(written: Written) -> Iterator[Cloud]:
+    """Yield a cluster with one group."""
+    with Cloud(written) as made:
+        yield made
+
+
+def test_a_stall_is_named_within_30_s_gets_worse_and_ends(cloud: Cloud) -> None:
     """From its last commit on, so also if a client commits every 5 s; then a warning, and the end with its begin."""
-    with Cloud(written) as cloud:
-        for _ in range(3):
-            cloud.offset, cloud.end = cloud.offset + 3, cloud.end + 3
-            cloud.look()
-        assert cloud.until(1) <= 25
-        (began,) = cloud.events
-        said = began.type, began.group, began.kind, began.severity, began.member_id
-        assert said == ("finding_began", "g000", "partition_stuck", "notice", "m-1")
-        assert began.since_ms is not None
-        assert began.since_ms < began.at_ms
-        assert dict(cloud.watching.counts()) == {("g000", "partition_stuck"): 1}
-        cloud.until(2)
-        assert (cloud.events[1].severity, cloud.events[1].since_ms) == ("warning", began.since_ms)
-        cloud.offset = cloud.end
-        cloud.until(3, grows=0)
-        assert cloud.events[2].type == "finding_ended"
-        assert cloud.events[2].began_ms == cloud.events[1].at_ms
-        text = [str(each) for each in finding_families(cloud.watching, 10)]
-        assert "'kind': 'partition_stuck'}, value=0" in text[0]
-        assert cloud.watching.found == {}
+    for _ in range(3):
+        cloud.offset, cloud.end = cloud.offset + 3, cloud.end + 3
+        cloud.look()
+    assert cloud.until(1) <= 25
+    (began,) = cloud.events
+    said = began.type, began.group, began.kind, began.severity, began.member_id
+    assert said == ("finding_began", "g000", "partition_stuck", "notice", "m-1")
+    assert began.since_ms is not None
+    assert began.since_ms < began.at_ms
+    assert dict(cloud.watching.counts()) == {("g000", "partition_stuck"): 1}
+    cloud.until(2)
+    assert (cloud.events[1].severity, cloud.events[1].since_ms) == ("warning", began.since_ms)
+    cloud.offset = cloud.end
+    cloud.until(3, grows=0)
+    assert cloud.events[2].type == "finding_ended"
+    assert cloud.events[2].began_ms == cloud.events[1].at_ms
+    text = [str(each) for each in finding_families(cloud.watching, 10)]
+    assert "'kind': 'partition_stuck'}, value=0" in text[0]
+    assert cloud.watching.found == {}
 
 
-def test_a_stall_at_an_open_transaction_names_its_producer(written: Written) -> None:
+def test_a_stall_at_an_open_transaction_names_its_producer(cloud: Cloud) -> None:
     """One question about the topic's producers, however many looks the stall has."""
-    with Cloud(written) as cloud:
-        cloud.stable, cloud.pending_s = 3, cloud.at_s
-        began = None
-        while began is None:
-            cloud.end += 1
-            cloud.look()
-            began = next((each for each in cloud.events if each.kind == "partition_stuck"), None)
-        for _ in range(3):
-            cloud.look()
-        assert "readers of committed records wait there: for producer id 9 (since" in began.found
-        assert [each.topics[0].name for each in cloud.server.asked("DescribeProducers")].count("t") == 1
+    cloud.stable, cloud.pending_s = 3, cloud.at_s
+    began = None
+    while began is None:
+        cloud.end += 1
+        cloud.look()
+        began = next((each for each in cloud.events if each.kind == "partition_stuck"), None)
+    for _ in range(3):
+        cloud.look()
+    assert "readers of committed records wait there: for producer id 9 (since" in began.found
+    assert [each.topics[0].name for each in cloud.server.asked("DescribeProducers")].count("t") == 1
 
 
 def _refused(request: Any) -> OffsetFetchResponse:
@@ -202,91 +208,83 @@ def _refused(request: Any) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=[told(group_id=each.group_id, error_code=code) for each in request.groups])
 
 
-def test_a_cluster_that_is_away_ends_no_finding(written: Written) -> None:
+def test_a_cluster_that_is_away_ends_no_finding(cloud: Cloud) -> None:
     """The memory stays, whether a coordinator refuses or hangs up."""
-    with Cloud(written) as cloud:
-        cloud.until(1)
-        cloud.server.answers("OffsetFetch", HANG_UP, _refused, cloud._committed)
-        for _ in range(3):
-            cloud.look()
-        assert len(cloud.events) == 1
-        assert cloud.watching.found.keys() == {"g000"}
+    cloud.until(1)
+    cloud.server.answers("OffsetFetch", HANG_UP, _refused, cloud._committed)
+    for _ in range(3):
+        cloud.look()
+    assert len(cloud.events) == 1
+    assert cloud.watching.found.keys() == {"g000"}
 
 
-def test_a_group_that_is_gone_has_no_findings(written: Written) -> None:
+def test_a_group_that_is_gone_has_no_findings(cloud: Cloud) -> None:
     """They end with the group, and its events go."""
-    with Cloud(written) as cloud:
-        cloud.watching.put([told("group_loaded", group="g000", generation=4)])
-        cloud.until(1)
-        assert cloud.events[0].generation == 4
-        cloud.live.groups = {}
-        cloud.look()
-        assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
+    cloud.watching.put([told("group_loaded", group="g000", generation=4)])
+    cloud.until(1)
+    assert cloud.events[0].generation == 4
+    cloud.live.groups = {}
+    cloud.look()
+    assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
 
 
-def test_a_group_that_is_described_later_has_its_history(written: Written) -> None:
+def test_a_group_that_is_described_later_has_its_history(cloud: Cloud) -> None:
     """Its members came and went between two descriptions: the group is silent as of the event before the first one."""
-    with Cloud(written) as cloud:
-        groups, cloud.live.groups = cloud.live.groups, {}
-        cause = {"kind": "member_left", "member_ids": ["i-1"]}
-        at_ms = int(cloud.at_s * 1_000)
-        cloud.watching.put(
-            [told("rebalance_ended", group="g000", at_ms=at_ms, outcome="emptied", members=0, causes=[cause])]
-        )
-        cloud.look()
-        cloud.live.groups = {name: replace(group, state="Empty", members=[]) for name, group in groups.items()}
-        cloud.until(1)
-        assert [(each.type, each.kind) for each in cloud.events] == [("finding_began", "silent_group")]
+    groups, cloud.live.groups = cloud.live.groups, {}
+    cause = {"kind": "member_left", "member_ids": ["i-1"]}
+    at_ms = int(cloud.at_s * 1_000)
+    cloud.watching.put(
+        [told("rebalance_ended", group="g000", at_ms=at_ms, outcome="emptied", members=0, causes=[cause])]
+    )
+    cloud.look()
+    cloud.live.groups = {name: replace(group, state="Empty", members=[]) for name, group in groups.items()}
+    cloud.until(1)
+    assert [(each.type, each.kind) for each in cloud.events] == [("finding_began", "silent_group")]
 
 
-def test_a_transaction_that_holds_back_offsets_begins_and_ends(written: Written) -> None:
+def test_a_transaction_that_holds_back_offsets_begins_and_ends(cloud: Cloud) -> None:
     """A transaction older than any of a healthy producer is found; a younger one costs no question about groups."""
-    with Cloud(written) as cloud:
-        cloud.offset = cloud.end
-        cloud.pending_s = cloud.at_s
-        cloud.look()
-        assert not any(each.require_stable for each in cloud.server.asked("OffsetFetch"))
-        assert cloud.until(1, grows=0) <= 30
-        (began,) = cloud.events
-        assert (began.kind, began.severity, began.group) == ("hanging_transaction", "warning", "g000")
-        cloud.pending_s = None
-        cloud.until(2, grows=0)
-        assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
+    cloud.offset = cloud.end
+    cloud.pending_s = cloud.at_s
+    cloud.look()
+    assert not any(each.require_stable for each in cloud.server.asked("OffsetFetch"))
+    assert cloud.until(1, grows=0) <= 30
+    (began,) = cloud.events
+    assert (began.kind, began.severity, began.group) == ("hanging_transaction", "warning", "g000")
+    cloud.pending_s = None
+    cloud.until(2, grows=0)
+    assert [each.type for each in cloud.events] == ["finding_began", "finding_ended"]
 
 
-def test_a_streams_group_that_is_not_ready_begins_and_ends(written: Written) -> None:
+def test_a_streams_group_that_is_not_ready_begins_and_ends(cloud: Cloud) -> None:
     """The list of groups has its state, so it isn't described."""
-    with Cloud(written) as cloud:
-        cloud.offset = cloud.end
-        for state, count in (("NotReady", 1), ("Stable", 2)):
-            cloud.live.listed = {"app": ListedGroup("app", "Streams", "streams", state)}
-            cloud.until(count, grows=0)
-        assert [(each.type, each.kind, each.group) for each in cloud.events] == [
-            ("finding_began", "topology_not_ready", "app"),
-            ("finding_ended", "topology_not_ready", "app"),
-        ]
+    cloud.offset = cloud.end
+    for state, count in (("NotReady", 1), ("Stable", 2)):
+        cloud.live.listed = {"app": ListedGroup("app", "Streams", "streams", state)}
+        cloud.until(count, grows=0)
+    assert [(each.type, each.kind, each.group) for each in cloud.events] == [
+        ("finding_began", "topology_not_ready", "app"),
+        ("finding_ended", "topology_not_ready", "app"),
+    ]
 
 
-def test_a_rebalance_that_is_held_up_begins_and_ends(written: Written) -> None:
+def test_a_rebalance_that_is_held_up_begins_and_ends(cloud: Cloud) -> None:
     """A server that says for whom it waits names the member. Every rebalance waits a little: only a long one counts."""
-    with Cloud(written) as cloud:
-        cloud.offset = cloud.end
-        (group,) = cloud.live.groups.values()
-        since_ms = int(cloud.at_s * 1_000)
-        waiting = Waiting(
-            since_ms, since_ms + 300_000, is_held_open=False, leader=None, members=group.members, pending=[]
-        )
-        cloud.live.groups = {"g000": replace(group, state="PreparingRebalance", waiting=waiting)}
-        cloud.look()
-        assert cloud.events == []
-        assert cloud.until(1, grows=0) <= 30
-        assert "to rejoin" in cloud.events[0].found
-        cloud.live.groups = {"g000": group}
-        cloud.until(2, grows=0)
-        assert [(each.type, each.kind) for each in cloud.events] == [
-            ("finding_began", "members_not_rejoined"),
-            ("finding_ended", "members_not_rejoined"),
-        ]
+    cloud.offset = cloud.end
+    (group,) = cloud.live.groups.values()
+    since_ms = int(cloud.at_s * 1_000)
+    waiting = Waiting(since_ms, since_ms + 300_000, is_held_open=False, leader=None, members=group.members, pending=[])
+    cloud.live.groups = {"g000": replace(group, state="PreparingRebalance", waiting=waiting)}
+    cloud.look()
+    assert cloud.events == []
+    assert cloud.until(1, grows=0) <= 30
+    assert "to rejoin" in cloud.events[0].found
+    cloud.live.groups = {"g000": group}
+    cloud.until(2, grows=0)
+    assert [(each.type, each.kind) for each in cloud.events] == [
+        ("finding_began", "members_not_rejoined"),
+        ("finding_ended", "members_not_rejoined"),
+    ]
 
 
 def test_many_groups_cost_a_bounded_number_of_requests(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,33 +354,32 @@ def test_looks_take_a_small_share_of_a_core(written: Written, count: int, spent_
         assert pauses == pytest.approx([paused_s, LOOK_S])
 
 
-def test_lag_in_time_is_a_metric(written: Written) -> None:
+def test_lag_in_time_is_a_metric(cloud: Cloud) -> None:
     """The age of the record at the committed offset, and the time until all is read; groups that are gone have none."""
-    with Cloud(written) as cloud:
-        cloud.offset = 9
-        cloud.look()
-        cloud.end, cloud.stable = 29, 9
-        cloud.look(passed_s=10)
-        told_of = {
-            sample.name: (sample.labels, sample.value)
-            for family in lag_families(cloud.watching, 10)
-            for sample in family.samples
-        }
-        group = {"group": "g000"}
-        topic = group | {"topic": "t"}
-        assert told_of == {
-            "kafka_consumergroup_group_sum_lag": (group, 20),
-            "kafka_consumergroup_group_topic_sum_lag": (topic, 20),
-            "kafka_consumergroup_group_lag": (topic | {"partition": "0"}, 20),
-            "kafka_consumergroup_group_max_lag": (group, 20),
-            "tenure_group_stable_sum_lag": (group, 0),
-            "kafka_consumergroup_group_max_lag_seconds": (group, 10),
-            "kafka_consumergroup_group_lag_seconds": (topic | {"partition": "0"}, 10),
-            "tenure_group_topic_in_per_second": (topic, 2),
-            "tenure_group_topic_out_per_second": (topic, 0),
-            "tenure_group_catch_up_seconds": (group, float("inf")),
-            "tenure_group_topic_catch_up_seconds": (topic, float("inf")),
-        }
-        cloud.live.groups = {}
-        cloud.look()
-        assert not any(family.samples for family in lag_families(cloud.watching, 10))
+    cloud.offset = 9
+    cloud.look()
+    cloud.end, cloud.stable = 29, 9
+    cloud.look(passed_s=10)
+    told_of = {
+        sample.name: (sample.labels, sample.value)
+        for family in lag_families(cloud.watching, 10)
+        for sample in family.samples
+    }
+    group = {"group": "g000"}
+    topic = group | {"topic": "t"}
+    assert told_of == {
+        "kafka_consumergroup_group_sum_lag": (group, 20),
+        "kafka_consumergroup_group_topic_sum_lag": (topic, 20),
+        "kafka_consumergroup_group_lag": (topic | {"partition": "0"}, 20),
+        "kafka_consumergroup_group_max_lag": (group, 20),
+        "tenure_group_stable_sum_lag": (group, 0),
+        "kafka_consumergroup_group_max_lag_seconds": (group, 10),
+        "kafka_consumergroup_group_lag_seconds": (topic | {"partition": "0"}, 10),
+        "tenure_group_topic_in_per_second": (topic, 2),
+        "tenure_group_topic_out_per_second": (topic, 0),
+        "tenure_group_catch_up_seconds": (group, float("inf")),
+        "tenure_group_topic_catch_up_seconds": (topic, float("inf")),
+    }
+    cloud.live.groups = {}
+    cloud.look()
+    assert not any(family.samples for family in lag_families(cloud.watching, 10))

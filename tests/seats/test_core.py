@@ -93,6 +93,12 @@ class Play:
         return confirm.step
 
 
+@pytest.fixture
+def play() -> Play:
+    """Return a core that knows set w and its pod w-4."""
+    return Play()
+
+
 DOWN = SetSeen(SET._replace(replicas=3))
 GONE = PodGone(ended(pod()))
 
@@ -102,9 +108,8 @@ def fresh(step: Step, *, replicas: int = 3, pod_exists: bool = False, **changes:
     return Confirmed(step, changes.get("set", SET._replace(replicas=replicas)), pod_exists)
 
 
-def test_a_seat_is_freed_in_three_steps() -> None:
+def test_a_seat_is_freed_in_three_steps(play: Play) -> None:
     """Ask for the member, confirm with the API server, remove the member by its id; then say so."""
-    play = Play()
     assert play.take(DOWN) == []  # the pod exists
     assert play.take(PodSeen(pod()._replace(is_ending=True))) == []
     step = play.confirm(play.ask(GONE))
@@ -118,9 +123,8 @@ def test_a_seat_is_freed_in_three_steps() -> None:
     assert play.take(DOWN, Tick()) == []
 
 
-def test_the_set_may_say_it_after_the_pod() -> None:
+def test_the_set_may_say_it_after_the_pod(play: Play) -> None:
     """The two watches have no order between them; the pod's end may also have been a restart that never ended."""
-    play = Play()
     assert play.told(GONE) == (Kind.KEEP, "StatefulSet w wants ordinals 0 to 4: its pod comes back")
     play.now += 3600
     play.ask(DOWN)
@@ -142,9 +146,8 @@ def test_a_scale_to_zero_frees_all_seats() -> None:
 
 
 @pytest.mark.parametrize("orphans", [False, True])
-def test_a_set_that_is_deleted_keeps_its_seats(orphans: bool) -> None:
+def test_a_set_that_is_deleted_keeps_its_seats(play: Play, orphans: bool) -> None:
     """Nobody says that it won't be made again. Its pods may live on without it, and die later."""
-    play = Play()
     if orphans:
         assert play.take(SetGone("s"), PodSeen(pod()._replace(set_uid="", ordinal=-1))) == []
         assert play.take(PodGone(ended(pod())._replace(set_uid="", ordinal=-1))) == []
@@ -155,9 +158,8 @@ def test_a_set_that_is_deleted_keeps_its_seats(orphans: bool) -> None:
     assert play.take(SetSeen(SET._replace(uid="s2", replicas=0))) == []
 
 
-def test_a_set_adopts_an_orphan() -> None:
+def test_a_set_adopts_an_orphan(play: Play) -> None:
     """From then on the pod's seat is one of that set."""
-    play = Play()
     adopted = SET._replace(uid="s2")
     theirs = pod(found=adopted, uid=pod().uid)
     play.take(SetGone("s"), PodSeen(pod()._replace(set_uid="", ordinal=-1)), SetSeen(adopted), PodSeen(theirs))
@@ -175,9 +177,8 @@ def test_an_end_that_nobody_saw_is_a_doubt() -> None:
         assert play.take(DOWN, Tick()) == []  # said once
 
 
-def test_a_pod_that_was_seen_to_end_is_free_when_its_deletion_was_missed() -> None:
+def test_a_pod_that_was_seen_to_end_is_free_when_its_deletion_was_missed(play: Play) -> None:
     """The phase of a pod that ended is final, so a list without the pod is enough to free its seat."""
-    play = Play()
     assert play.take(DOWN, PodSeen(ended(pod()))) == []
     play.ask(PodsListed(()))
 
@@ -237,9 +238,8 @@ def test_an_earlier_pod_that_may_still_run_is_a_doubt(address: str, any_host: bo
 
 
 @pytest.mark.parametrize("forgets", [(), (SetGone("s"), SetSeen(SET)), (SetsListed(()), SetsListed((SET,)))])
-def test_the_doubt_about_an_earlier_pod_stays_with_its_set(forgets: tuple[object, ...]) -> None:
+def test_the_doubt_about_an_earlier_pod_stays_with_its_set(play: Play, forgets: tuple[object, ...]) -> None:
     """The doubt stays, though the set shrinks and grows meanwhile and no new pod takes the seat."""
-    play = Play()
     again = [pod(uid=f"u-{number}") for number in (2, 3)]
     play.take(PodGone(pod()), PodSeen(again[0]), DOWN)
     play.take(Asked(play.ask(PodGone(ended(again[0]))), HOLDER))
@@ -249,9 +249,8 @@ def test_the_doubt_about_an_earlier_pod_stays_with_its_set(forgets: tuple[object
 
 
 @pytest.mark.parametrize("grew", [False, True])
-def test_a_list_that_is_read_anew_makes_a_doubt_if_the_set_has_changed(grew: bool) -> None:
+def test_a_list_that_is_read_anew_makes_a_doubt_if_the_set_has_changed(play: Play, grew: bool) -> None:
     """Pods that nobody saw may have come and gone: one of them may run on under the address of the pod that ended."""
-    play = Play()
     down = SET._replace(replicas=3, generation=2)
     step = play.ask(SetSeen(down), GONE)
     assert play.take(PodsListed(())) == []
@@ -265,27 +264,24 @@ def test_a_list_that_is_read_anew_makes_a_doubt_if_the_set_has_changed(grew: boo
         assert action == Leave(confirmed.step, HOLDER.member_id)
 
 
-def test_a_pod_that_a_list_has_first_takes_no_address_over() -> None:
+def test_a_pod_that_a_list_has_first_takes_no_address_over(play: Play) -> None:
     """Another pod may have been between it and the one that ended, and its program may still run."""
-    play = Play()
     again = pod(uid="u-2")._replace(addresses=frozenset({"10.1.0.6"}))
     play.take(GONE, PodsListed((again,)), DOWN)
     why = "its member connected from 10.1.0.5, pod w-4 had 10.1.0.6"
     assert play.told(Asked(play.ask(PodGone(ended(again))), HOLDER)) == (Kind.DOUBT, why)
 
 
-def test_a_pod_that_never_joined_ends_with_the_seat_of_the_one_before_it() -> None:
+def test_a_pod_that_never_joined_ends_with_the_seat_of_the_one_before_it(play: Play) -> None:
     """The member is the earlier pod's, from its address; that one ended whole too."""
-    play = Play()
     again = pod(uid="u-2")._replace(addresses=frozenset({"10.1.0.6"}))
     play.take(GONE, PodSeen(again), DOWN)
     (action,) = play.take(Asked(play.ask(PodGone(ended(again))), HOLDER))
     assert isinstance(action, Confirm)
 
 
-def test_addresses_of_a_pod_are_remembered() -> None:
+def test_addresses_of_a_pod_are_remembered(play: Play) -> None:
     """The last form of a pod may have none."""
-    play = Play()
     play.take(DOWN)
     (action,) = play.take(Asked(play.ask(PodGone(ended(pod())._replace(addresses=frozenset()))), HOLDER))
     assert isinstance(action, Confirm)
@@ -332,9 +328,8 @@ def test_news_between_two_steps_stop_the_removal(event: object) -> None:
         assert [action for action in play.take(answer) if not isinstance(action, Tell)] == []
 
 
-def test_a_late_answer_to_an_earlier_step_does_not_count() -> None:
+def test_a_late_answer_to_an_earlier_step_does_not_count(play: Play) -> None:
     """A confirmation from before the pod's last life says nothing about the member that is there today."""
-    play = Play()
     play.take(DOWN)
     first = play.confirm(play.ask(GONE))
     play.take(SetSeen(SET), PodSeen(pod(uid="u-2")), DOWN)
@@ -343,18 +338,16 @@ def test_a_late_answer_to_an_earlier_step_does_not_count() -> None:
     assert play.take(fresh(second)) == [Leave(second, "m-2")]
 
 
-def test_a_member_that_came_back_is_fenced_out_of_the_removal() -> None:
+def test_a_member_that_came_back_is_fenced_out_of_the_removal(play: Play) -> None:
     """The group refuses the removal, and the seat stays."""
-    play = Play()
     play.take(DOWN)
     step = play.confirm(play.ask(GONE))
     play.take(fresh(step), SetSeen(SET), PodSeen(pod(uid="u-2")))
     assert play.told(Left(step, ErrorCode.FENCED_INSTANCE_ID)) == (Kind.KEEP, "another member took it meanwhile")
 
 
-def test_a_failure_is_tried_again_later_each_time() -> None:
+def test_a_failure_is_tried_again_later_each_time(play: Play) -> None:
     """Said once, after 1 s, 2 s and so on up to a minute, from the first step."""
-    play = Play()
     play.take(DOWN)
     step = play.ask(GONE)
     assert play.told(Asked(step, None, "no answer")) == (Kind.DOUBT, "trying again: no answer")
@@ -384,9 +377,8 @@ def test_an_unanswered_removal_is_tried_again() -> None:
             assert play.told(Asked(play.ask(Tick()), None))[0] is Kind.GONE
 
 
-def test_another_answer_of_the_group_is_a_doubt() -> None:
+def test_another_answer_of_the_group_is_a_doubt(play: Play) -> None:
     """The line names it."""
-    play = Play()
     play.take(DOWN)
     step = play.confirm(play.ask(GONE))
     play.take(fresh(step))
@@ -403,9 +395,8 @@ def test_a_dry_run_says_once_what_it_would_free() -> None:
     assert play.told(fresh(play.confirm(play.ask(PodGone(ended(pod(uid="u-2")))))))[0] is Kind.FREE
 
 
-def test_only_the_leader_acts_but_all_know() -> None:
+def test_only_the_leader_acts_but_all_know(play: Play) -> None:
     """A controller that gets the lease later frees what ended before."""
-    play = Play()
     assert play.take(Leads(does=False), DOWN, GONE) == []
     play.ask(Leads(does=True))
 

@@ -54,6 +54,12 @@ class Fed(Feed):
         return [each.event.at_ms for each in await self.events()]
 
 
+@pytest.fixture
+def feed() -> Fed:
+    """Return a feed without events."""
+    return Fed()
+
+
 async def a_turn() -> None:
     """Let the loop begin what is ready."""
     ended = asyncio.get_running_loop().create_future()
@@ -61,9 +67,8 @@ async def a_turn() -> None:
     await ended
 
 
-async def test_a_listener_gets_what_comes_after_it_came() -> None:
+async def test_a_listener_gets_what_comes_after_it_came(feed: Fed) -> None:
     """A subscriber gets each event once and in order, also if it comes in the middle."""
-    feed = Fed()
     feed.feed(1, 2)
     subscriber = await feed.subscribe("")
     assert not await subscriber.next(0.0)
@@ -136,9 +141,8 @@ async def test_a_listener_that_was_cut_off_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("after", ["else", "b" * 32 + "-0.3", TOPIC + "-0.99", TOPIC + "-1.1", "f91ab2-17"])
-async def test_a_listener_of_what_is_not_known_gets_all_that_is_kept(after: str) -> None:
+async def test_a_listener_of_what_is_not_known_gets_all_that_is_kept(feed: Fed, after: str) -> None:
     """For an id of another topic, log or partition, or an invalid one, it gets all kept events and a gap."""
-    feed = Fed()
     feed.feed_anew(0, 1, 2)
     assert (await events_after(feed, after))[1:] == ([0, 1, 2], True)
 
@@ -157,9 +161,8 @@ async def test_a_listener_hears_of_what_is_no_longer_kept() -> None:
     assert (events[-1], is_gapped) == (200, True), "what lies between was never read"
 
 
-async def test_an_id_skips_no_event() -> None:
+async def test_an_id_skips_no_event(feed: Fed) -> None:
     """With several partitions, of which one is late, an id never skips an event; one may come twice."""
-    feed = Fed()
     late = [Placed(0, 1, event(10)), Placed(1, 7, event(20)), Placed(0, 0, event(30)), Placed(1, 8, event(40))]
     feed._line_up(feed._take_anew(TOPIC, {0: 2, 1: 9}, late))
     ids, events, _ = await events_after(feed, f"{TOPIC}-0.0-1.7")
@@ -170,9 +173,8 @@ async def test_an_id_skips_no_event() -> None:
     assert [(await events_after(feed, each))[1] for each in ids] == [[10, 20, 30, 40], [10, 30, 40], [40], []]
 
 
-async def test_another_topic_is_sent_from_its_start() -> None:
+async def test_another_topic_is_sent_from_its_start(feed: Fed) -> None:
     """After a change of the topic, or its reset, subscribers get its events again: no event is lost."""
-    feed = Fed()
     feed.feed_anew(0, 1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(0, topic="b" * 32)
@@ -183,17 +185,15 @@ async def test_another_topic_is_sent_from_its_start() -> None:
     assert await feed.numbers() == [0]
 
 
-async def test_a_listener_waits_until_something_comes() -> None:
+async def test_a_listener_waits_until_something_comes(feed: Fed) -> None:
     """A subscriber waits for an event, and the event wakes it."""
-    feed = Fed()
     subscriber = await feed.subscribe("")
     asyncio.get_running_loop().call_soon(feed.feed, 1)
     assert [each.event.at_ms for each in await subscriber.next(10.0)] == [1]
 
 
-async def test_a_listener_that_takes_nothing_is_let_go_of() -> None:
+async def test_a_listener_that_takes_nothing_is_let_go_of(feed: Fed) -> None:
     """The feed drops a subscriber that takes no events, and keeps nothing for it."""
-    feed = Fed()
     subscriber = await feed.subscribe("")
     feed.feed(*range(WAITING_MAX))
     gone = [subscriber.is_closed]
@@ -209,9 +209,8 @@ async def test_what_is_kept_has_an_end() -> None:
     assert await feed.numbers() == list(range(5, 105))
 
 
-async def test_after_a_lost_connection_nothing_is_sent_twice() -> None:
+async def test_after_a_lost_connection_nothing_is_sent_twice(feed: Fed) -> None:
     """The thread reads everything again: subscribers get the new events, and no known event twice."""
-    feed = Fed()
     feed.feed_anew(1, 2)
     subscriber = await feed.subscribe("")
     feed.feed_anew(1, 2, 3)
@@ -262,9 +261,8 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
     assert (len(behind), ids) == (len(got), got)
 
 
-async def test_a_stop_lets_go_of_all_subscribers() -> None:
+async def test_a_stop_lets_go_of_all_subscribers(feed: Fed) -> None:
     """A stop ends all subscribers, also one that waits."""
-    feed = Fed()
     received, _ = await asyncio.gather((await feed.subscribe("")).next(10.0), feed.stop())
     assert not received
 

@@ -59,6 +59,10 @@ class RealTime:
         return asyncio.get_running_loop().call_later(WITHIN_S, callback)
 
 
+Seats = list[tuple[Peer, Any, str]]
+"""Connection, JoinGroup's answer and instance id of each."""
+
+
 class Kit:
     """A server with the kit's clock."""
 
@@ -107,8 +111,15 @@ async def running(*settings: str) -> AsyncIterator[Kit]:
         await server.stop()
 
 
-async def three_seats(kit: Kit) -> list[tuple[Peer, Any, str]]:
-    """Three static members of a Stable group: connection, JoinGroup's answer, instance id."""
+@pytest.fixture
+async def kit() -> AsyncIterator[Kit]:
+    """Yield such a server, with the settings of tests."""
+    async with running() as made:
+        yield made
+
+
+async def three_seats(kit: Kit) -> Seats:
+    """Three static members of a Stable group."""
     instances = ["i-0", "i-1", "i-2"]
     peers = [await kit.serving.peer() for _ in instances]
     joined: list[Any] = []
@@ -126,7 +137,13 @@ async def three_seats(kit: Kit) -> list[tuple[Peer, Any, str]]:
     return list(zip(peers, joined, instances, strict=True))
 
 
-async def beat(kit: Kit, seats: list[tuple[Peer, Any, str]], group: str = "g") -> list[int]:
+@pytest.fixture
+async def seats(kit: Kit) -> Seats:
+    """Return three seats of such a server."""
+    return await three_seats(kit)
+
+
+async def beat(kit: Kit, seats: Seats, group: str = "g") -> list[int]:
     """A heartbeat interval of real time, and each member's heartbeat at its end. Returns the answers' errors."""
     kit.real.now_ms += INTERVAL_MS
     return [
@@ -137,17 +154,15 @@ async def beat(kit: Kit, seats: list[tuple[Peer, Any, str]], group: str = "g") -
 # Jumps and members.
 
 
-async def test_live_members_survive_an_hour() -> None:
+async def test_live_members_survive_an_hour(seats: Seats, kit: Kit) -> None:
     """No rebalance, no expiry, and the next heartbeats are answered with NONE."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        assert await beat(kit, seats) == [0, 0, 0]
-        before = len(kit.events("rebalance_started"))
-        for _ in range(3):
-            await kit.advance(HOUR_MS)
-        assert await beat(kit, seats) == [0, 0, 0]
-        assert len(kit.events("rebalance_started")) == before
-        assert kit.events("member_expired") == []
+    assert await beat(kit, seats) == [0, 0, 0]
+    before = len(kit.events("rebalance_started"))
+    for _ in range(3):
+        await kit.advance(HOUR_MS)
+    assert await beat(kit, seats) == [0, 0, 0]
+    assert len(kit.events("rebalance_started")) == before
+    assert kit.events("member_expired") == []
 
 
 async def two_heartbeats(kit: Kit) -> list[tuple[Peer, str]]:
@@ -213,182 +228,159 @@ async def test_members_of_the_consumer_protocol_expire_when_they_are_told() -> N
             kit.sessions.expire("c", "i-1")
 
 
-async def test_a_member_that_a_jump_names_expires() -> None:
+async def test_a_member_that_a_jump_names_expires(seats: Seats, kit: Kit) -> None:
     """The others learn it with their next heartbeat, and have their full time to rejoin."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        await kit.advance(HOUR_MS, [("g", "i-1")])
-        (line,) = kit.events("member_expired")
-        assert line["group_instance_id"] == "i-1"
-        others = [seats[0], seats[2]]
-        assert await beat(kit, others) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
-        assert [kit.member("g", instance) is None for _, _, instance in seats] == [False, True, False]
+    await beat(kit, seats)
+    await kit.advance(HOUR_MS, [("g", "i-1")])
+    (line,) = kit.events("member_expired")
+    assert line["group_instance_id"] == "i-1"
+    others = [seats[0], seats[2]]
+    assert await beat(kit, others) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert [kit.member("g", instance) is None for _, _, instance in seats] == [False, True, False]
 
 
 @pytest.mark.parametrize("intervals, expired", [(INTERVALS - 1, False), (INTERVALS, True)])
-async def test_a_client_that_missed_its_heartbeats_is_not_alive(intervals: int, expired: bool) -> None:
+async def test_a_client_that_missed_its_heartbeats_is_not_alive(
+    seats: Seats, kit: Kit, intervals: int, expired: bool
+) -> None:
     """By its own interval: the time between its last two heartbeats."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        await beat(kit, seats)
-        for _ in range(intervals):
-            await beat(kit, seats[1:])
-        await kit.advance(SESSION_MS)
-        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"] * expired
+    await beat(kit, seats)
+    await beat(kit, seats)
+    for _ in range(intervals):
+        await beat(kit, seats[1:])
+    await kit.advance(SESSION_MS)
+    assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"] * expired
 
 
-async def test_a_client_with_short_intervals_may_be_late() -> None:
+async def test_a_client_with_short_intervals_may_be_late(seats: Seats, kit: Kit) -> None:
     """A second is always allowed: a busy machine is no dead client."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        for _ in range(2):
-            kit.real.now_ms += 100 - INTERVAL_MS
-            await beat(kit, seats)
-        kit.real.now_ms += PATIENCE_MIN_MS - 1
-        await kit.advance(SESSION_MS)
-        assert kit.events("member_expired") == []
-        kit.real.now_ms += 1
-        await kit.advance(SESSION_MS)
-        assert len(kit.events("member_expired")) == 3
+    for _ in range(2):
+        kit.real.now_ms += 100 - INTERVAL_MS
+        await beat(kit, seats)
+    kit.real.now_ms += PATIENCE_MIN_MS - 1
+    await kit.advance(SESSION_MS)
+    assert kit.events("member_expired") == []
+    kit.real.now_ms += 1
+    await kit.advance(SESSION_MS)
+    assert len(kit.events("member_expired")) == 3
 
 
-async def test_a_client_whose_connection_is_gone_is_not_alive() -> None:
+async def test_a_client_whose_connection_is_gone_is_not_alive(seats: Seats, kit: Kit) -> None:
     """A killed program expires in the next jump, although its last heartbeat is young."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        seats[2][0].close()
-        await kit.advance(SESSION_MS)
-        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-2"]
+    await beat(kit, seats)
+    seats[2][0].close()
+    await kit.advance(SESSION_MS)
+    assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-2"]
 
 
-async def test_a_client_that_connected_again_is_alive() -> None:
+async def test_a_client_that_connected_again_is_alive(seats: Seats, kit: Kit) -> None:
     """The connection of its last request counts, not that of its JoinGroup."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        seats[2][0].close()
-        peer = await kit.serving.peer()
-        await beat(kit, [*seats[:2], (peer, *seats[2][1:])])
-        await kit.advance(HOUR_MS)
-        assert kit.events("member_expired") == []
+    await beat(kit, seats)
+    seats[2][0].close()
+    peer = await kit.serving.peer()
+    await beat(kit, [*seats[:2], (peer, *seats[2][1:])])
+    await kit.advance(HOUR_MS)
+    assert kit.events("member_expired") == []
 
 
-async def test_requests_that_a_fault_takes_keep_nobody_alive() -> None:
+async def test_requests_that_a_fault_takes_keep_nobody_alive(seats: Seats, kit: Kit) -> None:
     """An error in place of the coordinator's answer, or a black hole; a request that is only late does."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        await beat(kit, seats)
-        kit.faults.add(plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", instance_id="i-0", times=None))
-        kit.faults.add(plan.delay(0, "Heartbeat", instance_id="i-1", times=None))
-        for _ in range(INTERVALS):
-            kit.real.now_ms += INTERVAL_MS
-            await seats[0][0].ask(heartbeat_request("g", *seats[0][1:]), 3)
-            await seats[1][0].send(heartbeat_request("g", *seats[1][1:]), 3)
-            await kit.advance(0)
-            assert (await seats[1][0].receive()).error_code == ErrorCode.NONE
-            await seats[2][0].ask(heartbeat_request("g", *seats[2][1:]), 3)
-        kit.faults.add(plan.drop_request("Heartbeat", instance_id="i-2"))
-        await seats[2][0].send(heartbeat_request("g", *seats[2][1:]), 3)
-        await kit.advance(SESSION_MS)
-        assert sorted(line["group_instance_id"] for line in kit.events("member_expired")) == ["i-0", "i-2"]
+    await beat(kit, seats)
+    await beat(kit, seats)
+    kit.faults.add(plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", instance_id="i-0", times=None))
+    kit.faults.add(plan.delay(0, "Heartbeat", instance_id="i-1", times=None))
+    for _ in range(INTERVALS):
+        kit.real.now_ms += INTERVAL_MS
+        await seats[0][0].ask(heartbeat_request("g", *seats[0][1:]), 3)
+        await seats[1][0].send(heartbeat_request("g", *seats[1][1:]), 3)
+        await kit.advance(0)
+        assert (await seats[1][0].receive()).error_code == ErrorCode.NONE
+        await seats[2][0].ask(heartbeat_request("g", *seats[2][1:]), 3)
+    kit.faults.add(plan.drop_request("Heartbeat", instance_id="i-2"))
+    await seats[2][0].send(heartbeat_request("g", *seats[2][1:]), 3)
+    await kit.advance(SESSION_MS)
+    assert sorted(line["group_instance_id"] for line in kit.events("member_expired")) == ["i-0", "i-2"]
 
 
-async def test_a_member_that_has_only_joined_is_alive_while_it_is_connected() -> None:
+async def test_a_member_that_has_only_joined_is_alive_while_it_is_connected(kit: Kit) -> None:
     """It has sent nothing with its member id yet."""
-    async with running() as kit:
-        peer = await kit.serving.peer()
-        await peer.ask(join_request("g", instance="i"), 5)
-        await kit.advance(SESSION_MS)
-        assert kit.member("g", "i") is not None
-        peer.close()
-        await kit.advance(SESSION_MS)
-        assert kit.member("g", "i") is None
+    peer = await kit.serving.peer()
+    await peer.ask(join_request("g", instance="i"), 5)
+    await kit.advance(SESSION_MS)
+    assert kit.member("g", "i") is not None
+    peer.close()
+    await kit.advance(SESSION_MS)
+    assert kit.member("g", "i") is None
 
 
-async def test_a_first_join_waits_as_long_as_without_a_jump() -> None:
+async def test_a_first_join_waits_as_long_as_without_a_jump(seats: Seats, kit: Kit) -> None:
     """The coordinator gives it five minutes; a jump doesn't make a session timeout of that."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        new = await kit.serving.peer()
-        await new.send(join_request("g", instance="i-3"), 5)
-        await kit.advance(1_000)
-        kit.clock.on_jump.clear()
-        for _ in range(4):
-            kit.clock.advance(SESSION_MS // 2)
-            assert await beat(kit, seats) == [ErrorCode.REBALANCE_IN_PROGRESS] * 3
-        assert kit.member("g", "i-3") is not None
-        assert new.is_silent()
+    await beat(kit, seats)
+    new = await kit.serving.peer()
+    await new.send(join_request("g", instance="i-3"), 5)
+    await kit.advance(1_000)
+    kit.clock.on_jump.clear()
+    for _ in range(4):
+        kit.clock.advance(SESSION_MS // 2)
+        assert await beat(kit, seats) == [ErrorCode.REBALANCE_IN_PROGRESS] * 3
+    assert kit.member("g", "i-3") is not None
+    assert new.is_silent()
 
 
-async def test_small_jumps_add_up_and_expire_nobody() -> None:
+async def test_small_jumps_add_up_and_expire_nobody(seats: Seats, kit: Kit) -> None:
     """Also those that are shorter than CATCH_UP_MS."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        for _ in range(2 * SESSION_MS // CATCH_UP_MS):
-            await kit.sessions.advance(CATCH_UP_MS)
-        assert kit.events("member_expired") == []
+    await beat(kit, seats)
+    for _ in range(2 * SESSION_MS // CATCH_UP_MS):
+        await kit.sessions.advance(CATCH_UP_MS)
+    assert kit.events("member_expired") == []
 
 
 # One member.
 
 
-async def test_a_member_expires_when_it_is_told() -> None:
+async def test_a_member_expires_when_it_is_told(seats: Seats, kit: Kit) -> None:
     """At once, by its instance id or its member id; the time doesn't move."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        at_ms = kit.clock.ms()
-        kit.sessions.expire("g", "i-0")
-        kit.sessions.expire("g", seats[1][1].member_id)
-        await kit.serving.barrier()
-        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0", "i-1"]
-        assert kit.clock.ms() == at_ms
-        assert all(TimerKey(SESSION, "g", joined.member_id) not in kit.alarm("g") for _, joined, _ in seats[:2])
-        assert TimerKey(SESSION, "g", seats[2][1].member_id) in kit.alarm("g")
+    at_ms = kit.clock.ms()
+    kit.sessions.expire("g", "i-0")
+    kit.sessions.expire("g", seats[1][1].member_id)
+    await kit.serving.barrier()
+    assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0", "i-1"]
+    assert kit.clock.ms() == at_ms
+    assert all(TimerKey(SESSION, "g", joined.member_id) not in kit.alarm("g") for _, joined, _ in seats[:2])
+    assert TimerKey(SESSION, "g", seats[2][1].member_id) in kit.alarm("g")
 
 
-async def test_a_silenced_member_expires_after_its_session_timeout() -> None:
+async def test_a_silenced_member_expires_after_its_session_timeout(seats: Seats, kit: Kit) -> None:
     """Its client gets its answers, but no heartbeat counts; the others stay alive."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        kit.sessions.silence("g", "i-0")
-        await kit.advance(SESSION_MS - 1)
-        assert await beat(kit, seats) == [0, 0, 0]
-        assert kit.member("g", "i-0") is not None
-        await kit.advance(1)
-        assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"]
-        assert (await beat(kit, seats[:1])) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    await beat(kit, seats)
+    kit.sessions.silence("g", "i-0")
+    await kit.advance(SESSION_MS - 1)
+    assert await beat(kit, seats) == [0, 0, 0]
+    assert kit.member("g", "i-0") is not None
+    await kit.advance(1)
+    assert [line["group_instance_id"] for line in kit.events("member_expired")] == ["i-0"]
+    assert (await beat(kit, seats[:1])) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-async def test_a_silenced_member_can_be_heard_again() -> None:
+async def test_a_silenced_member_can_be_heard_again(seats: Seats, kit: Kit) -> None:
     """Then it lives on; to hear a member that isn't silent changes nothing."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        kit.sessions.silence("g", "i-0")
-        kit.sessions.silence("g", "i-0")
-        kit.sessions.hear("g", "i-0")
-        kit.sessions.hear("g", "i-1")
-        await kit.advance(HOUR_MS)
-        assert kit.events("member_expired") == []
+    await beat(kit, seats)
+    kit.sessions.silence("g", "i-0")
+    kit.sessions.silence("g", "i-0")
+    kit.sessions.hear("g", "i-0")
+    kit.sessions.hear("g", "i-1")
+    await kit.advance(HOUR_MS)
+    assert kit.events("member_expired") == []
 
 
-async def test_silence_ends_with_the_member() -> None:
+async def test_silence_ends_with_the_member(seats: Seats, kit: Kit) -> None:
     """A restart takes the seat under another member id, and is heard."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        kit.sessions.silence("g", "i-0")
-        again = (await seats[0][0].join("g", instance="i-0")).member_id
-        assert again != seats[0][1].member_id
-        await kit.advance(HOUR_MS)
-        assert kit.member("g", "i-0").member_id == again
+    await beat(kit, seats)
+    kit.sessions.silence("g", "i-0")
+    again = (await seats[0][0].join("g", instance="i-0")).member_id
+    assert again != seats[0][1].member_id
+    await kit.advance(HOUR_MS)
+    assert kit.member("g", "i-0").member_id == again
 
 
 async def test_a_member_that_waits_can_not_expire() -> None:
@@ -413,17 +405,16 @@ async def test_a_member_that_waits_can_not_expire() -> None:
         assert kit.member("g", "i-0") is None
 
 
-async def test_a_name_that_is_no_member_is_refused() -> None:
+async def test_a_name_that_is_no_member_is_refused(kit: Kit) -> None:
     """The error says who is there."""
-    async with running() as kit:
-        await three_seats(kit)
-        with pytest.raises(LookupError, match="group g has no member x: it has i-0, i-1, i-2"):
-            kit.sessions.expire("g", "x")
-        for call in (kit.sessions.expire, kit.sessions.silence, kit.sessions.hear):
-            with pytest.raises(LookupError, match="there is no group h"):
-                call("h", "i-0")
-        with pytest.raises(LookupError):
-            await kit.sessions.advance(1, [("g", "x")])
+    await three_seats(kit)
+    with pytest.raises(LookupError, match="group g has no member x: it has i-0, i-1, i-2"):
+        kit.sessions.expire("g", "x")
+    for call in (kit.sessions.expire, kit.sessions.silence, kit.sessions.hear):
+        with pytest.raises(LookupError, match="there is no group h"):
+            call("h", "i-0")
+    with pytest.raises(LookupError):
+        await kit.sessions.advance(1, [("g", "x")])
 
 
 # What else moves with the clock, and what doesn't.
@@ -440,30 +431,27 @@ async def test_the_initial_delay_ends_in_a_jump() -> None:
         assert (await peer.receive()).generation_id == 1
 
 
-async def test_a_member_id_that_nobody_uses_lapses_in_a_jump() -> None:
+async def test_a_member_id_that_nobody_uses_lapses_in_a_jump(kit: Kit) -> None:
     """KIP-394: the coordinator waits one session timeout for it."""
-    async with running() as kit:
-        peer = await kit.serving.peer()
-        given = (await peer.join("g", version=5)).member_id
-        group = kit.serving.server.runtime.partition_of("g").coordinator.groups["g"]
-        assert list(group.pending) == [given]
-        await kit.advance(SESSION_MS)
-        assert list(group.pending) == []
+    peer = await kit.serving.peer()
+    given = (await peer.join("g", version=5)).member_id
+    group = kit.serving.server.runtime.partition_of("g").coordinator.groups["g"]
+    assert list(group.pending) == [given]
+    await kit.advance(SESSION_MS)
+    assert list(group.pending) == []
 
 
-async def test_a_rebalance_that_a_jump_begins_has_its_full_time() -> None:
+async def test_a_rebalance_that_a_jump_begins_has_its_full_time(seats: Seats, kit: Kit) -> None:
     """It waits for the members from the end of the jump on: 60 s, as they asked for."""
-    async with running() as kit:
-        seats = await three_seats(kit)
-        await beat(kit, seats)
-        await kit.advance(HOUR_MS, [("g", "i-0")])
-        peer, joined, instance = seats[1]
-        await peer.send(join_request("g", joined.member_id, instance=instance), 5)
-        await beat(kit, seats[2:])
-        await kit.advance(59_000)
-        assert peer.is_silent()
-        await kit.advance(1_000)
-        assert (await peer.receive()).error_code == ErrorCode.NONE
+    await beat(kit, seats)
+    await kit.advance(HOUR_MS, [("g", "i-0")])
+    peer, joined, instance = seats[1]
+    await peer.send(join_request("g", joined.member_id, instance=instance), 5)
+    await beat(kit, seats[2:])
+    await kit.advance(59_000)
+    assert peer.is_silent()
+    await kit.advance(1_000)
+    assert (await peer.receive()).error_code == ErrorCode.NONE
 
 
 def topic_partition() -> Any:
@@ -474,22 +462,21 @@ def topic_partition() -> Any:
     return OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
 
 
-async def test_offsets_expire_after_their_retention() -> None:
+async def test_offsets_expire_after_their_retention(kit: Kit) -> None:
     """Those of a group without members, seven days by default; the check comes within ten minutes."""
-    async with running() as kit:
-        peer = await kit.serving.peer()
-        await peer.ask(OffsetCommitRequest(group_id="g", topics=[topic_partition()]), 7)
-        asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    peer = await kit.serving.peer()
+    await peer.ask(OffsetCommitRequest(group_id="g", topics=[topic_partition()]), 7)
+    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
 
-        async def committed() -> int:
-            answer = await peer.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 5)
-            offset: int = answer.topics[0].partitions[0].committed_offset
-            return offset
+    async def committed() -> int:
+        answer = await peer.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 5)
+        offset: int = answer.topics[0].partitions[0].committed_offset
+        return offset
 
-        await kit.advance(6 * DAY_MS)
-        assert await committed() == 7
-        await kit.advance(DAY_MS + HOUR_MS)
-        assert await committed() == -1
+    await kit.advance(6 * DAY_MS)
+    assert await committed() == 7
+    await kit.advance(DAY_MS + HOUR_MS)
+    assert await committed() == -1
 
 
 async def test_waits_that_clients_ask_for_go_by_the_real_time() -> None:

@@ -494,9 +494,8 @@ def test_checkpoint_of_a_cleaner_says_where_gaps_are_findings(tmp_path: Path) ->
     assert findings_of(tmp_path) == []
 
 
-def test_segment_that_is_missing_is_found(tmp_path: Path) -> None:
+def test_segment_that_is_missing_is_found(scene: Scene, tmp_path: Path) -> None:
     """A missing segment is a finding where the broker's checkpoint says that its cleaner hasn't been there."""
-    scene = clean()
     scene.write(tmp_path)
     newest = Scene(base_offset=scene.next_offset + 5).commit(50)
     newest.write(tmp_path)
@@ -555,9 +554,10 @@ def test_room_at_the_end_is_no_finding(tmp_path: Path) -> None:
     assert [each.check for each in findings_of(tmp_path)] == ["torn_tail"]
 
 
-def test_batch_that_is_being_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_that_is_being_written_is_no_finding(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A batch is no torn tail if the file grows while the audit reads it."""
-    scene = clean()
     whole = scene.batches[-1]
     scene.batches[-1] = whole[:-7]
     path = scene.segment_path(scene.write(tmp_path))

@@ -73,9 +73,8 @@ def test_plain_log_goes_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         whole(read_tables(of))
 
 
-def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
+def test_batch_that_is_not_plain_keeps_its_place(scene: Scene, tmp_path: Path) -> None:
     """Rows stay in the order of the log if the parser reads one batch between others."""
-    scene = clean()
     scene.batches[3] = compressed(scene.batches[3], Codec.LZ4)
     folder = scene.write(tmp_path)
     assert_equal(folder)
@@ -87,9 +86,8 @@ def test_batch_that_is_not_plain_keeps_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"a-1", GROUP.encode()])
 @pytest.mark.parametrize("start", [b"\xff\xfe", "é".encode()])
-def test_text_is_looked_through(tmp_path: Path, name: bytes, start: bytes) -> None:
+def test_text_is_looked_through(scene: Scene, tmp_path: Path, name: bytes, start: bytes) -> None:
     """Text that isn't UTF-8 is read as Kafka reads it, in members and in keys, and text beyond ASCII as it is."""
-    scene = clean()
     scene.batches = [with_crc(batch.replace(name, start + name[2:])) for batch in scene.batches]
     assert_equal(scene.write(tmp_path))
 

@@ -59,9 +59,8 @@ def all_records(scene: Scene) -> tuple[Data, Batches, Fields, Records]:
     return data, batches, reader, reader.records(needs_offsets=True, needs_groups=True)
 
 
-def test_records_and_keys_are_the_codecs() -> None:
+def test_records_and_keys_are_the_codecs(scene: Scene) -> None:
     """Offsets, times, keys and values equal the codec's, from batches of one record and of several."""
-    scene = clean()
     data, batches, reader, records = all_records(scene)
     wanted = wanted_of(scene)
     assert batches.plain.all()
@@ -77,9 +76,8 @@ def test_records_and_keys_are_the_codecs() -> None:
     assert sorted([*keys.offset_rows, *keys.group_rows]) == list(range(len(wanted)))
 
 
-def test_values_are_the_codecs() -> None:
+def test_values_are_the_codecs(scene: Scene) -> None:
     """The fields of committed offsets and of groups equal the codec's, with tombstones among them."""
-    scene = clean()
     data, _, reader, records = all_records(scene)
     keys = reader.keys(records)
     values = [record.value for _, record in wanted_of(scene)]

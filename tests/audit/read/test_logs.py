@@ -45,9 +45,8 @@ def sizes(scene: Scene) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("range_size", [1, 500, 10**6])
-def test_ranges_together_are_the_file(tmp_path: Path, range_size: int) -> None:
+def test_ranges_together_are_the_file(scene: Scene, tmp_path: Path, range_size: int) -> None:
     """The ranges have each batch once, in order."""
-    scene = clean()
     found = pieces_of(scene.write(tmp_path), range_size)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
     assert {piece.reason for piece in found} == {None}
@@ -110,18 +109,16 @@ def test_folder_without_a_log_is_refused(tmp_path: Path) -> None:
         plan(tmp_path / "nowhere")
 
 
-def test_batch_behind_damage_is_found(tmp_path: Path) -> None:
+def test_batch_behind_damage_is_found(scene: Scene, tmp_path: Path) -> None:
     """A wrong length costs one batch; the audit reads the batches behind it."""
-    scene = clean()
     scene.batches[2] = scene.batches[2][:8] + b"\x7f\xff\xff\xff" + scene.batches[2][12:]
     found = pieces_of(scene.write(tmp_path), 1)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
     assert [number for number, piece in enumerate(found) if piece.reason] == [2]
 
 
-def test_zeros_behind_the_end_are_no_batch(tmp_path: Path) -> None:
+def test_zeros_behind_the_end_are_no_batch(scene: Scene, tmp_path: Path) -> None:
     """Zeros at the end of a file are one piece and no batch."""
-    scene = clean()
     scene.batches.append(b"\0" * 3_000_000)
     found = pieces_of(scene.write(tmp_path), 10**6)
     assert [(piece.position, piece.end) for piece in found] == sizes(scene)
@@ -146,9 +143,8 @@ def test_random_bytes_are_passed_over_in_one_go(tmp_path: Path, monkeypatch: pyt
     assert taken < size
 
 
-def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
+def test_bytes_that_are_no_batch_are_not_held(scene: Scene, tmp_path: Path) -> None:
     """Many bytes between batches don't make a range large; the range keeps only their position and size."""
-    scene = clean()
     claims = bytearray(scene.batches[0])
     claims[8:12] = (BATCH_READ_MAX + 1).to_bytes(4, "big")
     scene.batches[4:4] = [bytes(claims) + b"\0" * (BATCH_READ_MAX + 1)]
@@ -161,18 +157,16 @@ def test_bytes_that_are_no_batch_are_not_held(tmp_path: Path) -> None:
     assert (window.data, found) == (b"", [gap])
 
 
-def test_small_gaps_are_part_of_a_range(tmp_path: Path) -> None:
+def test_small_gaps_are_part_of_a_range(scene: Scene, tmp_path: Path) -> None:
     """Small gaps are parts of a range, so that a file with many gaps has no more ranges than another."""
-    scene = clean()
     scene.batches = [part for batch in scene.batches for part in (batch, b"???")]
     (of,) = plan(scene.write(tmp_path)).ranges
     assert len(of.gaps) == len(scene.batches) // 2
     assert read_range(of)[1] == pieces_of(tmp_path, 1)
 
 
-def test_compaction_that_was_interrupted_is_taken_as_finished(tmp_path: Path) -> None:
+def test_compaction_that_was_interrupted_is_taken_as_finished(scene: Scene, tmp_path: Path) -> None:
     """After an interrupted compaction the audit reads the new segment and ignores the ones that it replaces."""
-    scene = clean()
     folder = scene.segment_path(scene.write(tmp_path)).parent
     Scene(base_offset=scene.next_offset).commit(99).write(tmp_path)
     kept = b"".join(scene.batches[3:])
@@ -183,9 +177,8 @@ def test_compaction_that_was_interrupted_is_taken_as_finished(tmp_path: Path) ->
     assert read_range(first)[0].data == kept
 
 
-def test_file_that_was_replaced_is_not_read(tmp_path: Path) -> None:
+def test_file_that_was_replaced_is_not_read(scene: Scene, tmp_path: Path) -> None:
     """If a file was replaced, removed, cut or changed after the plan, the audit doesn't read it as planned."""
-    scene = clean()
     path = scene.segment_path(scene.write(tmp_path))
     (of,) = plan(tmp_path).ranges
     whole = path.read_bytes()
@@ -232,9 +225,8 @@ def test_ranges_change_nothing_about_damage(tmp_path: Path, data: st.DataObject)
     assert as_one[-1].end == len(whole)
 
 
-def test_window_moves_on_and_back(tmp_path: Path) -> None:
+def test_window_moves_on_and_back(scene: Scene, tmp_path: Path) -> None:
     """The window returns the same bytes with small chunks as with one large chunk."""
-    scene = clean()
     path = scene.segment_path(scene.write(tmp_path))
     descriptor = os.open(path, os.O_RDONLY)
     try:

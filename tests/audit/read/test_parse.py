@@ -24,7 +24,6 @@ from tests.audit.scenes import (
     GROUP,
     START_MS,
     Scene,
-    clean,
     compressed,
     consumer_member,
     group_key,
@@ -103,9 +102,8 @@ def test_tombstones_have_no_fields() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
-def test_codec_changes_nothing_but_its_name(tmp_path: Path, codec: Codec) -> None:
+def test_codec_changes_nothing_but_its_name(scene: Scene, tmp_path: Path, codec: Codec) -> None:
     """A compressed log has the rows of the uncompressed one, but for the codec's name."""
-    scene = clean()
     plain = rows_of(scene.write(tmp_path / "plain"))
     scene.batches = [compressed(batch, codec) for batch in scene.batches]
     packed = rows_of(scene.write(tmp_path / "packed"))

@@ -14,7 +14,7 @@ import pytest
 from coordinator.audit.read.logs import plan
 from coordinator.audit.read.tables import SCHEMAS, to_rows
 from coordinator.audit.spark.split import RAW, Split, raw_rows, read_plan, read_split, write_plan
-from tests.audit.scenes import clean
+from tests.audit.scenes import Scene, clean
 
 pytestmark = pytest.mark.spark
 
@@ -28,9 +28,8 @@ def test_task_is_read_range_by_range(tmp_path: Path) -> None:
     assert [row[4] for batch in batches for row in to_rows(batch)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]
 
 
-def test_plan_is_handed_on(tmp_path: Path) -> None:
+def test_plan_is_handed_on(scene: Scene, tmp_path: Path) -> None:
     """A plan arrives with everything that a reader needs, with its gaps too."""
-    scene = clean()
     scene.batches[3:3] = [b"\0" * 99]
     ranges = plan(scene.write(tmp_path / "log"), range_size=700).ranges
     assert any(each.gaps for each in ranges)
@@ -43,9 +42,8 @@ def test_task_without_ranges_has_columns(tmp_path: Path) -> None:
     assert batch.schema == SCHEMAS["members"]
 
 
-def test_raw_rows_are_the_file(tmp_path: Path) -> None:
+def test_raw_rows_are_the_file(scene: Scene, tmp_path: Path) -> None:
     """The raw rows have each batch of the file and the bytes that are no batch."""
-    scene = clean()
     scene.batches[-1] = scene.batches[-1][:-1]
     (of,) = plan(scene.write(tmp_path)).ranges
     rows = raw_rows(of)

@@ -17,9 +17,8 @@ def settled(*names: str) -> tuple[Bench, list[Peer]]:
     return bench, peers
 
 
-def test_the_first_rebalance_of_a_group() -> None:
+def test_the_first_rebalance_of_a_group(bench: Bench) -> None:
     """A new group had no members before; the initial delay holds it open, so it waited for no member."""
-    bench = Bench()
     a, b = bench.seated("a", "b")
     (ended,) = bench.said(RebalanceEnded)
     assert (ended.outcome, ended.state, ended.generation_before, ended.generation) == (
@@ -75,9 +74,8 @@ def test_the_leader_that_takes_its_time_is_waited_for() -> None:
     assert ended.waited_for == Waited(a.member_id, Phase.COMPLETING, 200)
 
 
-def test_who_never_joined_is_told() -> None:
+def test_who_never_joined_is_told(bench: Bench) -> None:
     """The rebalance timeout ended the wait: the note names the silent member, with the whole time."""
-    bench = Bench()
     a, b = bench.dynamic("a", session_ms=2 * REBALANCE_MS), bench.dynamic("b", session_ms=2 * REBALANCE_MS)
     bench.settle(a, b)
     bench.notes.clear()
@@ -90,9 +88,8 @@ def test_who_never_joined_is_told() -> None:
     assert ended.waited_for == Waited(silent, Phase.PREPARING, REBALANCE_MS)
 
 
-def test_a_pending_id_that_lapses_was_waited_for() -> None:
+def test_a_pending_id_that_lapses_was_waited_for(bench: Bench) -> None:
     """Notes name the pending id when a client gets it, when a rebalance begins, and when its lapse ends the wait."""
-    bench = Bench()
     a = bench.dynamic("a")
     bench.settle(a)
     bench.notes.clear()
@@ -305,9 +302,8 @@ def test_members_before_are_told_at_the_beginning_too() -> None:
     assert bench.said(RebalanceStarted)[0].members_before == 2
 
 
-def test_several_that_do_not_sync_are_told_with_their_clients() -> None:
+def test_several_that_do_not_sync_are_told_with_their_clients(bench: Bench) -> None:
     """The cause has member id, instance id and client host of each."""
-    bench = Bench()
     a, b, c = bench.seated("a", "b", "c", session_ms=2 * REBALANCE_MS)
     for peer in (a, b, c):
         peer.join()

@@ -389,9 +389,8 @@ def test_a_group_takes_no_more_members_than_it_may_have() -> None:
     assert (one.response.generation_id, two.error) == (1, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def test_without_settings_nothing_is_held() -> None:
+def test_without_settings_nothing_is_held(bench: Bench) -> None:
     """The settings of another group don't count."""
-    bench = Bench()
     bench.configure("other", expected=NAMES)
     bench.settle(bench.static(NAMES[0]))
     assert bench.group().arrivals is None

@@ -8,9 +8,8 @@ from schemas.errors import ErrorCode
 from tests.group.harness import INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, Bench
 
 
-def test_whoever_waits_outlives_its_session() -> None:
+def test_whoever_waits_outlives_its_session(bench: Bench) -> None:
     """A member whose JoinGroup or SyncGroup waits doesn't expire."""
-    bench = Bench()
     leader, follower = bench.dynamic("a", session_ms=6_000), bench.dynamic("b", session_ms=6_000)
     leader.enter()
     follower.enter()
@@ -24,9 +23,8 @@ def test_whoever_waits_outlives_its_session() -> None:
     assert waits.error is ErrorCode.NONE
 
 
-def test_a_new_members_join_does_not_wait_for_ever() -> None:
+def test_a_new_members_join_does_not_wait_for_ever(bench: Bench) -> None:
     """The group drops a new member whose JoinGroup waits too long: its client may have joined anew (KAFKA-7610)."""
-    bench = Bench()
     first = bench.dynamic("a", rebalance_ms=2 * NEW_MEMBER_JOIN_TIMEOUT_MS)
     bench.settle(first)
     ghost = bench.dynamic("b", version=3).join()
@@ -37,9 +35,8 @@ def test_a_new_members_join_does_not_wait_for_ever() -> None:
     assert list(bench.group().members) == [first.member_id]
 
 
-def test_a_pending_member_lapses() -> None:
+def test_a_pending_member_lapses(bench: Bench) -> None:
     """A pending member id lapses after the session timeout that its client asked for."""
-    bench = Bench()
     peer = bench.dynamic("a")
     assert peer.join().error is ErrorCode.MEMBER_ID_REQUIRED
     bench.advance(SESSION_MS - 1)
@@ -51,9 +48,8 @@ def test_a_pending_member_lapses() -> None:
     assert peer.join().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_timer_that_comes_early_only_looks() -> None:
+def test_a_timer_that_comes_early_only_looks(bench: Bench) -> None:
     """A timer that fires before the deadline expires no member."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     bench.advance(SESSION_MS // 2)
@@ -64,9 +60,8 @@ def test_a_timer_that_comes_early_only_looks() -> None:
     assert [note.member_id for note in bench.said(MemberExpired)] == [peer.member_id]
 
 
-def test_sessions_start_in_full_after_a_load() -> None:
+def test_sessions_start_in_full_after_a_load(bench: Bench) -> None:
     """Members don't pay for the time that the coordinator was away."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     bench.advance(SESSION_MS - 1)

@@ -12,9 +12,8 @@ from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, SESSION_MS, Bench, Peer
 
 
-def test_a_heartbeat_arms_no_timer() -> None:
+def test_a_heartbeat_arms_no_timer(bench: Bench) -> None:
     """A heartbeat moves the deadline; the timer looks at the deadline when it fires."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     key = TimerKey(TimerKind.SESSION, GROUP, peer.member_id)
@@ -28,9 +27,8 @@ def test_a_heartbeat_arms_no_timer() -> None:
     assert peer.heartbeat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_shortened_session_timeout_is_kept_to() -> None:
+def test_a_shortened_session_timeout_is_kept_to(bench: Bench) -> None:
     """A member that restarts with a shorter timeout, and sends one heartbeat, expires after the shorter time."""
-    bench = Bench()
     bench.settle(bench.static("a", session_ms=60_000))
     again = bench.static("a", session_ms=6_000)
     again.join()
@@ -92,10 +90,9 @@ def syncs_again(bench: Bench, peer: Peer) -> None:
     ],
 )
 def test_what_was_answered_with_yes_once_is_not_when_it_no_longer_holds(
-    happens: Callable[[Bench, Peer], None], goes_on: bool, accompanied: bool
+    bench: Bench, happens: Callable[[Bench, Peer], None], goes_on: bool, accompanied: bool
 ) -> None:
     """The member itself knows whether its last heartbeat still gets NONE; if not, its session is not renewed."""
-    bench = Bench()
     peer = bench.static("a")
     others = [bench.static("b")] if accompanied else []
     bench.settle(peer, *others)

@@ -11,9 +11,8 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_one_bad_entry_does_not_spoil_the_others() -> None:
+def test_one_bad_entry_does_not_spoil_the_others(bench: Bench) -> None:
     """Each entry gets its own error, with the ids exactly as in the request (KAFKA-8221, KAFKA-18188)."""
-    bench = Bench()
     a, b, c = (bench.static(name) for name in "abc")
     d = bench.dynamic("d")
     bench.settle(a, b, c, d)
@@ -39,9 +38,8 @@ def test_one_bad_entry_does_not_spoil_the_others() -> None:
     assert (given_back.member_id, given_back.left) == (pending.member_id, True)
 
 
-def test_a_batch_that_empties_the_group_writes_it_once() -> None:
+def test_a_batch_that_empties_the_group_writes_it_once(bench: Bench) -> None:
     """The batch causes one rebalance and writes one record, of the empty generation."""
-    bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
     bench.leave(members=[("", name) for name in "abc"])

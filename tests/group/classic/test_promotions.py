@@ -161,9 +161,8 @@ MOMENTS: dict[str, Callable[[Peer], object]] = {
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_lost_member_returns_and_gets_nothing(moment: str, *, static: bool) -> None:
+def test_lost_member_returns_and_gets_nothing(bench: Bench, moment: str, *, static: bool) -> None:
     """Each of its requests fails, whatever the standby has done so far. It joins anew, and waits as a standby."""
-    bench = Bench()
     bench.seats(2)
     a, b, c = (bench.static(name) if static else bench.dynamic(name) for name in "abc")
     bench.settle(a, b)
@@ -248,9 +247,8 @@ def test_fewer_seats_while_a_standby_takes_one(moment: str) -> None:
     assert (c.assignment, bench.rebalances) == (b"a", 2)
 
 
-def test_member_that_misses_the_rebalance_in_which_it_loses_its_seat_hears_so() -> None:
+def test_member_that_misses_the_rebalance_in_which_it_loses_its_seat_hears_so(bench: Bench) -> None:
     """It is a standby by then. Its heartbeat names a generation, so it has to join again, and gets no partitions."""
-    bench = Bench()
     bench.seats(2)
     a, b = (bench.static(name, rebalance_ms=12_000, session_ms=30_000) for name in "ab")
     bench.settle(a, b)
@@ -265,9 +263,8 @@ def test_member_that_misses_the_rebalance_in_which_it_loses_its_seat_hears_so() 
     assert (b.generation, b.assignment, b.heartbeat().error) == (STANDBY_GENERATION, NO_PARTITIONS, ErrorCode.NONE)
 
 
-def test_fewer_and_more_seats_while_a_standby_that_takes_one_is_silent() -> None:
+def test_fewer_and_more_seats_while_a_standby_that_takes_one_is_silent(bench: Bench) -> None:
     """It waits again, and then has a seat of the rebalance that it joins: the time that it had before is forgotten."""
-    bench = Bench()
     bench.seats(2)
     a, b, c = (bench.static(name, rebalance_ms=12_000, session_ms=30_000) for name in "abc")
     bench.settle(a, b)

@@ -63,9 +63,8 @@ def test_a_leader_with_another_subscription() -> None:
         ([("range", subscription("topic")), ("sticky", subscription("topic"))], CauseKind.METADATA_CHANGED),
     ],
 )
-def test_what_a_follower_owns_is_no_change(protocols: list[tuple[str, bytes]], kind: CauseKind) -> None:
+def test_what_a_follower_owns_is_no_change(bench: Bench, protocols: list[tuple[str, bytes]], kind: CauseKind) -> None:
     """Owned partitions stand behind the topics in the metadata and differ with each rebalance (KIP-429, KIP-792)."""
-    bench = Bench()
     leader, follower = (bench.static(name, protocols=[("range", subscription("topic"))]) for name in "ab")
     bench.settle(leader, follower)
     bench.notes.clear()
@@ -73,9 +72,8 @@ def test_what_a_follower_owns_is_no_change(protocols: list[tuple[str, bytes]], k
     assert only_cause(bench).kind is kind
 
 
-def test_what_the_log_does_not_keep_is_no_change() -> None:
+def test_what_the_log_does_not_keep_is_no_change(bench: Bench) -> None:
     """A loaded group knows the chosen protocol only, so a member that rejoins with all of them changed nothing."""
-    bench = Bench()
     both = [("range", subscription("topic")), ("roundrobin", subscription("topic"))]
     leader, follower, third = peers = [bench.static(name, protocols=both) for name in "abc"]
     bench.settle(*peers)
@@ -90,9 +88,8 @@ def test_what_the_log_does_not_keep_is_no_change() -> None:
     ]
 
 
-def test_a_static_restart_that_changes_the_protocol() -> None:
+def test_a_static_restart_that_changes_the_protocol(bench: Bench) -> None:
     """The restarted member votes for another protocol, so the group rebalances with PROTOCOL_CHANGED."""
-    bench = Bench()
     both = [("range", b"1"), ("roundrobin", b"1")]
     peers = [bench.static(name, protocols=both) for name in "ab"]
     bench.settle(*peers)

@@ -7,9 +7,8 @@ from schemas.errors import ErrorCode
 from tests.group.harness import REBALANCE_MS, Bench
 
 
-def test_late_dynamic_members_go_and_late_static_ones_stay() -> None:
+def test_late_dynamic_members_go_and_late_static_ones_stay(bench: Bench) -> None:
     """This happens at the rebalance timeout (KAFKA-8220); the static member has to rejoin in the new generation."""
-    bench = Bench()
     dynamic, static, eager = bench.dynamic("d"), bench.static("s"), bench.static("e")
     bench.settle(dynamic, static, eager)
     eager.join(protocols=[("range", b"changed")])
@@ -23,9 +22,8 @@ def test_late_dynamic_members_go_and_late_static_ones_stay() -> None:
     assert static.heartbeat().error is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_leader_that_stays_away_is_succeeded_by_one_who_joined() -> None:
+def test_a_leader_that_stays_away_is_succeeded_by_one_who_joined(bench: Bench) -> None:
     """A static leader that misses the rebalance stays a member."""
-    bench = Bench()
     leader, follower = bench.static("a", session_ms=300_000), bench.static("b")
     bench.settle(leader, follower)
     follower.join(protocols=[("range", b"changed")])
@@ -35,9 +33,8 @@ def test_a_leader_that_stays_away_is_succeeded_by_one_who_joined() -> None:
     assert follower.leads
 
 
-def test_a_group_of_which_nobody_rejoins_waits_on() -> None:
+def test_a_group_of_which_nobody_rejoins_waits_on(bench: Bench) -> None:
     """The group keeps its generation until a member rejoins or the sessions end."""
-    bench = Bench()
     members = [bench.static(name, session_ms=300_000) for name in "abc"]
     bench.settle(*members)
     members[0].leave()

@@ -9,9 +9,8 @@ from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, INITIAL_DELAY_MS, SESSION_MS, Bench
 
 
-def test_unload_answers_whoever_waits() -> None:
+def test_unload_answers_whoever_waits(bench: Bench) -> None:
     """NOT_COORDINATOR makes the clients look for the new coordinator."""
-    bench = Bench()
     leader, follower = bench.static("a", group="h"), bench.static("b", group="h")
     leader.enter()
     follower.enter()
@@ -25,9 +24,8 @@ def test_unload_answers_whoever_waits() -> None:
     assert {note.group for note in bench.said(GroupUnloaded)} == {"h", "k"}
 
 
-def test_load_brings_groups_back_and_says_so() -> None:
+def test_load_brings_groups_back_and_says_so(bench: Bench) -> None:
     """A group comes back in its last synced generation; the load forgets an open rebalance."""
-    bench = Bench()
     peers = [bench.static(name) for name in "ab"]
     bench.settle(*peers)
     bench.static("c").enter()
@@ -37,9 +35,8 @@ def test_load_brings_groups_back_and_says_so() -> None:
     assert [peer.heartbeat().error for peer in peers] == [ErrorCode.NONE] * 2
 
 
-def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
+def test_a_group_above_the_limit_is_rebalanced_at_load(bench: Bench) -> None:
     """After group.max.size was lowered, the members that rejoin last are refused (KAFKA-9885)."""
-    bench = Bench()
     peers = [bench.static(name) for name in "abc"]
     bench.settle(*peers)
     smaller = Bench(group_max_size=2)
@@ -55,9 +52,8 @@ def test_a_group_above_the_limit_is_rebalanced_at_load() -> None:
     assert smaller.state() == "CompletingRebalance"
 
 
-def test_after_a_lapse_every_wait_for_members_starts_in_full() -> None:
+def test_after_a_lapse_every_wait_for_members_starts_in_full(bench: Bench) -> None:
     """A session, a wait for joins, and a member id that no client has used: each gets its whole time again."""
-    bench = Bench()
     peers = [bench.static(name) for name in "ab"]
     bench.settle(*peers)
     bench.advance(SESSION_MS - 1)

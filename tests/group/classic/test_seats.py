@@ -64,9 +64,8 @@ def test_standby_that_wants_other_topics_takes_no_seat_without_a_rebalance() -> 
     assert (d.generation, d.assignment) == (2, b"d")
 
 
-def test_standbys_elsewhere_come_first() -> None:
+def test_standbys_elsewhere_come_first(bench: Bench) -> None:
     """A standby on the lost member's host comes last. Of the others the one that has waited longest comes first."""
-    bench = Bench()
     bench.seats(1)
     a, near, far, last = (
         bench.dynamic(name, client=Client(name, host))
@@ -83,9 +82,8 @@ def test_standbys_elsewhere_come_first() -> None:
     assert [note.client_id for note in bench.said(SeatTaken)] == ["far", "near"]
 
 
-def test_standby_in_the_rack_of_the_lost_member_comes_last() -> None:
+def test_standby_in_the_rack_of_the_lost_member_comes_last(bench: Bench) -> None:
     """The rack is in the subscription's version 3 (KIP-881)."""
-    bench = Bench()
     bench.seats(1)
 
     def racked(rack: str) -> list[tuple[str, bytes]]:
@@ -221,9 +219,8 @@ def test_size_is_kept_over_a_load() -> None:
     assert b.generation == STANDBY_GENERATION
 
 
-def test_other_protocol_types_have_no_standbys() -> None:
+def test_other_protocol_types_have_no_standbys(bench: Bench) -> None:
     """The coordinator knows only a consumer's assignment without partitions. Kafka Streams adds tasks."""
-    bench = Bench()
     bench.seats(1)
     worker = bench.dynamic("w", protocol_type="connect", protocols=[("compatible", b"")])
     other = bench.dynamic("o", protocol_type="connect", protocols=[("compatible", b"")])
@@ -246,9 +243,8 @@ def test_called_standby_that_joins_and_does_not_sync_loses_the_seat() -> None:
     assert (d.assignment, bench.rebalances) == (b"b", 1)
 
 
-def test_called_standby_has_no_say_in_the_time_of_others() -> None:
+def test_called_standby_has_no_say_in_the_time_of_others(bench: Bench) -> None:
     """Its JoinGroup gives a member that has not synced no more time. A standby takes that seat too, at no rebalance."""
-    bench = Bench()
     bench.seats(3)
     a, b, silent, c, d = (bench.dynamic(name, rebalance_ms=12_000) for name in ("a", "b", "silent", "c", "d"))
     for peer in (a, b, silent, c, d):
@@ -302,9 +298,8 @@ def test_crash_does_not_give_a_called_standby_endless_time() -> None:
     assert (d.assignment, bench.rebalances) == (b"b", 1)
 
 
-def test_static_standby_that_misses_a_rebalance_after_a_crash_has_the_time_of_the_others() -> None:
+def test_static_standby_that_misses_a_rebalance_after_a_crash_has_the_time_of_the_others(bench: Bench) -> None:
     """The coordinator doesn't know that it was a standby until its heartbeat says so: it has to sync as all members."""
-    bench = Bench()
     bench.seats(2)
     a, b, c, d = (bench.static(name, rebalance_ms=12_000, session_ms=30_000) for name in ("a", "b", "c", "d"))
     bench.settle(a, b)

@@ -26,9 +26,8 @@ def test_member_beyond_the_size_is_a_standby() -> None:
     assert [note.member_id for note in bench.said(StandbyJoined)] == [c.member_id]
 
 
-def test_without_the_setting_every_member_has_a_seat() -> None:
+def test_without_the_setting_every_member_has_a_seat(bench: Bench) -> None:
     """The setting is off by default."""
-    bench = Bench()
     a, b = bench.dynamic("a"), bench.dynamic("b")
     bench.settle(a)
     b.enter()
@@ -74,9 +73,8 @@ def test_standby_with_other_assignors_is_refused() -> None:
     assert not bench.group().standbys
 
 
-def test_lost_member_comes_back_as_a_standby() -> None:
+def test_lost_member_comes_back_as_a_standby(bench: Bench) -> None:
     """Its member id is unknown; it joins anew and waits, static or dynamic."""
-    bench = Bench()
     bench.seats(2)
     a, b, c = bench.static("a"), bench.static("b"), bench.static("c")
     bench.settle(a, b)
@@ -91,9 +89,8 @@ def test_lost_member_comes_back_as_a_standby() -> None:
     assert (bench.rebalances, bench.group().generation) == (1, 1)
 
 
-def test_static_member_that_restarts_in_time_keeps_its_seat() -> None:
+def test_static_member_that_restarts_in_time_keeps_its_seat(bench: Bench) -> None:
     """KIP-345 holds as without standbys."""
-    bench = Bench()
     bench.seats(1)
     a, b = bench.static("a"), bench.static("b")
     bench.settle(a)
@@ -103,9 +100,8 @@ def test_static_member_that_restarts_in_time_keeps_its_seat() -> None:
     assert not bench.said(SeatTaken)
 
 
-def test_static_standby_that_restarts_stays_one() -> None:
+def test_static_standby_that_restarts_stays_one(bench: Bench) -> None:
     """It gets a new member id and keeps its turn; its old id is fenced."""
-    bench = Bench()
     bench.seats(1)
     a, b, c = bench.static("a"), bench.static("b"), bench.static("c")
     bench.settle(a)
@@ -120,9 +116,8 @@ def test_static_standby_that_restarts_stays_one() -> None:
     assert b.assignment == b"a"
 
 
-def test_two_programs_with_the_instance_id_of_a_standby() -> None:
+def test_two_programs_with_the_instance_id_of_a_standby(bench: Bench) -> None:
     """The second one takes the place of the first, which is fenced by any request; notes name both, as for a seat."""
-    bench = Bench()
     bench.seats(1)
     a, b = bench.static("a"), bench.static("b")
     bench.settle(a)
@@ -152,9 +147,8 @@ def test_two_programs_with_the_instance_id_of_a_standby() -> None:
     assert other.heartbeat().error is ErrorCode.NONE
 
 
-def test_standby_that_waits_is_fenced_by_its_twin() -> None:
+def test_standby_that_waits_is_fenced_by_its_twin(bench: Bench) -> None:
     """Its JoinGroup, which waits for the end of a rebalance, gets the error and a note behind that of the twin."""
-    bench = Bench()
     bench.seats(2)
     a, b, c = bench.static("a"), bench.static("b"), bench.static("c")
     bench.settle(a, b)

@@ -19,9 +19,8 @@ from schemas.errors import ErrorCode
 from tests.group.harness import GROUP, REBALANCE_MS, SESSION_MS, Bench, Peer, subscription
 
 
-def test_a_restart_costs_one_record_and_says_who() -> None:
+def test_a_restart_costs_one_record_and_says_who(bench: Bench) -> None:
     """A static restart writes one record and makes one note, with the old and the new member id."""
-    bench = Bench()
     peers = [bench.static(name) for name in "ab"]
     bench.settle(*peers)
     old_id, written = peers[1].member_id, len(bench.records)
@@ -73,9 +72,8 @@ def test_a_return_of_a_seat_that_nobody_heard_of_since_the_load_says_so() -> Non
     assert [note.after_load for note in bench.said(MemberReplaced)] == [False]
 
 
-def test_a_restart_says_how_long_the_seat_was_silent() -> None:
+def test_a_restart_says_how_long_the_seat_was_silent(bench: Bench) -> None:
     """It counts from the last request of the old member id, as the session timeout does; unknown after a load."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", version=9)
     bench.advance(700)
     b.heartbeat()
@@ -87,17 +85,15 @@ def test_a_restart_says_how_long_the_seat_was_silent() -> None:
     assert [note.silent_ms for note in bench.said(MemberReplaced)] == [300, None]
 
 
-def test_what_no_consumer_says_is_no_subscription() -> None:
+def test_what_no_consumer_says_is_no_subscription(bench: Bench) -> None:
     """The coordinator can't read metadata of a protocol type other than `consumer`, so it reports no change."""
-    bench = Bench()
     _a, b = bench.seated("a", "b", protocol_type="connect", protocols=[("range", subscription("t"))])
     b.restart(protocols=[("range", subscription("u"))])
     assert [note.subscription_changed for note in bench.said(MemberReplaced)] == [False]
 
 
-def test_a_seat_keeps_the_client_that_took_it_first() -> None:
+def test_a_seat_keeps_the_client_that_took_it_first(bench: Bench) -> None:
     """DescribeGroups and the record keep the first client, as in Kafka."""
-    bench = Bench()
     bench.settle(bench.static("a"))
     bench.peer("other program", instance="a").join()
     assert [member.client_id for member in bench.describe().response.members] == ["a"]
@@ -178,9 +174,8 @@ def test_a_member_that_comes_back_elsewhere_under_its_own_id_has_the_seat() -> N
     assert bench.group().members[b.member_id].client == ("newer-pod", "/127.0.0.3")
 
 
-def test_the_old_session_timeout_runs_until_the_first_heartbeat() -> None:
+def test_the_old_session_timeout_runs_until_the_first_heartbeat(bench: Bench) -> None:
     """The new session timeout counts from the first heartbeat on."""
-    bench = Bench()
     bench.settle(bench.static("a", session_ms=6_000))
     again = bench.static("a", session_ms=30_000)
     again.join()
@@ -196,9 +191,8 @@ def test_the_old_session_timeout_runs_until_the_first_heartbeat() -> None:
     assert not bench.group().members
 
 
-def test_timers_follow_the_new_id() -> None:
+def test_timers_follow_the_new_id(bench: Bench) -> None:
     """After a restart no timer has the old member id."""
-    bench = Bench()
     peer = bench.static("a")
     bench.settle(peer)
     peer.restart()

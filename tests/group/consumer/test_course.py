@@ -33,9 +33,8 @@ def pair() -> Play:
     return play
 
 
-def test_the_first_member_is_a_rebalance_that_ends_at_once() -> None:
+def test_the_first_member_is_a_rebalance_that_ends_at_once(play: Play) -> None:
     """A first subscription bumps the epoch: the note has its cause, the target, and what was given."""
-    play = Play()
     play.join("a")
     (started,) = said(play, notes.RebalanceStarted)
     assert (started.generation, started.state, started.group_type) == (1, "Empty", "consumer")
@@ -141,9 +140,8 @@ def test_a_member_that_never_gives_up_is_named() -> None:
     assert ended.waited_for == Waited("a", Phase.REVOKING, 10_000)
 
 
-def test_the_last_member_that_goes_ends_the_rebalance() -> None:
+def test_the_last_member_that_goes_ends_the_rebalance(play: Play) -> None:
     """Nobody is left: the rebalance is over without an end that anybody reached."""
-    play = Play()
     play.join("a")
     play.notes.clear()
     play.leave("a")

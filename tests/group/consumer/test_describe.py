@@ -80,9 +80,8 @@ def test_after_a_load_the_time_of_the_load_counts() -> None:
     assert awaited(play) == [("a", "revoking", 2, 200)]
 
 
-def test_expressions_without_topics_are_told() -> None:
+def test_expressions_without_topics_are_told(play: Play) -> None:
     """Those that members have and that matched nothing."""
-    play = Play()
     play.join("a", regex="x.*")
     assert waiting(play).regexes_without_topics == []
     play.resolve(**{"x.*": []})

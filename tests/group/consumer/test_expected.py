@@ -33,9 +33,8 @@ def refused(play: Play) -> list[str | None]:
     return [note.group_instance_id for note in play.notes if isinstance(note, ClientRefused)]
 
 
-def test_members_that_are_not_expected_are_refused() -> None:
+def test_members_that_are_not_expected_are_refused(play: Play) -> None:
     """Before the group exists too; the log names them. Members, and seats, go on."""
-    play = Play()
     expect(play, "i0", unexpected=REFUSED)
     assert play.join("x").error_code == FULL
     assert play.join("y", instance_id="i1").error_code == FULL
@@ -48,9 +47,8 @@ def test_members_that_are_not_expected_are_refused() -> None:
     assert play.join("n0", instance_id="i0").error_code == 0
 
 
-def test_members_of_the_classic_protocol_are_refused_too() -> None:
+def test_members_of_the_classic_protocol_are_refused_too(play: Play) -> None:
     """Before they get a member id, in every version."""
-    play = Play()
     play.join("m0", instance_id="i0")
     expect(play, "i0", unexpected=REFUSED)
     for version in (3, 9):
@@ -97,9 +95,8 @@ def test_a_change_without_members_to_remove_changes_nothing() -> None:
     assert (len(play.log), play.group.generation) == before
 
 
-def test_a_description_names_the_missing_and_nobody_waits() -> None:
+def test_a_description_names_the_missing_and_nobody_waits(play: Play) -> None:
     """`held` holds nothing here: another member joins at once."""
-    play = Play()
     expect(play, "i0", "i1", unexpected=HELD)
     assert play.join("m0", instance_id="i0").error_code == 0
     assert play.join("x").error_code == 0

@@ -11,9 +11,8 @@ from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, given
 
 
-def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
+def test_heartbeat_that_changes_nothing_writes_nothing(play: Play) -> None:
     """A steady heartbeat, partial or full, leaves the log alone."""
-    play = Play()
     play.join("a")
     before = len(play.log)
     play.beat("a", 2)
@@ -32,12 +31,13 @@ def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
         (1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-def test_former_epoch_is_fine_after_a_lost_answer(epoch: int, owned: dict[str, list[int]] | None, error: int) -> None:
+def test_former_epoch_is_fine_after_a_lost_answer(
+    play: Play, epoch: int, owned: dict[str, list[int]] | None, error: int
+) -> None:
     """The member's former epoch passes if it says what it owns, and that is part of what it was given.
 
     A refusal says whether the epoch is greater or smaller than the member's.
     """
-    play = Play()
     play.join("a")
     play.beat("a", 2, topics=["t", "u"])
     assert play.group.members["a"].epoch == 3
@@ -150,9 +150,8 @@ def test_member_that_changes_its_subscription_gives_up_at_once() -> None:
     assert play.group.members["a"].revoking.keys()
 
 
-def test_member_that_never_gives_up_is_dropped_in_its_own_time() -> None:
+def test_member_that_never_gives_up_is_dropped_in_its_own_time(play: Play) -> None:
     """The rebalance timeout runs from when the member was told, and heartbeats do not stop it."""
-    play = Play()
     play.join("a", timeout_ms=20_000)
     play.join("b")
     play.wait(15_000)
@@ -165,9 +164,8 @@ def test_member_that_never_gives_up_is_dropped_in_its_own_time() -> None:
     assert given(play.beat("b", 3)) == {"t": [0, 1, 2, 3]}
 
 
-def test_epochs_go_on_after_a_restart() -> None:
+def test_epochs_go_on_after_a_restart(play: Play) -> None:
     """A coordinator that starts from the log goes on with the same members, epochs and partitions."""
-    play = Play()
     play.join("a")
     play.join("b")
     kept = given(play.beat("a", 2))
@@ -190,9 +188,8 @@ def test_restart_notices_topics_that_changed_meanwhile() -> None:
     assert given(play.beat("a", 2)) == {"t": [0, 1, 2]}
 
 
-def test_empty_group_can_be_deleted() -> None:
+def test_empty_group_can_be_deleted(play: Play) -> None:
     """A group with members can't be deleted; an empty one goes with all its records."""
-    play = Play()
     play.join("a")
     assert play.delete() == ErrorCode.NON_EMPTY_GROUP
     play.leave("a")

@@ -117,9 +117,8 @@ def test_each_contradiction_is_found(
     ("member_id", "data"),
     [("n", None), ("m", b"\0"), ("m", b"\0\x09"), ("m", b"\0\0\0")],
 )
-def test_records_that_no_group_can_have_are_not_loaded(member_id: str, data: bytes | None) -> None:
+def test_records_that_no_group_can_have_are_not_loaded(play: Play, member_id: str, data: bytes | None) -> None:
     """A partition that two members have, or a value that is cut or newer, makes a load fail with its reason."""
-    play = Play()
     play.join("m")
     play.join("n")
     first = next(record for record in play.log if record.key[1] == CURRENT)

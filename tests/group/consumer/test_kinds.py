@@ -17,9 +17,8 @@ def commit_from_outside(play: Play) -> None:
     play.handle(CommitOffsets("r", 8, CLIENT, body))
 
 
-def test_empty_classic_group_becomes_one_of_the_consumer_protocol() -> None:
+def test_empty_classic_group_becomes_one_of_the_consumer_protocol(play: Play) -> None:
     """It keeps its offsets and starts counting anew."""
-    play = Play()
     commit_from_outside(play)
     assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
     assert play.join("a").member_epoch == 2
@@ -27,9 +26,8 @@ def test_empty_classic_group_becomes_one_of_the_consumer_protocol() -> None:
     assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 5
 
 
-def test_classic_requests_know_no_such_group() -> None:
+def test_classic_requests_know_no_such_group(play: Play) -> None:
     """DescribeGroups shows it Dead, a classic heartbeat is of an unknown member."""
-    play = Play()
     play.join("a")
     described = play.handle(DescribeGroup("r", 6, GROUP))
     assert (described.group_state, described.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -37,9 +35,8 @@ def test_classic_requests_know_no_such_group() -> None:
     assert play.handle(Heartbeat("r", body)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_lists_have_types() -> None:
+def test_lists_have_types(play: Play) -> None:
     """ListGroups names the type and filters by it and by the states of both kinds."""
-    play = Play()
     play.join("a")
     (listed,) = play.handle(ListGroups("r", [], ["Consumer"]))
     assert (listed.group_type, listed.group_state, listed.protocol_type) == ("consumer", "Stable", "consumer")

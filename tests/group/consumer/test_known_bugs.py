@@ -52,9 +52,8 @@ def test_kafka_17306_tombstones_of_members_and_groups_that_are_not_there() -> No
     assert play.coordinator.groups == {}
 
 
-def test_kafka_20272_classic_members_rejoin_for_a_new_target_alone() -> None:
+def test_kafka_20272_classic_members_rejoin_for_a_new_target_alone(play: Play) -> None:
     """An epoch whose target waits for its interval is no reason to rejoin; the target is."""
-    play = Play()
     (c,) = play.classic_group(("c", None, {"t": [0, 1, 2, 3]}))
     play.join("a", instance_id="A")
     assert play.classic_beat(c, 1) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -71,9 +70,8 @@ def test_kafka_20272_classic_members_rejoin_for_a_new_target_alone() -> None:
     assert play.classic_beat(c, 2) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_tied_votes_make_no_epochs() -> None:
+def test_tied_votes_make_no_epochs(play: Play) -> None:
     """A heartbeat of the member whose vote loses changes nothing; in Kafka 4.4.0 each makes an epoch."""
-    play = Play()
     play.join("a", assignor="uniform")
     assert play.join("b", assignor="range").member_epoch == 3
     assert [play.beat("b", 3, owned={}).member_epoch for _ in range(3)] == [3, 3, 3]

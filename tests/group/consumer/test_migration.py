@@ -30,9 +30,8 @@ def rejoin(play: Play, member_id: str, owned: dict[str, list[int]], generation: 
 # Upgrade.
 
 
-def test_upgrade_keeps_generation_and_assignments() -> None:
+def test_upgrade_keeps_generation_and_assignments(play: Play) -> None:
     """The generation becomes the epoch, what the leader gave becomes the target; the newcomer bumps by one."""
-    play = Play()
     c, d = play.classic_group(("c", None, LOW), ("d", None, HIGH))
     assert play.group.generation == 2
     answer = play.join("a")
@@ -45,9 +44,8 @@ def test_upgrade_keeps_generation_and_assignments() -> None:
     assert GroupConverted(GROUP, 2, "consumer", 2) in play.notes
 
 
-def test_upgrade_answers_whoever_waits() -> None:
+def test_upgrade_answers_whoever_waits(play: Play) -> None:
     """Waiting JoinGroups and SyncGroups get REBALANCE_IN_PROGRESS, and the JoinGroups their member id."""
-    play = Play()
     (c,) = play.classic_group(("c", None, ALL))
     assert play.classic_join("", version=3, request="d") is None
     play.join("a")
@@ -66,9 +64,8 @@ def test_upgrade_answers_whoever_waits() -> None:
     assert [key for key in play.timers if not key.member_id] == []
 
 
-def test_upgrade_writes_the_tombstone_first() -> None:
+def test_upgrade_writes_the_tombstone_first(play: Play) -> None:
     """The classic group's tombstone comes before the records of the new one, in the same batch."""
-    play = Play()
     play.classic_group(("c", None, LOW), ("d", None, HIGH))
     before = len(play.log)
     play.join("a")
@@ -80,9 +77,8 @@ def test_upgrade_writes_the_tombstone_first() -> None:
     assert not any(is_tombstone for _, is_tombstone in written[1:])
 
 
-def test_upgrade_needs_consumers_and_one_owner_for_each_partition() -> None:
+def test_upgrade_needs_consumers_and_one_owner_for_each_partition(play: Play) -> None:
     """A group of another protocol type stays, and so does one whose leader gave a partition twice. A line says why."""
-    play = Play()
     play.classic_join("", version=3, protocol_type="connect")
     assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (note,) = refusals(play)
@@ -113,9 +109,8 @@ def test_upgrade_waits_for_a_first_rebalance() -> None:
     assert play.join("a").member_epoch == 2
 
 
-def test_upgrade_waits_for_a_rebalance_to_another_protocol() -> None:
+def test_upgrade_waits_for_a_rebalance_to_another_protocol(play: Play) -> None:
     """The same if members that join don't list the protocol name of the last generation."""
-    play = Play()
     both = [("range", subscribed("t")), ("roundrobin", subscribed("t"))]
     c = play.classic_join("", protocols=both, version=3).member_id
     play.classic_sync(c, 1, {c: assigned(**ALL)})
@@ -127,9 +122,8 @@ def test_upgrade_waits_for_a_rebalance_to_another_protocol() -> None:
     assert len(refusals(play)) == 1
 
 
-def test_upgrade_keeps_offsets() -> None:
+def test_upgrade_keeps_offsets(play: Play) -> None:
     """Committed offsets stay with the group."""
-    play = Play()
     (c,) = play.classic_group(("c", None, ALL))
     assert play.commit(c, 1) == NONE
     play.join("a")
@@ -147,9 +141,8 @@ def large_group(play: Play, assignment: bytes) -> None:
     assert play.state() == "Stable"
 
 
-def test_large_group_that_cannot_be_upgraded_is_not_read_again_at_once() -> None:
+def test_large_group_that_cannot_be_upgraded_is_not_read_again_at_once(play: Play) -> None:
     """The same refusal holds for a millisecond for each member; the newcomer's own mistakes come before it."""
-    play = Play()
     large_group(play, assigned(**ALL)[:-4] + b"\0\0\0\1x")
     assert play.join("a").error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert play.join("a", regex="(", regex_error="missing )").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -163,9 +156,8 @@ def test_large_group_that_cannot_be_upgraded_is_not_read_again_at_once() -> None
     assert play.join("a").error_code == NONE
 
 
-def test_large_group_that_was_downgraded_stays_classic_for_a_while() -> None:
+def test_large_group_that_was_downgraded_stays_classic_for_a_while(play: Play) -> None:
     """A client that joins and leaves all the time must not stop the server; it is told to try again."""
-    play = Play()
     large_group(play, b"")
     assert play.join("a").error_code == NONE
     play.leave("a")
@@ -175,9 +167,8 @@ def test_large_group_that_was_downgraded_stays_classic_for_a_while() -> None:
     assert play.join("a").error_code == NONE
 
 
-def test_upgraded_group_has_a_limit_of_topics() -> None:
+def test_upgraded_group_has_a_limit_of_topics(play: Play) -> None:
     """Its members and the newcomer subscribe to 20,000 topics by name at most."""
-    play = Play()
     c = play.classic_join("", subscribed(*[f"t{number}" for number in range(15_000)]), version=3).member_id
     play.classic_sync(c, 1, {c: b""})
     assert play.join("a", [f"u{number}" for number in range(6_000)]).error_code == ErrorCode.INVALID_REQUEST
@@ -208,9 +199,8 @@ def settle(play: Play) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("how", ["left", "expired"])
-def test_upgrade_in_a_rebalance_gives_what_nobody_has(how: str) -> None:
+def test_upgrade_in_a_rebalance_gives_what_nobody_has(play: Play, how: str) -> None:
     """The partitions of a member that is gone get an owner, although the newcomer takes over a seat (KAFKA-21584)."""
-    play = Play()
     c, d, e = three(play)
     if how == "left":
         play.remove(member_id=e)
@@ -258,9 +248,8 @@ def test_upgrade_while_a_member_changes_its_subscription() -> None:
     assert play.held()[d] == {"u": [0, 1]}
 
 
-def test_upgrade_while_a_first_assignment_is_awaited() -> None:
+def test_upgrade_while_a_first_assignment_is_awaited(play: Play) -> None:
     """A member that waits for its first assignment gets partitions, also where no member has had any."""
-    play = Play()
     play.classic_group(("c", "C", ALL))
     play.classic_join("", version=3, request="d")
     assert play.join("a", instance_id="C").member_epoch == 2
@@ -273,9 +262,8 @@ def test_upgrade_while_a_first_assignment_is_awaited() -> None:
     assert (answer.member_epoch, given(answer)) == (2, ALL)
 
 
-def test_upgrade_without_gaps_bumps_nothing() -> None:
+def test_upgrade_without_gaps_bumps_nothing(play: Play) -> None:
     """A seat that is taken over while nobody else waits moves nothing, whatever the state: the target covers all."""
-    play = Play()
     _, d = play.classic_group(("c", "C", LOW), ("d", "D", HIGH))
     play.classic_join(d, subscribed("t"), instance_id="D", request="again", protocols=None)
     answer = play.join("a", instance_id="C")
@@ -330,9 +318,8 @@ def test_without_the_rule_a_taken_seat_bumps_nothing() -> None:
 # Classic members inside.
 
 
-def test_assignment_has_the_version_of_the_subscription() -> None:
+def test_assignment_has_the_version_of_the_subscription(play: Play) -> None:
     """A member that subscribes in version 0 gets its assignment in version 0."""
-    play = Play()
     play.join("a", ["t"])
     for version in (0, 1, 3):
         answer = play.classic_join("m", subscribed("t", version=version))
@@ -348,9 +335,8 @@ def test_full_group_takes_no_classic_member() -> None:
     assert play.classic_join("m").error_code == NONE
 
 
-def test_wrong_syncs_and_heartbeats_are_refused() -> None:
+def test_wrong_syncs_and_heartbeats_are_refused(play: Play) -> None:
     """Unknown members, other generations, other protocols; members of the consumer protocol send neither."""
-    play = Play()
     play.join("a")
     play.classic_join("m", instance_id=None)
     d = play.classic_join("", instance_id="D").member_id
@@ -372,12 +358,11 @@ def test_wrong_syncs_and_heartbeats_are_refused() -> None:
         assert play.classic_sync(member_id, generation, **said).error_code == error, (member_id, said)  # type: ignore[arg-type]
 
 
-def test_waiting_classic_member_hears_none_until_its_partitions_are_free() -> None:
+def test_waiting_classic_member_hears_none_until_its_partitions_are_free(play: Play) -> None:
     """Its heartbeat is NONE while others hold its partitions, then REBALANCE_IN_PROGRESS until it rejoined.
 
     Then only sessions have timers: it need not rejoin or sync any more.
     """
-    play = Play()
     play.join("a")
     assert play.classic_join("m").generation_id == 3
     assert read(play.classic_sync("m", 3).assignment) == {}
@@ -394,9 +379,8 @@ def test_waiting_classic_member_hears_none_until_its_partitions_are_free() -> No
     assert {key.kind for key in play.timers} == {SESSION}
 
 
-def test_classic_member_that_does_not_rejoin_is_removed() -> None:
+def test_classic_member_that_does_not_rejoin_is_removed(play: Play) -> None:
     """Its rebalance timeout runs from when it was told first; heartbeats don't prolong it."""
-    play = Play()
     (c,) = play.classic_group(("c", None, ALL))
     play.join("a")
     play.wait(20_000)
@@ -412,9 +396,8 @@ def test_classic_member_that_does_not_rejoin_is_removed() -> None:
     assert given(play.beat("a", 2)) == ALL
 
 
-def test_classic_member_that_does_not_sync_is_removed() -> None:
+def test_classic_member_that_does_not_sync_is_removed(play: Play) -> None:
     """It has its rebalance timeout for that, from its join on."""
-    play = Play()
     play.join("a")
     play.classic_join("m")
     play.classic_join("n")
@@ -427,9 +410,8 @@ def test_classic_member_that_does_not_sync_is_removed() -> None:
     assert list(play.group.members) == ["a", "n"]
 
 
-def test_members_that_could_not_reach_the_server_wait_in_full() -> None:
+def test_members_that_could_not_reach_the_server_wait_in_full(play: Play) -> None:
     """A classic member that must sync or rejoin has its whole rebalance timeout again, and then goes."""
-    play = Play()
     (c,) = play.classic_group(("c", None, ALL))
     play.join("a")
     assert play.classic_beat(c, 1) == REBALANCE
@@ -442,9 +424,8 @@ def test_members_that_could_not_reach_the_server_wait_in_full() -> None:
     assert list(play.group.members) == ["a"]
 
 
-def test_classic_member_has_a_session_of_its_own_length() -> None:
+def test_classic_member_has_a_session_of_its_own_length(play: Play) -> None:
     """The session timeout of its JoinGroup counts, and heartbeats renew it; a commit does not."""
-    play = Play()
     play.join("a")
     play.classic_join("m", session_ms=12_000)
     play.classic_sync("m", 3)
@@ -473,9 +454,8 @@ def test_after_a_restart_its_session_is_as_long_as_others() -> None:
     assert "m" not in play.group.members
 
 
-def test_classic_member_leaves() -> None:
+def test_classic_member_leaves(play: Play) -> None:
     """LeaveGroup bumps the epoch. The last classic member's departure is no downgrade."""
-    play = Play()
     (c,) = play.classic_group(("c", None, ALL))
     play.join("a")
     assert play.remove(member_id=c) == NONE
@@ -485,9 +465,8 @@ def test_classic_member_leaves() -> None:
     assert given(play.beat("a", 2)) == ALL
 
 
-def test_dynamic_member_goes_on_under_its_id() -> None:
+def test_dynamic_member_goes_on_under_its_id(play: Play) -> None:
     """A heartbeat under a classic member's own id bumps nothing, and ends its waits; JoinGroup leads back."""
-    play = Play()
     c, _ = play.classic_group(("c", None, LOW), ("d", None, HIGH))
     answer = play.join(c)
     assert (answer.member_epoch, given(answer), play.group.generation) == (2, LOW, 2)
@@ -501,9 +480,8 @@ def test_dynamic_member_goes_on_under_its_id() -> None:
     assert play.group.classic_size == 1
 
 
-def test_mixed_group_survives_a_restart() -> None:
+def test_mixed_group_survives_a_restart(play: Play) -> None:
     """Classic members go on where they were."""
-    play = Play()
     c, d = play.classic_group(("c", None, LOW), ("d", "D", HIGH))
     play.join("a")
     play.restart()
@@ -515,9 +493,8 @@ def test_mixed_group_survives_a_restart() -> None:
 # Static seats across the protocols.
 
 
-def test_seat_of_a_member_that_is_away_goes_to_a_classic_one() -> None:
+def test_seat_of_a_member_that_is_away_goes_to_a_classic_one(play: Play) -> None:
     """After -2 a classic member takes the seat as well; it inherits the partitions."""
-    play = Play()
     play.join("a", instance_id="A")
     play.join("b", instance_id="B")
     kept = given(play.beat("a", 2, instance_id="A"))
@@ -549,9 +526,8 @@ def classic_state(play: Play) -> tuple[Kind, str, int]:
 REBALANCING = (Kind.CLASSIC, "PreparingRebalance", 3)
 
 
-def test_downgrade_when_the_last_consumer_member_leaves() -> None:
+def test_downgrade_when_the_last_consumer_member_leaves(play: Play) -> None:
     """The classic members rebalance: the next generation is the epoch + 1, and offsets stay."""
-    play = Play()
     mixed(play)
     play.commit("a", 2)
     play.leave("a")
@@ -566,9 +542,8 @@ def test_downgrade_when_the_last_consumer_member_leaves() -> None:
     assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
 
 
-def test_downgrade_writes_tombstones_first() -> None:
+def test_downgrade_writes_tombstones_first(play: Play) -> None:
     """The tombstones of the consumer group come in Kafka's order, then the classic group's record."""
-    play = Play()
     mixed(play)
     before = len(play.log)
     play.leave("a")
@@ -577,9 +552,8 @@ def test_downgrade_writes_tombstones_first() -> None:
     assert [is_tombstone for _, is_tombstone in written] == [True] * 9 + [False]
 
 
-def test_downgraded_group_is_read_back() -> None:
+def test_downgraded_group_is_read_back(play: Play) -> None:
     """After a restart the classic group is Stable in the generation that was the epoch, with targets as assignments."""
-    play = Play()
     mixed(play)
     target = play.describe().members[1].target_assignment.topic_partitions[0].partitions
     play.leave("a")
@@ -588,9 +562,8 @@ def test_downgraded_group_is_read_back() -> None:
     assert read(play.classic_sync("m", 3).assignment) == {"t": target}
 
 
-def test_no_downgrade_of_a_group_that_is_empty_or_too_large() -> None:
+def test_no_downgrade_of_a_group_that_is_empty_or_too_large(play: Play) -> None:
     """Nobody left is an empty consumer group; group.max.size counts for the classic group."""
-    play = Play()
     play.join("a")
     play.leave("a")
     assert classic_state(play) == (Kind.CONSUMER, "Empty", 3)
@@ -601,17 +574,15 @@ def test_no_downgrade_of_a_group_that_is_empty_or_too_large() -> None:
     assert play.group.kind is Kind.CONSUMER
 
 
-def test_all_members_leave_at_once() -> None:
+def test_all_members_leave_at_once(play: Play) -> None:
     """One request that removes everybody leaves an empty group, not a classic one."""
-    play = Play()
     mixed(play)
     assert play.remove_all("a", "m") == [NONE, NONE]
     assert classic_state(play) == (Kind.CONSUMER, "Empty", 4)
 
 
-def test_static_classic_member_takes_the_last_consumer_seat() -> None:
+def test_static_classic_member_takes_the_last_consumer_seat(play: Play) -> None:
     """The classic group is Stable at once, in the generation that was the epoch: nobody rejoins."""
-    play = Play()
     play.join("a", instance_id="A")
     play.join("b", instance_id="B")
     kept = given(play.beat("a", 2, instance_id="A"))

@@ -8,12 +8,11 @@ from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play
 
 
-def test_commits_of_strangers_are_refused() -> None:
+def test_commits_of_strangers_are_refused(play: Play) -> None:
     """Who is no member is unknown; below version 9 a member must not commit; no group is as in Kafka 3.9.
 
     A group without members takes commits from outside, which have a negative epoch.
     """
-    play = Play()
     assert play.commit("a", 2) == ErrorCode.ILLEGAL_GENERATION
     play.join("a")
     assert play.commit("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -24,9 +23,8 @@ def test_commits_of_strangers_are_refused() -> None:
     assert play.commit("", 0) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_fetch_wants_the_very_epoch() -> None:
+def test_fetch_wants_the_very_epoch(play: Play) -> None:
     """Anybody from outside may fetch; a member only at its epoch."""
-    play = Play()
     play.join("a")
     assert play.fetch(None, -1).error_code == ErrorCode.NONE
     assert play.fetch(None, 0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -51,9 +49,8 @@ def test_a_deleted_topic_takes_no_group_with_it() -> None:
             assert (GROUP in play.coordinator.groups) is stays
 
 
-def test_the_rest_of_a_deleted_group_takes_no_later_group_with_it() -> None:
+def test_the_rest_of_a_deleted_group_takes_no_later_group_with_it(play: Play) -> None:
     """A group that began after the deletion, and has neither members nor offsets, keeps its epochs."""
-    play = Play()
     play.join("a")
     play.leave("a")
     play.handle(EraseOffsets("rest", GROUP, [("t", 0, CommittedOffset(4, -1, "", 0, None))]))

@@ -20,9 +20,8 @@ def seats(count: int = 2) -> Play:
     return play
 
 
-def test_a_seat_stays_with_its_new_holder() -> None:
+def test_a_seat_stays_with_its_new_holder(play: Play) -> None:
     """The former holder goes later, as in a log in which its tombstone comes last."""
-    play = Play()
     play.join("a", instance_id="i")
     group = play.group
     group.put(group.members["a"]._replace(member_id="b", assigned={}))

@@ -92,9 +92,8 @@ def test_it_renews_the_session() -> None:
     assert not play.group.members
 
 
-def test_a_member_on_its_way_is_not_steady() -> None:
+def test_a_member_on_its_way_is_not_steady(play: Play) -> None:
     """Whoever waits for partitions, gives some up or is away may hear something else next time."""
-    play = Play()
     play.join("a", instance_id="i")
     assert steady_of(play) is not None
     play.join("b")

@@ -17,15 +17,16 @@ def _smallest_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "PAUSES_AT_ONCE", 0)
 
 
-def pair() -> Play:
-    """A group of two static members in which the next target is under way: `a` has all partitions, `b` has joined."""
-    play = Play()
-    play.join("a", instance_id="i")
-    play.work()
-    assert given(play.beat("a", 1)) == {"t": [0, 1, 2, 3]}
-    play.join("b", instance_id="j")
-    assert play.works
-    return play
+@pytest.fixture
+def play() -> Play:
+    """Return a group of static members whose next target is under way: `a` has all partitions, `b` has joined."""
+    made = Play()
+    made.join("a", instance_id="i")
+    made.work()
+    assert given(made.beat("a", 1)) == {"t": [0, 1, 2, 3]}
+    made.join("b", instance_id="j")
+    assert made.works
+    return made
 
 
 def targets(play: Play) -> dict[str, list[int]]:
@@ -66,18 +67,16 @@ def test_a_large_group_leaves_all_of_it_to_steps(monkeypatch: pytest.MonkeyPatch
     assert play.group.target_epoch == 4
 
 
-def test_a_group_makes_one_target_at_a_time() -> None:
+def test_a_group_makes_one_target_at_a_time(play: Play) -> None:
     """Heartbeats that come while a target is being made begin no other one."""
-    play = pair()
     for number in range(3):
         play.join(f"c{number}")
         play.beat("a", 2)
     assert len(play.works) == 1
 
 
-def test_a_further_bump_gets_a_target_of_its_own() -> None:
+def test_a_further_bump_gets_a_target_of_its_own(play: Play) -> None:
     """The target under way is for the epoch of its start; the next heartbeat begins one for the newest epoch."""
-    play = pair()
     play.join("c")
     play.work()
     assert (play.group.generation, play.group.target_epoch) == (4, 3)
@@ -88,9 +87,8 @@ def test_a_further_bump_gets_a_target_of_its_own() -> None:
     assert targets(play).keys() == {"a", "b", "c"}
 
 
-def test_a_member_that_left_is_in_no_target() -> None:
+def test_a_member_that_left_is_in_no_target(play: Play) -> None:
     """What it would have got goes to nobody until the next target."""
-    play = pair()
     play.leave("a", instance_id="i")
     play.work()
     assert targets(play).keys() == {"b"}
@@ -100,9 +98,8 @@ def test_a_member_that_left_is_in_no_target() -> None:
     assert targets(play) == {"b": [0, 1, 2, 3]}
 
 
-def test_a_static_member_that_returned_has_its_target() -> None:
+def test_a_static_member_that_returned_has_its_target(play: Play) -> None:
     """Whoever took the seat meanwhile, even twice, gets the new target of the member of the start."""
-    play = pair()
     for former, member_id in (("a", "x"), ("x", "y")):
         play.beat(former, -2, instance_id="i")
         assert play.join(member_id, instance_id="i").error_code == ErrorCode.NONE
@@ -112,9 +109,8 @@ def test_a_static_member_that_returned_has_its_target() -> None:
     assert play.group.target_epoch == play.group.generation
 
 
-def test_seats_that_swap_their_member_ids_share_nothing() -> None:
+def test_seats_that_swap_their_member_ids_share_nothing(play: Play) -> None:
     """A member that joins under the id of a former holder of a seat does not get that seat's target too."""
-    play = pair()
     play.beat("a", -2, instance_id="i")
     play.join("x", instance_id="i")
     play.join("a")
@@ -123,18 +119,16 @@ def test_seats_that_swap_their_member_ids_share_nothing() -> None:
     assert sorted(targets(play)["b"] + targets(play)["x"]) == [0, 1, 2, 3]
 
 
-def test_a_member_that_left_and_joined_again_has_its_target() -> None:
+def test_a_member_that_left_and_joined_again_has_its_target(play: Play) -> None:
     """Its tombstones are in the log, so its target is written again though it is the same."""
-    play = pair()
     play.leave("b", instance_id="j")
     play.join("b", instance_id="j")
     play.work()
     assert len(targets(play)["b"]) == 2
 
 
-def test_a_group_that_everybody_left_takes_no_target() -> None:
+def test_a_group_that_everybody_left_takes_no_target(play: Play) -> None:
     """The work ends without a record."""
-    play = pair()
     play.leave("a", instance_id="i")
     play.leave("b", instance_id="j")
     written = len(play.log)
@@ -143,9 +137,8 @@ def test_a_group_that_everybody_left_takes_no_target() -> None:
     assert play.group.making is None
 
 
-def test_a_group_that_was_deleted_takes_no_target() -> None:
+def test_a_group_that_was_deleted_takes_no_target(play: Play) -> None:
     """Nor does another group of the same name; it makes its own."""
-    play = pair()
     play.leave("a", instance_id="i")
     play.leave("b", instance_id="j")
     assert play.delete() == ErrorCode.NONE
@@ -156,9 +149,8 @@ def test_a_group_that_was_deleted_takes_no_target() -> None:
     assert targets(play) == {"c": [0, 1, 2, 3]}
 
 
-def test_a_restart_in_between_makes_the_target_anew() -> None:
+def test_a_restart_in_between_makes_the_target_anew(play: Play) -> None:
     """The log has nothing of a target under way; the first heartbeat after the load begins it again."""
-    play = pair()
     play.work(3)
     play.restart()
     assert play.group.making is None

@@ -80,13 +80,18 @@ class World:
         self.time.run(CALM_MS)
 
 
+@pytest.fixture
+def world() -> World:
+    """Return a cluster with the usual seed."""
+    return World()
+
+
 def _write(writes: Writes) -> Callable[[Mapping[str, bytes]], Writes]:
     return lambda _entries: writes
 
 
-def test_a_change_is_at_its_node_when_it_is_answered_and_at_the_others_soon() -> None:
+def test_a_change_is_at_its_node_when_it_is_answered_and_at_the_others_soon(world: World) -> None:
     """The others get it through the watch, long before the next poll."""
-    world = World()
     one, two, three = world.nodes
     had: list[Mapping[str, bytes]] = []
     one.shared.change(_write({"a": b"1", "b": b"2"}), lambda _error: had.append(dict(one.shared.entries)))
@@ -97,9 +102,8 @@ def test_a_change_is_at_its_node_when_it_is_answered_and_at_the_others_soon() ->
     assert one.shared.entries == three.shared.entries == {"b": b"2"}
 
 
-def test_a_change_knows_all_changes_before_it() -> None:
+def test_a_change_knows_all_changes_before_it(world: World) -> None:
     """Two nodes change at once: the second is asked anew, with what the first wrote. The head counts all."""
-    world = World()
     for node in world.nodes:
         node.count()
         node.count()
@@ -144,9 +148,8 @@ def test_each_change_is_made_once_under_faults(seed: int) -> None:
         assert node.seen == sorted(set(node.seen))
 
 
-def test_a_lost_answer_doesnt_make_a_change_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_doesnt_make_a_change_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction was carried out, its answer is lost, and another node changes something: still it counts once."""
-    world = World()
     one, two, _ = world.nodes
     sent: list[Txn] = []
     original = one.port.txn
@@ -168,9 +171,8 @@ def test_a_lost_answer_doesnt_make_a_change_twice(monkeypatch: pytest.MonkeyPatc
     assert one.shared.entries["counter"] == b"2"
 
 
-def test_a_copy_whose_history_was_compacted_is_read_anew() -> None:
+def test_a_copy_whose_history_was_compacted_is_read_anew(world: World) -> None:
     """A node that was cut off for long gets the difference, deletions too."""
-    world = World()
     one, two, _ = world.nodes
     assert world.ask(one, _write({"a": b"1", "b": b"1"})) is None
     for member in world.etcd.members:
@@ -187,9 +189,8 @@ def test_a_copy_whose_history_was_compacted_is_read_anew() -> None:
     assert changes == [{"a": b"9", "b": None, "c": b"new"}]
 
 
-def test_a_large_change_is_made_in_parts_that_etcd_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_change_is_made_in_parts_that_etcd_takes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction has more than 128 operations, nor more than 1 MB."""
-    world = World()
     one, two, _ = world.nodes
     sent: list[Txn] = []
     original = one.port.txn
@@ -214,9 +215,8 @@ def test_a_large_change_is_made_in_parts_that_etcd_takes(monkeypatch: pytest.Mon
     assert len(written) == 7
 
 
-def test_a_copy_is_read_anew_when_its_watch_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_read_anew_when_its_watch_is_silent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll finds that the copy is behind the head."""
-    world = World()
     monkeypatch.setattr("tests.support.etcd_model.ModelPort.watch", lambda *_arguments: lambda: None)
     late = Node(world, 3)
     world.time.run(100)
@@ -226,9 +226,10 @@ def test_a_copy_is_read_anew_when_its_watch_is_silent(monkeypatch: pytest.Monkey
     assert late.shared.rereads == 1
 
 
-def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next change goes on, and a change that was given up is never made after the next one."""
-    world = World()
     one = world.nodes[0]
     for index in (0, 1):
         world.etcd.freeze(index)
@@ -245,9 +246,8 @@ def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(monkeypa
     assert "no space" in str(error)
 
 
-def test_a_change_behind_one_that_was_given_up_ends_soon() -> None:
+def test_a_change_behind_one_that_was_given_up_ends_soon(world: World) -> None:
     """Its client has waited already; but once etcd answers again, changes have their time."""
-    world = World()
     one = world.nodes[0]
     for index in (0, 1):
         world.etcd.freeze(index)
@@ -265,10 +265,10 @@ def test_a_change_behind_one_that_was_given_up_ends_soon() -> None:
 
 
 def test_a_change_ends_with_an_error_when_etcd_goes_after_another_node_was_first(
+    world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """etcd says so, and then nothing more: this copy never gets the other node's change."""
-    world = World()
     one = world.nodes[0]
     later = one.shared.revision + 1
 
@@ -291,9 +291,8 @@ def test_a_change_ends_with_an_error_when_etcd_goes_after_another_node_was_first
     assert one.shared.entries == {"a": b"1", "b": b"2"}
 
 
-def test_a_large_change_takes_its_time_while_etcd_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_change_takes_its_time_while_etcd_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parts together take longer than a change waits for one answer."""
-    world = World()
     one = world.nodes[0]
     txn = one.port.txn
     monkeypatch.setattr(one.port, "txn", lambda *asked: one.port.later(500, partial(txn, *asked)))
@@ -307,9 +306,8 @@ def test_a_large_change_takes_its_time_while_etcd_answers(monkeypatch: pytest.Mo
     assert one.shared.entries.keys() == writes.keys()
 
 
-def test_a_change_that_breaks_holds_no_other_up() -> None:
+def test_a_change_that_breaks_holds_no_other_up(world: World) -> None:
     """Its caller gets the reason."""
-    world = World()
     one = world.nodes[0]
 
     def broken(_entries: Mapping[str, bytes]) -> Writes:
@@ -319,9 +317,8 @@ def test_a_change_that_breaks_holds_no_other_up() -> None:
     assert world.ask(one, _write({"a": b"1"})) is None
 
 
-def test_an_entry_with_a_name_that_is_no_text_holds_no_other_up() -> None:
+def test_an_entry_with_a_name_that_is_no_text_holds_no_other_up(world: World) -> None:
     """Its readers say that they can't read it."""
-    world = World()
     one, two, _ = world.nodes
     name = b"topic/\xff".decode(errors="surrogateescape")
     assert world.ask(one, _write({name: b"1", "a": b"1"})) is None
@@ -329,9 +326,8 @@ def test_an_entry_with_a_name_that_is_no_text_holds_no_other_up() -> None:
     assert one.shared.entries == {name: b"1", "a": b"1", "b": b"2"}
 
 
-def test_the_end_ends_all_changes() -> None:
+def test_the_end_ends_all_changes(world: World) -> None:
     """Nobody waits for an outcome that never comes."""
-    world = World()
     one = world.nodes[0]
     one.count()
     one.count()

@@ -196,10 +196,8 @@ def test_a_topic_is_deleted_while_it_is_compacted(tmp_path: Path) -> None:
     assert not list((tmp_path / "kept-0").glob("*.cleaned"))
 
 
-def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
+def test_a_compaction_that_can_not_begin(caller: Caller, disk: FailingDisk) -> None:
     """If the disk is too full to note that offsets may have gaps, the server reports it once, and the log serves."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     fill(caller)
     disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
     for at_ms in (0, 1):
@@ -214,10 +212,8 @@ def test_a_compaction_that_can_not_begin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rename", "remove"])
-def test_a_swap_that_fails(tmp_path: Path, name: str) -> None:
+def test_a_swap_that_fails(caller: Caller, disk: FailingDisk, name: str) -> None:
     """After a failed swap, the server reports it, keeps all records, and compacts later, but not at once."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     fill(caller)
     caller.logs.compact(by_key(), NOW_MS, BACKOFF_MS)
     with_name = disk.calls["rename"]
@@ -272,9 +268,8 @@ def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
     assert disk.descriptors == set()
 
 
-def test_a_damaged_log_is_not_compacted(tmp_path: Path) -> None:
+def test_a_damaged_log_is_not_compacted(caller: Caller, tmp_path: Path) -> None:
     """The server reports a damaged log once, and doesn't read it again and again."""
-    caller = Caller(tmp_path)
     fill(caller)
     caller.logs.close()
     segment = min((tmp_path / "kept-0").glob("*.log"))

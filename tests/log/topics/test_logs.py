@@ -19,10 +19,8 @@ from tests.log.topics.test_log import LIMITS, NOW_MS, expected
 from tests.support.patience import WITHIN_S
 
 
-def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
+def test_appends_that_wait_together_share_a_sync(caller: Caller, disk: FailingDisk) -> None:
     """Appends to a log that wait together share one sync."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     caller.append(part(), 0)
     caller.append(part(number=1), 0)
     caller.values(part())
@@ -34,12 +32,10 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
     resume.set()
     assert caller.values(part()) == caller.values(part(number=1)) == expected(4)
     assert disk.calls["fdatasync"] - before == 2
-    caller.logs.close()
 
 
-def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
+def test_retention_opens_no_log_for_nothing(caller: Caller, tmp_path: Path) -> None:
     """Retention opens a log only if the sizes and times of its files say that a segment may be due."""
-    caller = Caller(tmp_path)
     caller.append(part(), *range(20))
     caller.ask(lambda: None)
     assert caller.ask(lambda: caller.logs.may_retain(part(), 0))
@@ -64,10 +60,8 @@ def test_retention_opens_no_log_for_nothing(tmp_path: Path) -> None:
     caller.logs.close()
 
 
-def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
+def test_a_disk_that_fails_is_told_of_and_tried_again(caller: Caller, disk: FailingDisk) -> None:
     """Appends get Unavailable while the disk fails; the next append opens the log anew."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     caller.append(part(), 0)
     assert caller.values(part()) == expected(1)
     disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
@@ -81,12 +75,10 @@ def test_a_disk_that_fails_is_told_of_and_tried_again(tmp_path: Path) -> None:
     disk.fails = lambda _name, _number: None
     caller.append(part(), 1)
     assert caller.values(part()) == expected(2)
-    caller.logs.close()
 
 
-def test_a_damaged_log_is_refused_and_the_others_serve(tmp_path: Path) -> None:
+def test_a_damaged_log_is_refused_and_the_others_serve(caller: Caller, tmp_path: Path) -> None:
     """A damaged log is refused and reported once; other logs serve."""
-    caller = Caller(tmp_path)
     caller.append(part(), 0, 1)
     caller.append(part(number=1), 0)
     caller.ask(lambda: None)
@@ -120,9 +112,8 @@ def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
     caller.logs.close()
 
 
-def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_say_whose_it_is(caller: Caller, tmp_path: Path) -> None:
     """A log whose folder has a damaged topic id is refused; other logs serve."""
-    caller = Caller(tmp_path)
     caller.append(part(), 0)
     caller.ask(lambda: None)
     caller.logs.close()
@@ -135,9 +126,8 @@ def test_a_folder_that_does_not_say_whose_it_is(tmp_path: Path) -> None:
     caller.logs.close()
 
 
-def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
+def test_a_failed_sync_of_an_opening_is_not_forgotten(caller: Caller, tmp_path: Path) -> None:
     """After a failed sync, the next opening writes the segment again first, and no file stays open meanwhile."""
-    caller = Caller(tmp_path)
     caller.append(part(), 0)
     caller.ask(lambda: None)
     caller.logs.close()
@@ -152,10 +142,8 @@ def test_a_failed_sync_of_an_opening_is_not_forgotten(tmp_path: Path) -> None:
     caller.logs.close()
 
 
-def test_a_log_that_can_not_be_written_is_reported_once(tmp_path: Path) -> None:
+def test_a_log_that_can_not_be_written_is_reported_once(caller: Caller, disk: FailingDisk) -> None:
     """The first failed write makes a report, and each one counts; the first write that works again makes one more."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     caller.append(part(), 0)
     caller.ask(lambda: None)
     disk.fails = lambda name, _number: OSError(28, "No space left on device") if name == "write" else None
@@ -170,12 +158,10 @@ def test_a_log_that_can_not_be_written_is_reported_once(tmp_path: Path) -> None:
         caller.append(part(), number)
         caller.ask(lambda: None)
     assert caller.works == [caller.failed[0][0]]
-    caller.logs.close()
 
 
-def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_leaves_nothing(caller: Caller, tmp_path: Path) -> None:
     """A deleted topic leaves no file, and a new topic of its name starts empty."""
-    caller = Caller(tmp_path)
     caller.append(part(), 0, 1)
     assert caller.ask(lambda: caller.logs.delete([part(), part(number=1)])) is None
     assert caller.values(part(2)) == []
@@ -196,9 +182,8 @@ def test_who_deletes_a_topic_leaves_its_successor_alone(tmp_path: Path) -> None:
     assert Caller(tmp_path).values(part(2)) == expected(2)
 
 
-def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_folder_of_a_former_topic_is_not_taken_over(caller: Caller, tmp_path: Path) -> None:
     """A new topic doesn't take over a former topic's folder, as a crash may leave it; the server keeps it aside."""
-    caller = Caller(tmp_path)
     caller.append(part(1), 0, 1)
     caller.ask(lambda: None)
     caller.logs.close()
@@ -215,10 +200,8 @@ def test_a_folder_of_a_former_topic_is_not_taken_over(tmp_path: Path) -> None:
     assert Caller(tmp_path).values(part(1, "former")) == expected(2)
 
 
-def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
+def test_few_files_are_open_however_many_logs_there_are(caller: Caller, disk: FailingDisk) -> None:
     """However many logs there are, few files are open, and each log takes its appends in any order."""
-    disk = FailingDisk()
-    caller = Caller(tmp_path, disk)
     partitions = [part(number=number) for number in range(FILES_MAX + 10)]
     for number in range(3):
         for each in (*partitions, *reversed(partitions[::3])) if number % 2 else partitions:
@@ -239,9 +222,8 @@ def test_few_files_are_open_however_many_logs_there_are(tmp_path: Path) -> None:
     assert not disk.descriptors
 
 
-def test_logs_are_measured(tmp_path: Path) -> None:
+def test_logs_are_measured(caller: Caller, tmp_path: Path) -> None:
     """By their segments alone, open or not; a log without files, or that was never there, has none."""
-    caller = Caller(tmp_path)
     caller.append(part(), *range(20))
     caller.ask(lambda: None)
     size = sum(segment.stat().st_size for segment in (tmp_path / "orders-0").glob("*.log"))

@@ -21,9 +21,8 @@ def producer_id(caller: Caller, now_ms: int = NOW_MS) -> Callable[[], int]:
     return partial(caller.logs.producer_id, now_ms)
 
 
-def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(tmp_path: Path) -> None:
+def test_ids_of_a_folder_that_lost_them_are_not_given_out_again(caller: Caller, tmp_path: Path) -> None:
     """Without the file, or with an older copy, no id comes again: a new producer's records would count as repeats."""
-    caller = Caller(tmp_path)
     first = caller.ask(producer_id(caller))
     caller.append(part(), 0)
     older = (tmp_path / PRODUCER_IDS_NAME).read_bytes()

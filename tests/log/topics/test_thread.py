@@ -69,9 +69,8 @@ def test_who_raises_hurts_nobody(caller: Caller) -> None:
     assert caller.values(part()) == expected(1)
 
 
-def test_close_does_what_was_asked_for(tmp_path: Path) -> None:
+def test_close_does_what_was_asked_for(caller: Caller, tmp_path: Path) -> None:
     """All appends are durable when close returns."""
-    caller = Caller(tmp_path)
     caller.append(part(), *range(10))
     caller.logs.close()
     assert Caller(tmp_path).values(part()) == expected(10)
