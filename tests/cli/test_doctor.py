@@ -19,13 +19,12 @@ from coordinator.client.offsets_log import LIMITS
 from coordinator.story import diagnosis
 from coordinator.story.cluster_diagnosis import UNAVAILABLE_ADVICE, unavailable
 from coordinator.text import NAMED_MAX, time_text
-from protocol.messages import ProduceRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.cli.conftest import MakeGroup, Ran, Run, at, make_app, run_app, run_out_of_time
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, produce_request
 from tests.support.scripted import OPENED, STAYS_MS, Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 from tests.support.topics import make_topics
@@ -112,9 +111,7 @@ def test_a_full_disk_is_found() -> None:
 
     def produce(connection: Connection) -> int:
         batch = encode_batch([Record(b"", bytes(20_000), time.time_ns() // 1_000_000)], 0, 0)
-        data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-        topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-        connection.send(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+        connection.send(produce_request({("t", 0): batch}), 9)
         answer: Any = connection.receive()
         return int(answer.responses[0].partition_responses[0].error_code)
 

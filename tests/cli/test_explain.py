@@ -26,13 +26,14 @@ from coordinator.group.causes import CauseKind
 from coordinator.story.schema import EVENTS_TOPIC
 from coordinator.testing import Tenure as InProcess
 from coordinator.text import duration_text, short, time_text
-from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
+from protocol.messages import DeleteRecordsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.story.test_diagnosis import group_of
 from tests.support.heartbeats import AWAY, Beating
 from tests.support.heartbeats import settle as settle_heartbeats
 from tests.support.patience import WITHIN_S
+from tests.support.requests import list_offsets_request
 from tests.support.scripted import BESIDE, REBALANCE_MS, STAYS_MS, Member, hang_up, settle
 from tests.support.seats import set_of_group, set_seats
 from tests.support.tenure import Tenure, wait_until
@@ -854,9 +855,7 @@ def test_a_past_whose_beginning_is_gone() -> None:
         rebalances(server, group, 1)
         settle(a)
         rebalances(server, group, 2)
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-        topics = [ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[asked])]
-        answer = a.connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        answer = a.connection.ask(list_offsets_request({(EVENTS_TOPIC, 0): LATEST}), 7)
         end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
         gone = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=end - 1)
         topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EVENTS_TOPIC, partitions=[gone])

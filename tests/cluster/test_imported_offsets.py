@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli.log.command import app
-from protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages import OffsetCommitRequest
 from tests.cli.conftest import run_app
 from tests.cluster.stage import IS_LONG
 from tests.interop.clients import CLIENTS
@@ -20,6 +20,7 @@ from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import offsets_request
 from tests.support.tenure import Tenure, wait_until
 from tests.support.tenure_cluster import ClusterNode
 
@@ -73,9 +74,8 @@ def commit(port: int, group: str) -> None:
 
 def committed(node: ClusterNode, group: str) -> dict[int, tuple[int, str]]:
     """Offset and metadata of each partition."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[*OFFSETS])
     with Connection(node.port) as connection:
-        answer: Any = connection.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 6)
+        answer: Any = connection.ask(offsets_request(group, {TOPIC: [*OFFSETS]}), 6)
     return {each.partition_index: (each.committed_offset, each.metadata) for each in answer.topics[0].partitions}
 
 

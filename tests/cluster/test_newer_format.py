@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.partition import partition_for
-from protocol.messages import CreateTopicsRequest, ListGroupsRequest
+from protocol.messages import ListGroupsRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import make_app, run_app
 from tests.cluster.test_seats import refusal
@@ -21,7 +21,7 @@ from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, topics_request
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
 
@@ -191,8 +191,7 @@ def test_an_entry_in_another_form_is_left_out(cluster: TenureCluster) -> None:
 
 def create(node: ClusterNode, name: str) -> int:
     """The error of the creation of a topic."""
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     with Connection(node.port) as connection:
-        answer: Any = connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
+        answer: Any = connection.ask(topics_request({name: 1}), 5)
     error: int = answer.topics[0].error_code
     return error

@@ -15,12 +15,13 @@ import pytest
 import typer
 
 from coordinator.cli import explain
-from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetFetchRequest
+from protocol.messages import MetadataRequest
 from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import fetch_request, list_offsets_request, offsets_request
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import TenureCluster
 
@@ -105,8 +106,7 @@ def _committed(cluster: TenureCluster, topic: str) -> int:
     """The committed offset, as the group's coordinator says; -1 if there is none."""
     for node in cluster.nodes:
         with Connection(node.port) as connection:
-            topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[3])]
-            answer: Any = connection.ask(OffsetFetchRequest(group_id="g", topics=topics), 5)
+            answer: Any = connection.ask(offsets_request("g", {topic: [3]}), 5)
         if not answer.error_code:
             offset: int = answer.topics[0].partitions[0].committed_offset
             return offset
@@ -204,14 +204,10 @@ def test_a_consumer_lives_and_idles(cluster: TenureCluster) -> None:
     for partition, leader in leaders.items():
         (node,) = (each for each in cluster.nodes if each.number == leader)
         with Connection(node.port) as connection:
-            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
-            of_topic = ListOffsetsRequest.ListOffsetsTopic(name="declared", partitions=[asked])
-            offsets: Any = connection.ask(ListOffsetsRequest(replica_id=-1, topics=[of_topic]), 5)
+            offsets: Any = connection.ask(list_offsets_request({("declared", partition): -1}), 5)
             assert offsets.topics[0].partitions[0].offset == 0
             for offset in (0, 1_000):
-                part = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1024)
-                fetched_topic = FetchRequest.FetchTopic(topic="declared", partitions=[part])
-                request = FetchRequest(max_wait_ms=10, min_bytes=1, session_epoch=-1, topics=[fetched_topic])
+                request = fetch_request({("declared", partition): offset}, max_wait_ms=10)
                 fetched: Any = connection.ask(request, 11)
                 assert fetched.responses[0].partitions[0].error_code == ErrorCode.NONE
                 assert not fetched.responses[0].partitions[0].records

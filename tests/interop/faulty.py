@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeVar, cast
 from coordinator.config import Config
 from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
-from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages import OffsetFetchResponse
 from tests.support.apache import REASONS, ApacheKafka
 from tests.support.fault_proxy import FaultProxy
 from tests.support.raw import Connection
-from tests.support.requests import join_request
+from tests.support.requests import join_request, offsets_request
 from tests.support.threaded import Threaded, until
 
 TOPIC, PARTITION_COUNT = "orders", 3
@@ -135,10 +135,8 @@ class FaultyKafka:
 
     def committed(self) -> int | None:
         """See Faulty."""
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
         with Connection(self._kafka.port) as connection:
-            asked = OffsetFetchRequest(group_id=self.group, topics=[topic])
-            answer = cast("OffsetFetchResponse", connection.ask(asked, 5))
+            answer = cast("OffsetFetchResponse", connection.ask(offsets_request(self.group, {TOPIC: [0]}), 5))
         offset: int = answer.topics[0].partitions[0].committed_offset
         return None if offset < 0 else offset
 

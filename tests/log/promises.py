@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, cast
 
 from protocol.messages import (
     ConsumerProtocolSubscription,
-    CreateTopicsRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -39,7 +38,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.support.raw import Connection
-from tests.support.requests import commit_request, join_request, sync_request
+from tests.support.requests import commit_request, join_request, sync_request, topics_request
 
 SESSION_MS = 1_000_000
 MEMBERS_MAX = 3
@@ -302,8 +301,7 @@ class Player:
 
     def _create_topic(self) -> None:
         self._topic_under_way = name = f"{self._name}-{next(self._number)}"
-        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        answer = self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        answer = self._ask(topics_request({name: 1}), 5)
         assert answer.topics[0].error_code == ErrorCode.NONE
         self.topics.add(name)
 

@@ -10,20 +10,23 @@ from coordinator.loop.unsent import TAKEN_WITHIN_MS, UNSENT_BYTES_MAX, Unsent
 from protocol.compile import encode
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     Message,
-    OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock, Peer, Serving, connected, join_request, serving, sync_request
 from tests.server.requests.test_records import produce
 from tests.server.requests.test_transactions import V1, Producer
 from tests.support.batches import batch
-from tests.support.requests import commit_request, first_heartbeat
+from tests.support.requests import (
+    commit_request,
+    describe_configs_request,
+    first_heartbeat,
+    group_offsets_request,
+    topics_request,
+)
 
 MB = 1024 * 1024
 PART = bytes(MB)
@@ -80,8 +83,7 @@ async def commits(peer: Peer) -> None:
 
 async def transaction(peer: Peer) -> None:
     """A transaction "t" of many partitions."""
-    topics = [CreateTopicsRequest.CreatableTopic(name="wide", num_partitions=PARTITIONS, replication_factor=1)]
-    assert not (await peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)).topics[0].error_code
+    assert not (await peer.ask(topics_request({"wide": PARTITIONS}), 5)).topics[0].error_code
     producer = Producer(peer, V1)
     await producer.init()
     assert not any(await producer.add("wide", *range(PARTITIONS)))
@@ -99,17 +101,14 @@ async def nothing(_: Peer) -> None:
     """No group."""
 
 
-def fetch_offsets(partitions: list[int] | None, groups: int) -> OffsetFetchRequest:
+def fetch_offsets(partitions: list[int] | None, groups: int) -> Message:
     """An OffsetFetch that names one group so often."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=partitions or [])
-    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None if partitions is None else [topic])
-    return OffsetFetchRequest(groups=[group] * groups)
+    return group_offsets_request(*["g"] * groups, partitions=None if partitions is None else {"orders": partitions})
 
 
-def describe_broker(times: int) -> DescribeConfigsRequest:
+def describe_broker(times: int) -> Message:
     """A DescribeConfigs that names the broker so often."""
-    broker = DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
-    return DescribeConfigsRequest(resources=[broker] * times, include_synonyms=True, include_documentation=True)
+    return describe_configs_request(4, *["1"] * times, include_synonyms=True, include_documentation=True)
 
 
 def describe_producers(partitions: list[int], topics: int) -> DescribeProducersRequest:

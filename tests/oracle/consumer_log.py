@@ -24,13 +24,13 @@ from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     CreatePartitionsRequest,
-    CreateTopicsRequest,
     DeleteGroupsRequest,
     MetadataRequest,
     OffsetCommitRequest,
 )
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
+from tests.support.requests import topics_request
 from tests.support.tenure import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "group" / "consumer" / "golden" / "kafka-4.4.0.json"
@@ -204,11 +204,7 @@ def description(group: Any) -> Description:
 def create_topics(port: int) -> dict[str, UUID]:
     """Create the topics; their ids."""
     with Connection(port) as connection:
-        topics = [
-            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-            for name, count in TOPICS.items()
-        ]
-        connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
+        connection.ask(topics_request(TOPICS), 5)
         return {name: wait_until(partial(_id_of, connection, name), name, SETTLED_S) for name in TOPICS}
 
 

@@ -16,15 +16,12 @@ import pytest
 from coordinator.security.acls import CLUSTER_NAME, OPERATIONS, Kind, Operation, Pattern, Permission
 from protocol.messages import (
     CreateAclsRequest,
-    CreateTopicsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    FetchRequest,
     InitProducerIdRequest,
     ListGroupsRequest,
     Message,
     MetadataRequest,
-    ProduceRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -35,7 +32,14 @@ from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
-from tests.support.requests import heartbeat_request, join_request, sync_request
+from tests.support.requests import (
+    fetch_request,
+    heartbeat_request,
+    join_request,
+    produce_request,
+    sync_request,
+    topics_request,
+)
 from tests.support.tenure import Tenure, wait_until
 
 if TYPE_CHECKING:
@@ -167,11 +171,7 @@ def servers(kafka_is_here: None) -> Iterator[dict[str, Server]]:
 
 def make_both_topics(server: Server) -> None:
     """Make TOPIC and HIDDEN, and wait for a leader of TOPIC."""
-    topics = [
-        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        for name in (TOPIC, HIDDEN)
-    ]
-    server.admin.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
+    server.admin.ask(topics_request({TOPIC: 1, HIDDEN: 1}), 5)
     server.topic_id = wait_until(partial(_led, server), "the topic", WITHIN_S)
 
 
@@ -402,21 +402,16 @@ def test_a_fetch_that_waits_gets_no_record_once_its_right_is_gone(servers: dict[
     """Kafka asks for the right when a Fetch comes, and hands out what is produced after that; Tenure asks again."""
     found = {}
     for name, server in servers.items():
-        awaited = CreateTopicsRequest.CreatableTopic(name="awaited", num_partitions=1, replication_factor=1)
-        server.admin.ask(CreateTopicsRequest(topics=[awaited], timeout_ms=60_000), 5)
+        server.admin.ask(topics_request({"awaited": 1}), 5)
         server.set_rules([acl(Kind.TOPIC, "awaited", Operation.READ)])
-        data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", b"secret", 1_000)]))
-        topics = [ProduceRequest.TopicProduceData(name="awaited", partition_data=[data])]
-        produce = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics)
+        produce = produce_request({("awaited", 0): batch([(b"k", b"secret", 1_000)])})
 
-        def produced(server: Server = server, produce: ProduceRequest = produce) -> bool:
+        def produced(server: Server = server, produce: Message = produce) -> bool:
             answer: Any = server.admin.ask(produce, 9)
             return bool(answer.responses[0].partition_responses[0].error_code == 0)
 
         wait_until(produced, "a leader", WITHIN_S)
-        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1_000)
-        asked = [FetchRequest.FetchTopic(topic="awaited", partitions=[wanted])]
-        fetch = FetchRequest(max_wait_ms=60_000, min_bytes=1, session_epoch=-1, topics=asked)
+        fetch = fetch_request({("awaited", 0): 1}, max_wait_ms=60_000)
         reader = server.connect("alice")
         reader.send(fetch, 11)
         server.set_rules([])

@@ -22,22 +22,17 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import list_segments
 from protocol.messages import (
-    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
-    FetchRequest,
     FetchResponse,
     FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from protocol.records.batch import CODEC_MASK, CONTROL, TRANSACTIONAL
@@ -46,6 +41,7 @@ from protocol.records.walk import Batch, decode_batches
 from tests.log.compaction.closed import changed
 from tests.support.apache import ApacheKafka, run_tool
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, fetch_request, produce_request, request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -87,9 +83,7 @@ class Node:
 
     def create(self) -> None:
         """The topic."""
-        configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS.items()]
-        topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=configs)
-        answer = cast("CreateTopicsResponse", self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5))
+        answer = cast("CreateTopicsResponse", self.ask(topics_request({TOPIC: 1}, CONFIGS), 5))
         assert answer.topics[0].error_code == 0
         init = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=900_000)
 
@@ -109,24 +103,16 @@ class Node:
             is_transactional = header_of(data).is_transactional
             if is_transactional:
                 self._begin()
-            partition = ProduceRequest.PartitionProduceData(
-                index=0, records=changed(data, 0, self.producer_id) if is_transactional else data
-            )
-            topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition])
-            request = ProduceRequest(
-                transactional_id=ID if is_transactional else None, acks=-1, timeout_ms=60_000, topic_data=[topic]
-            )
+            records = changed(data, 0, self.producer_id) if is_transactional else data
+            request = produce_request({(TOPIC, 0): records}, transactional_id=ID if is_transactional else None)
             answer = cast("ProduceResponse", self.ask(request, 7))
             assert answer.responses[0].partition_responses[0].error_code == 0
 
     def _begin(self) -> None:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=ID,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=0,
-            v3_and_below_topics=[AddPartitionsToTxnRequest.V3AndBelowTopic(name=TOPIC, partitions=[0])],
-        )
-        (topic,) = cast("AddPartitionsToTxnResponse", self.ask(request, 3)).results_by_topic_v3_and_below
+        producer = {"transactional_id": ID, "producer_id": self.producer_id, "producer_epoch": 0}
+        fields = producer | {"topics": [{"name": TOPIC, "partitions": [0]}]}
+        adds = request("AddPartitionsToTxn", **{f"v3_and_below_{name}": value for name, value in fields.items()})
+        (topic,) = cast("AddPartitionsToTxnResponse", self.ask(adds, 3)).results_by_topic_v3_and_below
         assert topic.results_by_partition[0].partition_error_code == 0
 
     def _end(self, *, commit: bool) -> None:
@@ -143,11 +129,7 @@ class Node:
 
     def set_ratio(self, ratio: str) -> None:
         """min.cleanable.dirty.ratio."""
-        config = IncrementalAlterConfigsRequest.AlterableConfig(name="min.cleanable.dirty.ratio", value=ratio)
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=2, resource_name=TOPIC, configs=[config]
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource])
+        request = configs_request(2, [TOPIC], {"min.cleanable.dirty.ratio": ratio})
         answer = cast("IncrementalAlterConfigsResponse", self.ask(request, 1))
         assert answer.responses[0].error_code == 0
 
@@ -169,14 +151,8 @@ class Node:
         found: list[Batch] = []
         offset, end = 0, 1
         while offset < end:
-            partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
-            request = FetchRequest(
-                max_wait_ms=0,
-                min_bytes=1,
-                max_bytes=1_000_000,
-                topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=[partition])],
-            )
-            (answer,) = cast("FetchResponse", self.ask(request, 11)).responses[0].partitions
+            fetched = cast("FetchResponse", self.ask(fetch_request({(TOPIC, 0): offset}), 11))
+            (answer,) = fetched.responses[0].partitions
             assert answer.error_code == 0
             end = answer.high_watermark
             found += decode_batches(bytes(answer.records or b""))

@@ -14,10 +14,7 @@ from typing import Any, cast
 import pytest
 
 from protocol.messages import (
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
     DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -26,6 +23,7 @@ from schemas.errors import ErrorCode
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, describe_configs_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -125,8 +123,7 @@ def ports(kafka_is_here: None) -> Iterator[tuple[int, int]]:
 
 def described(port: int, kind: int, name: str) -> tuple[dict[str, Fields], set[str]]:
     """All settings of a resource, and the names of those without documentation."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    request = describe_configs_request(kind, name, include_synonyms=True, include_documentation=True)
     with Connection(port) as connection:
         (result,) = cast("DescribeConfigsResponse", connection.ask(request, 4)).results
     assert result.error_code == 0
@@ -176,11 +173,9 @@ def test_settings_of_topics(ports: tuple[int, int]) -> None:
 
 def create(port: int) -> None:
     """A topic that sets some itself."""
-    names = {"cleanup.policy": "compact", "segment.bytes": "70000", "retention.ms": "5000"}
-    configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in names.items()]
-    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1, configs=configs)
+    configs = {"cleanup.policy": "compact", "segment.bytes": "70000", "retention.ms": "5000"}
     with Connection(port) as connection:
-        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
+        connection.ask(topics_request({"orders": 1}, configs), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
         wait_until(
             lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", WITHIN_S
@@ -197,12 +192,8 @@ def test_no_client_can_shut_everybody_out(ports: tuple[int, int]) -> None:
     ):
         codes = []
         for port in ports:
-            config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, value=value)
-            resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=BROKER, resource_name="1", configs=[config]
-            )
             with Connection(port) as connection:
-                answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
+                answer = connection.ask(configs_request(BROKER, ["1"], {name: value}, validate_only=True), 1)
             codes.append(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
         expected = [0, ErrorCode.INVALID_REQUEST] if "overrides" in name else [ErrorCode.INVALID_REQUEST] * 2
         assert (name, codes) == (name, expected)

@@ -14,8 +14,6 @@ import pytest
 
 from protocol.messages import (
     ApiVersionsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -23,6 +21,7 @@ from schemas.errors import ErrorCode
 from tests.support.apache import INTERNAL, NODE_LOGIN, NODE_USER, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
+from tests.support.requests import configs_request, describe_configs_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -91,14 +90,7 @@ def change(
     connection: Connection, name: str, value: str | None, *, node: str = "1", validate_only: bool = False
 ) -> int:
     """Change a setting of a node, or of all nodes (""). None: take the change back. Returns the error code."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(
-        name=name, config_operation=DELETE if value is None else SET, value=value
-    )
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=BROKER, resource_name=node, configs=[config]
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    answer: Any = connection.ask(request, 1)
+    answer: Any = connection.ask(configs_request(BROKER, [node], {name: value}, validate_only=validate_only), 1)
     return int(answer.responses[0].error_code)
 
 
@@ -192,8 +184,7 @@ def has_value(connection: Connection, name: str, value: str) -> bool:
 
 def shown(connection: Connection, node: str) -> list[tuple[object, ...]]:
     """The limits on connections that a node has, or all nodes ("") have: all fields, and where values come from."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=BROKER, resource_name=node)
-    answer: Any = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+    answer: Any = connection.ask(describe_configs_request(BROKER, node, include_synonyms=True), 4)
     (result,) = answer.results
     assert result.error_code == 0
     return sorted(

@@ -18,11 +18,9 @@ from coordinator.cli.groups import app
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    CreateTopicsRequest,
     JoinGroupResponse,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
 )
 from tests.cli.conftest import run_app
 from tests.interop.java.tools import Done, Tools
@@ -31,7 +29,7 @@ from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import commit_request, join_request, sync_request
+from tests.support.requests import commit_request, join_request, produce_request, sync_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = [pytest.mark.oracle, pytest.mark.together]
@@ -94,14 +92,11 @@ class Server:
     def prepare(self) -> None:
         """Two topics with records, a classic group with offsets, one with a member, and a group of three members."""
         for name, partitions in ((TOPIC, 3), (REGEX_TOPIC, 1)):
-            wanted = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-            self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
+            self.ask(topics_request({name: partitions}), 5)
             asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
             wait_until(partial(self.has_topic, asked), "topic", WITHIN_S)
         records = batch([(b"key", b"value", 1_700_000_000_000)] * RECORDS)
-        data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(3)]
-        topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=data)]
-        self.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=topics), 9)
+        self.ask(produce_request({(TOPIC, index): records for index in range(3)}), 9)
         for group in ("readers", "simple"):
             self.commit(group, 0, 1)
         self.commit("odd", *ODD_OFFSETS)

@@ -16,13 +16,10 @@ import pytest
 
 from coordinator.server.nodes.group_settings import OWN_NAMES, expected_ids
 from protocol.messages import (
-    AlterConfigsRequest,
     AlterConfigsResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    DescribeConfigsRequest,
     DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -31,6 +28,7 @@ from tests.interop.java.tools import Tools
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, describe_configs_request, request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -75,13 +73,9 @@ def described(port: int, name: str, *keys: str, version: int = 4) -> Any:
 
 def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
     """The code, and all fields of a group's settings. The documentation is each server's own text."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=GROUP, resource_name=name, configuration_keys=list(keys) or None
-    )
     has_documentation = version >= 3
-    request = DescribeConfigsRequest(
-        resources=[resource], include_synonyms=True, include_documentation=has_documentation
-    )
+    shown = {"include_synonyms": True, "include_documentation": has_documentation}
+    request = describe_configs_request(GROUP, name, keys=keys or None, **shown)
     with Connection(port) as connection:
         (result,) = cast("DescribeConfigsResponse", connection.ask(request, version)).results
     assert all(bool(each.documentation) == has_documentation for each in result.configs)
@@ -101,27 +95,17 @@ def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
 
 def altered(port: int, name: str, *changes: Change, version: int = 1) -> int:
     """The code of a change of single settings."""
-    configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
-        for setting, operation, value in changes
-    ]
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=GROUP, resource_name=name, configs=configs
-    )
     with Connection(port) as connection:
-        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), version)
+        answer = connection.ask(configs_request(GROUP, [name], changes), version)
     return int(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
 
 
 def replaced(port: int, name: str, configs: dict[str, str | None]) -> int:
     """The code of a change of all settings."""
-    resource = AlterConfigsRequest.AlterConfigsResource(
-        resource_type=GROUP,
-        resource_name=name,
-        configs=[AlterConfigsRequest.AlterableConfig(name=key, value=value) for key, value in configs.items()],
-    )
+    made = [{"name": key, "value": value} for key, value in configs.items()]
+    resource = {"resource_type": GROUP, "resource_name": name, "configs": made}
     with Connection(port) as connection:
-        answer = connection.ask(AlterConfigsRequest(resources=[resource]), 2)
+        answer = connection.ask(request("AlterConfigs", resources=[resource]), 2)
     return int(cast("AlterConfigsResponse", answer).responses[0].error_code)
 
 

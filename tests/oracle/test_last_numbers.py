@@ -16,19 +16,24 @@ from coordinator.group.bounds import INT32_MIN
 from coordinator.group.consumer.records import epoch_record, target_epoch_record
 from coordinator.group.records import group_key, offset_key
 from protocol.messages import (
-    ConsumerGroupHeartbeatRequest,
-    CreateTopicsRequest,
     FindCoordinatorRequest,
     GroupMetadataValue,
     OffsetCommitValue,
-    OffsetFetchRequest,
-    ProduceRequest,
     encode,
 )
 from protocol.records.batch import Record, encode_batch
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
-from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
+from tests.support.requests import (
+    commit_request,
+    first_heartbeat,
+    group_offsets_request,
+    heartbeat_request,
+    join_request,
+    produce_request,
+    sync_request,
+    topics_request,
+)
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -79,8 +84,7 @@ def classic(connection: Connection, group_id: str) -> list[object]:
 
 def fetched(connection: Connection, group_id: str) -> list[tuple[int, int, int]]:
     """What a group has committed."""
-    asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
-    answer: Any = connection.ask(OffsetFetchRequest(groups=[asked]), 8)
+    answer: Any = connection.ask(group_offsets_request(group_id), 8)
     rows = [row for topic in answer.groups[0].topics for row in topic.partitions]
     return [(row.partition_index, row.committed_offset, row.committed_leader_epoch) for row in rows]
 
@@ -89,14 +93,7 @@ def consumers(connection: Connection) -> list[object]:
     """Two members of the consumer protocol join at the last epoch, go on, and one leaves; what the answers say."""
     said: list[object] = []
     for member_id, epoch in (("A", 0), ("A", INT32_MAX), ("B", 0), ("A", INT32_MAX), ("B", INT32_MAX), ("A", -1)):
-        body = ConsumerGroupHeartbeatRequest(
-            group_id="consumers",
-            member_id=member_id,
-            member_epoch=epoch,
-            rebalance_timeout_ms=10_000,
-            subscribed_topic_names=["orders"],
-            topic_partitions=[],
-        )
+        body = first_heartbeat("consumers", member_id, member_epoch=epoch, rebalance_timeout_ms=10_000)
         answer: Any = connection.ask(body, 1)
         partitions = None if answer.assignment is None else answer.assignment.topic_partitions
         said.append((answer.error_code, answer.member_epoch, partitions))
@@ -116,15 +113,12 @@ def answers(port: int, *, has_consumers: bool) -> list[object]:
 def hand_over(kafka: ApacheKafka, batch: bytes) -> None:
     """Put a batch into Kafka's log of groups, and let it read that."""
     connection = Connection(kafka.port, "__admin_client")
-    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
-    connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
-    data = ProduceRequest.TopicProduceData(
-        name="__consumer_offsets", partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch)]
-    )
+    connection.ask(topics_request({"orders": 2}), 5)
+    data = produce_request({("__consumer_offsets", 0): batch})
 
     def is_there() -> bool:
         connection.ask(FindCoordinatorRequest(key="last", key_type=0), 3)
-        answer: Any = connection.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
+        answer: Any = connection.ask(data, 9)
         return not answer.responses[0].partition_responses[0].error_code
 
     wait_until(is_there, "the records are written", WITHIN_S)

@@ -21,15 +21,12 @@ from coordinator.security.quotas_rates import Rate, Sampling, Tokens
 from protocol.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    FetchRequest,
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
     ProduceResponse,
 )
 from schemas.errors import ErrorCode
@@ -38,6 +35,7 @@ from tests.support.apache import JVM_FLAGS, ApacheKafka, jars
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import fetch_request, produce_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -233,9 +231,8 @@ def test_kafkas_own_tool(ports: tuple[int, int]) -> None:
 
 def create(port: int, name: str) -> None:
     """A topic with one partition, once its partition has a leader."""
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     with Connection(port) as connection:
-        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
+        connection.ask(topics_request({name: 1}), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         wait_until(
             lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", WITHIN_S
@@ -257,19 +254,13 @@ def in_effect(port: int, named: Named, **values: float | None) -> None:
 
 def produce(connection: Connection, topic: str) -> ProduceResponse:
     """Produce one batch of 10,000 bytes."""
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", bytes(10_000), 1_000)]))
-    request = ProduceRequest(
-        acks=-1, timeout_ms=60_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    )
+    request = produce_request({(topic, 0): batch([(b"k", bytes(10_000), 1_000)])})
     return cast("ProduceResponse", connection.ask(request, 9))
 
 
 def fetch(connection: Connection, topic: str) -> FetchResponse:
     """Fetch from the start."""
-    wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
-    topics = [FetchRequest.FetchTopic(topic=topic, partitions=[wanted])]
-    request = FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1_000_000, session_epoch=-1, topics=topics)
-    return cast("FetchResponse", connection.ask(request, 11))
+    return cast("FetchResponse", connection.ask(fetch_request({(topic, 0): 0}, max_wait_ms=100), 11))
 
 
 def test_both_hold_a_client_back_for_as_long(ports: tuple[int, int]) -> None:
@@ -291,12 +282,7 @@ def test_both_hold_a_client_back_for_as_long(ports: tuple[int, int]) -> None:
             assert (first.throttle_time_ms, len(first.responses)) == (0, 1)
             assert (second.error_code, second.responses) == (0, [])
         with Connection(port, "admin") as connection:
-            names = {"m1": 12, "m2": 1}
-            topics = [
-                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-                for name, count in names.items()
-            ]
-            answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+            answer = connection.ask(topics_request({"m1": 12, "m2": 1}), 7)
             created = cast("CreateTopicsResponse", answer)
             codes = {each.name: each.error_code for each in created.topics}
             assert codes == {"m1": 0, "m2": ErrorCode.THROTTLING_QUOTA_EXCEEDED}

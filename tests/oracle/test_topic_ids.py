@@ -16,7 +16,6 @@ import pytest
 
 from protocol.messages import (
     ConsumerGroupHeartbeatResponse,
-    CreateTopicsRequest,
     DeleteTopicsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -28,7 +27,7 @@ from protocol.messages import (
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import first_heartbeat
+from tests.support.requests import first_heartbeat, topics_request
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -53,8 +52,7 @@ class Server:
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until it can be used."""
-        wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-        self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 5)
+        self.ask(topics_request({topic: partitions}), 5)
         self.ids[topic] = wait_until(partial(self._id_of, topic), f"topic {topic}", WITHIN_S)
 
     def _id_of(self, topic: str) -> UUID | None:

@@ -23,9 +23,7 @@ from coordinator.server.app import Server, StartFailed, random_id
 from coordinator.server.telemetry.note_lines import Noted
 from protocol.messages import (
     ApiVersionsRequest,
-    CreateTopicsRequest,
     MetadataRequest,
-    OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import (
@@ -41,7 +39,7 @@ from tests.server.harness import (
 )
 from tests.support.memory import ManualEngine
 from tests.support.patience import WITHIN_S
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, offsets_request, topics_request
 
 
 def config_in(folder: Path, *settings: str) -> Config:
@@ -81,8 +79,7 @@ async def test_groups_topics_and_cluster_outlive_the_server(tmp_path: Path) -> N
     async with Running(config) as server:
         peer = await server.peer()
         joined = await seat(peer, "g", "i")
-        fresh = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=2, replication_factor=1)
-        assert (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics[0].error_code == ErrorCode.NONE
+        assert (await peer.ask(topics_request({"fresh": 2}), 5)).topics[0].error_code == ErrorCode.NONE
         before = await cluster_of(server)
     async with Running(config) as server:
         assert await cluster_of(server) == before
@@ -346,8 +343,7 @@ async def commit(peer: Peer, offset: int) -> int:
 
 async def committed(peer: Peer) -> tuple[int, int]:
     """Return error code and committed offset."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-    answer = await peer.ask(OffsetFetchRequest(group_id="simple", topics=[topic]), 7)
+    answer = await peer.ask(offsets_request("simple", {"orders": [0]}), 7)
     return answer.error_code, answer.topics[0].partitions[0].committed_offset if answer.topics else -1
 
 
@@ -410,12 +406,11 @@ async def test_a_topic_that_can_not_be_written_is_refused(tmp_path: Path, monkey
     async with Running(config_in(tmp_path)) as server:
         monkeypatch.setattr(TopicsFile, "save", fail)
         peer = await server.peer()
-        fresh = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=2, replication_factor=1)
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics
+        (result,) = (await peer.ask(topics_request({"fresh": 2}), 5)).topics
         assert (result.error_code, result.error_message) == (56, "No space left on device")
         assert "fresh" not in (await cluster_of(server))[1]
         failing = False
-        (result,) = (await peer.ask(CreateTopicsRequest(topics=[fresh]), 5)).topics
+        (result,) = (await peer.ask(topics_request({"fresh": 2}), 5)).topics
         assert result.error_code == ErrorCode.NONE
         assert (await cluster_of(server))[1]["fresh"][1] == 2
 

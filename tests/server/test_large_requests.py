@@ -33,9 +33,7 @@ from coordinator.server.wire.api import handler
 from protocol.connection import SIZE_BYTES
 from protocol.header import decode_response
 from protocol.messages import (
-    DescribeConfigsRequest,
     HeartbeatResponse,
-    IncrementalAlterConfigsRequest,
     JoinGroupResponse,
     ListConfigResourcesRequest,
 )
@@ -72,6 +70,7 @@ from tests.support.large import (
 from tests.support.length import IS_NIGHTLY, most_are_long
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, describe_configs_request
 from tests.support.tenure import Tenure
 
 LINES_PER_MS = 250
@@ -301,39 +300,16 @@ async def test_settings_of_very_many_groups_hold_nobody_up() -> None:
     """They are set, shown, listed and removed by one request each."""
     names = [f"group-{number}" for number in range(1_500)]
 
-    def altered(value: str | None) -> IncrementalAlterConfigsRequest:
-        return IncrementalAlterConfigsRequest(
-            resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(
-                    resource_type=32,
-                    resource_name=name,
-                    configs=[
-                        IncrementalAlterConfigsRequest.AlterableConfig(
-                            name="consumer.session.timeout.ms", config_operation=int(value is None), value=value
-                        )
-                    ],
-                )
-                for name in names
-            ]
-        )
-
-    described = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=32, resource_name=name, configuration_keys=["consumer.session.timeout.ms"]
-            )
-            for name in names
-        ]
-    )
+    setting = "consumer.session.timeout.ms"
     work = Work()
     async with serving(clock=WorkClock(work)) as server:
         victim, peer = await server.peer(), await server.peer()
         beat = heartbeat_request("g", await seat(victim, "g", "i"), "i")
         requests = (
-            (altered("50000"), 1),
-            (described, 4),
+            (configs_request(32, names, {setting: "50000"}), 1),
+            (describe_configs_request(32, *names, keys=[setting]), 4),
             (ListConfigResourcesRequest(resource_types=[32]), 1),
-            (altered(None), 1),
+            (configs_request(32, names, {setting: None}), 1),
         )
         for asked, version in requests:
             data = peer.frame(asked, version)

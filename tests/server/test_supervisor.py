@@ -22,26 +22,23 @@ from protocol.messages import (
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
-    CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     FindCoordinatorRequest,
     HeartbeatResponse,
-    IncrementalAlterConfigsRequest,
     JoinGroupResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
-    ProduceRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, describe_configs_request, produce_request, topics_request
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 TIMEOUT_MS = int(WITHIN_S * 1000)
@@ -119,10 +116,9 @@ def beat(port: int, group: str, joined: JoinGroupResponse) -> int:
     return answer.error_code
 
 
-def topic_request(*names: str) -> CreateTopicsRequest:
+def topic_request(*names: str, timeout_ms: int = TIMEOUT_MS) -> Message:
     """Return CreateTopics with two partitions for each name."""
-    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-    return CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+    return topics_request(dict.fromkeys(names, 2), timeout_ms=timeout_ms)
 
 
 def topics_at(port: int) -> dict[str, int]:
@@ -263,11 +259,7 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
 
 def produce_to_all(port: int, topic: str, count: int) -> list[int]:
     """Produce a record to each of that many partitions; returns the error codes."""
-    parts = [
-        ProduceRequest.PartitionProduceData(index=index, records=batch([(b"k", b"v", 1)])) for index in range(count)
-    ]
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=parts)]
-    answer = ask(port, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics), 9)
+    answer = ask(port, produce_request({(topic, index): batch([(b"k", b"v", 1)]) for index in range(count)}), 9)
     return [each.error_code for each in answer.responses[0].partition_responses]  # type: ignore[attr-defined]
 
 
@@ -308,17 +300,10 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
         name = f"t{number}"
         ask(tenure.ports[0], topic_request(name), 5)
         more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
-        alter = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=2,
-            resource_name=name,
-            configs=[
-                IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="7")
-            ],
-        )
         with Connection(tenure.ports[0]) as grower, Connection(tenure.ports[1]) as setter:
             os.kill(hanging, signal.SIGSTOP)
             grower.send(CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), 3)
-            setter.send(IncrementalAlterConfigsRequest(resources=[alter]), 1)
+            setter.send(configs_request(2, [name], {"retention.ms": "7"}), 1)
             wait_until(lambda: topics_at(tenure.ports[0])[name] == 4, "growth", WITHIN_S)  # noqa: B023
             os.kill(hanging, signal.SIGCONT)
             assert grower.receive().results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
@@ -355,19 +340,14 @@ def test_changed_settings_of_brokers_are_known_to_all(tenure: Tenure) -> None:
 
 def broker_configs(port: int, node_id: int) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
     """Return all settings of a node."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name=str(node_id))
-    answer = ask(port, DescribeConfigsRequest(resources=[resource]), 4)
+    answer = ask(port, describe_configs_request(4, str(node_id)), 4)
     assert isinstance(answer, DescribeConfigsResponse)
     return answer.results[0].configs
 
 
 def set_config(port: int, name: str, setting: str, value: str) -> None:
     """Change a setting of a node, or of all nodes (name "")."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=0, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=4, resource_name=name, configs=[config]
-    )
-    answer = ask(port, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = ask(port, configs_request(4, [name], {setting: value}), 1)
     assert answer.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
 
 
@@ -672,7 +652,7 @@ def test_changes_of_topics_time_out_while_a_worker_hangs(tenure: Tenure) -> None
     ask(tenure.ports[0], topic_request("old", "grows"), 5)
     hanging = tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
-    created = ask(tenure.ports[0], CreateTopicsRequest(topics=topic_request("new").topics, timeout_ms=1_000), 5)
+    created = ask(tenure.ports[0], topic_request("new", timeout_ms=1_000), 5)
     assert created.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
     more = CreatePartitionsRequest.CreatePartitionsTopic(name="grows", count=4, assignments=None)
     grown = ask(tenure.ports[0], CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)

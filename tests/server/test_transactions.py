@@ -22,14 +22,14 @@ from coordinator.server.app import Server, StartFailed
 from coordinator.server.runtime.trouble import BACKOFF_MIN_MS
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import RETRY_MS
-from protocol.messages import EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest
+from protocol.messages import EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import config_of, connected, serving
 from tests.server.requests.test_transactions import V1, V2, Producer, fetch, latest, offset_of, producing
 from tests.server.runtime.calls import FULL
 from tests.support.memory import ManualEngine, ManualLog
 from tests.support.patience import WITHIN_S
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, fetch_request
 
 TOPICS = "tenure.topics=orders:2"
 
@@ -241,10 +241,7 @@ async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> No
         reader = await server.peer()
         assert server.server.transactions is not None
         data = server.server.transactions._data
-        asked = FetchRequest.FetchPartition(
-            partition=partition_for("t", 50), fetch_offset=1, partition_max_bytes=10_000
-        )
-        topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[asked])]
+        asked = fetch_request({(TRANSACTIONS_TOPIC, partition_for("t", 50)): 1}, 10_000, max_wait_ms=500)
         held: list[Callable[[], None]] = []
         holds, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -253,7 +250,7 @@ async def test_a_reader_of_the_log_of_ids_misses_no_record(tmp_path: Path) -> No
             loop.call_soon_threadsafe(holds.set)
 
         hop, data._hop = data._hop, hold
-        await reader.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics), 11)
+        await reader.send(asked, 11)
         await asyncio.wait_for(holds.wait(), WITHIN_S)
         data._hop = hop
         assert await producer.commit_offset(7) == 0

@@ -22,15 +22,13 @@ from protocol.messages import (
     InitProducerIdRequest,
     ListTransactionsRequest,
     MetadataRequest,
-    OffsetFetchRequest,
-    ProduceRequest,
-    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
 from schemas.errors import ErrorCode
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import group_offsets_request, produce_request, request
 from tests.support.tenure import Tenure, wait_until
 
 SETTINGS: dict[str, str | int] = {"tenure.topics": "orders:2", "tenure.worker.timeout.ms": int(WITHIN_S * 1000)}
@@ -66,25 +64,18 @@ class Producer:
         """Produce a record, which adds its partition to the transaction; returns the error."""
         ids = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "sequence": self.sequences[partition]}
         data = batch([(b"k", b"v", 1_000)], **ids, attributes=0x10)
-        records = ProduceRequest.PartitionProduceData(index=partition, records=data)
-        topics = [ProduceRequest.TopicProduceData(name="orders", partition_data=[records])]
-        request = ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=1_000, topic_data=topics)
+        request = produce_request({("orders", partition): data}, transactional_id=ID)
         error = self.ask(self.leaders()[partition], request, 12).responses[0].partition_responses[0].error_code
         self.sequences[partition] += not error
         return int(error)
 
     def commit_offset(self, offset: int) -> int:
         """TxnOffsetCommit, which adds the group's partition to the transaction."""
-        kinds = TxnOffsetCommitRequest
-        one = kinds.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        request = kinds(
-            transactional_id=ID,
-            group_id=GROUP,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=[kinds.TxnOffsetCommitRequestTopic(name="orders", partitions=[one])],
-        )
-        return int(self.ask(1, request, 5).topics[0].partitions[0].error_code)
+        one = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        topics = [{"name": "orders", "partitions": [one]}]
+        producer = {"transactional_id": ID, "producer_id": self.producer_id, "producer_epoch": self.epoch}
+        commit = request("TxnOffsetCommit", group_id=GROUP, topics=topics, **producer)
+        return int(self.ask(1, commit, 5).topics[0].partitions[0].error_code)
 
     def end(self, *, commit: bool = True) -> None:
         """EndTxn: the outcome is decided, and markers are on the way."""
@@ -102,9 +93,8 @@ class Producer:
     @property
     def offset(self) -> int | str:
         """The stable committed offset of the group, or the name of the error."""
-        topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
-        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
-        (answer,) = self.ask(1, OffsetFetchRequest(groups=[group], require_stable=True), 8).groups
+        request = group_offsets_request(GROUP, partitions={"orders": [0]}, stable=True)
+        (answer,) = self.ask(1, request, 8).groups
         if answer.error_code:
             return ErrorCode(answer.error_code).name
         found = answer.topics[0].partitions[0]

@@ -38,12 +38,17 @@ from protocol.messages import (
     JoinGroupResponse,
     Message,
     OffsetCommitResponse,
-    OffsetFetchRequest,
     OffsetFetchResponse,
 )
 from tests.support.cluster_history import OK, Asked, lost_commits
 from tests.support.patience import WITHIN_S
-from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
+from tests.support.requests import (
+    commit_request,
+    heartbeat_request,
+    join_request,
+    offsets_request,
+    sync_request,
+)
 from tests.support.started import Started
 from tests.support.tenure import wait_until
 
@@ -261,8 +266,7 @@ def outcome(answer: Message, value: int) -> tuple[int, int]:
 
 def fetch(group: str, partition: int) -> Message:
     """OffsetFetch of one topic partition."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[partition])
-    return OffsetFetchRequest(group_id=group, topics=[topic])
+    return offsets_request(group, {TOPIC: [partition]})
 
 
 class Probe(Started):

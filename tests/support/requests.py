@@ -111,6 +111,88 @@ def commit_request(
     return made
 
 
+def topics_request(counts: Mapping[str, int], configs: Mapping[str, str] | None = None, **fields: Any) -> Message:
+    """Return the CreateTopics of topics with these numbers of partitions, on one broker each. configs: of them all."""
+    made = [{"name": name, "value": value} for name, value in (configs or {}).items()]
+    topics = [
+        {"name": name, "num_partitions": count, "replication_factor": 1, "configs": made}
+        for name, count in counts.items()
+    ]
+    return request("CreateTopics", **{"topics": topics, "timeout_ms": 60_000, **fields})
+
+
+def configs_request(
+    kind: int,
+    names: Sequence[str],
+    configs: Mapping[str, str | None] | Sequence[tuple[str, int, str | None]],
+    **fields: Any,
+) -> Message:
+    """Return the IncrementalAlterConfigs that makes the same changes of these resources.
+
+    configs: values to set, or to delete where they are None; or names, operations and values.
+    """
+    if isinstance(configs, Mapping):
+        configs = [(name, 1 if value is None else 0, value) for name, value in configs.items()]
+    made = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in configs]
+    resources = [{"resource_type": kind, "resource_name": name, "configs": made} for name in names]
+    return request("IncrementalAlterConfigs", resources=resources, **fields)
+
+
+def describe_configs_request(kind: int, *names: str, keys: Sequence[str] | None = None, **fields: Any) -> Message:
+    """Return the DescribeConfigs of these resources. keys: the settings to describe, without which it is all."""
+    wanted = None if keys is None else [*keys]
+    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": wanted} for name in names]
+    return request("DescribeConfigs", resources=resources, **fields)
+
+
+def produce_request(parts: Mapping[tuple[str, int], bytes | None], **fields: Any) -> Message:
+    """Return the Produce of these records, by topic and partition, which all replicas acknowledge."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), records in parts.items():
+        topics.setdefault(topic, []).append({"index": index, "records": records})
+    data = [{"name": name, "partition_data": partitions} for name, partitions in topics.items()]
+    return request("Produce", **{"acks": -1, "timeout_ms": 60_000, "topic_data": data, **fields})
+
+
+def fetch_request(offsets: Mapping[tuple[str, int], int], size: int = 1_000_000, **fields: Any) -> Message:
+    """Return the Fetch, without a session, from these offsets on, by topic and partition."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), offset in offsets.items():
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size}
+        topics.setdefault(topic, []).append(wanted)
+    asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": size, "session_epoch": -1}
+    return request("Fetch", topics=asked, **{**limits, **fields})
+
+
+def list_offsets_request(timestamps: Mapping[tuple[str, int], int], **fields: Any) -> Message:
+    """Return the ListOffsets of these timestamps, by topic and partition."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), timestamp in timestamps.items():
+        topics.setdefault(topic, []).append({"partition_index": index, "timestamp": timestamp})
+    asked = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    return request("ListOffsets", replica_id=-1, topics=asked, **fields)
+
+
+def offsets_request(group: str, partitions: Mapping[str, Sequence[int]] | None = None) -> Message:
+    """Return the OffsetFetch of a group in the form before version 8. partitions: by topic; without them, of all."""
+    topics = None if partitions is None else _of_topics(partitions)
+    return request("OffsetFetch", group_id=group, topics=topics)
+
+
+def group_offsets_request(
+    *groups: str, partitions: Mapping[str, Sequence[int]] | None = None, stable: bool = False
+) -> Message:
+    """Return the OffsetFetch of groups, as of version 8. partitions: by topic, of each; without them, of all."""
+    topics = None if partitions is None else _of_topics(partitions)
+    asked = [{"group_id": group, "topics": topics} for group in groups]
+    return request("OffsetFetch", groups=asked, require_stable=stable)
+
+
+def _of_topics(partitions: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+    return [{"name": name, "partition_indexes": [*indexes]} for name, indexes in partitions.items()]
+
+
 def _filled(top: type[Message], made: type[Message], struct: Struct, values: Mapping[str, Any]) -> Message:
     """Return a message or a struct of it. top: the class of the message, which has those of all structs."""
     inner = {field.name: field.struct for field in struct.fields}

@@ -18,7 +18,7 @@ from coordinator.server.app import Server
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
 from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions
-from protocol.messages import ConsumerGroupHeartbeatRequest, FetchRequest, OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     ManualClock,
@@ -31,6 +31,7 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.support.patience import WITHIN_S
+from tests.support.requests import fetch_request, offsets_request
 from tests.support.threaded import Threaded, until
 
 HOUR_MS = 3_600_000
@@ -466,10 +467,9 @@ async def test_offsets_expire_after_their_retention(kit: Kit) -> None:
     """Those of a group without members, seven days by default; the check comes within ten minutes."""
     peer = await kit.serving.peer()
     await peer.ask(OffsetCommitRequest(group_id="g", topics=[topic_partition()]), 7)
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
 
     async def committed() -> int:
-        answer = await peer.ask(OffsetFetchRequest(group_id="g", topics=[asked]), 5)
+        answer = await peer.ask(offsets_request("g", {"orders": [0]}), 5)
         offset: int = answer.topics[0].partitions[0].committed_offset
         return offset
 
@@ -490,9 +490,7 @@ async def test_waits_that_clients_ask_for_go_by_the_real_time() -> None:
     try:
         await serving.loaded()
         peer = await serving.peer()
-        partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1_000)
-        topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
-        await peer.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1_000, topics=[topic]), 11)
+        await peer.send(fetch_request({("orders", 0): 0}, max_wait_ms=500), 11)
         await serving.barrier()
         for _ in range(30):
             clock.advance(HOUR_MS)

@@ -25,24 +25,20 @@ from coordinator.server.app import StartFailed
 from coordinator.testing import Group, NotRunning, Tenure
 from coordinator.testing.control import Control
 from protocol.messages import (
-    CreateTopicsRequest,
     DeleteTopicsRequest,
     EndTxnRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     MetadataRequest,
     OffsetCommitRequest,
-    ProduceRequest,
     TxnOffsetCommitRequest,
 )
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
-from tests.server.requests.test_records import produce_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, fetch_request, produce_request, topics_request
 from tests.support.scripted import OPENED, Member, hang_up, settle
 from tests.support.seats import set_seats
 
@@ -151,18 +147,13 @@ def leaders_of(port: int) -> dict[int, int]:
 def produce(port: int, partition: int, value: bytes) -> int:
     """Append a record to a partition of topic t, and return the error code."""
     records = encode_batch([Record(b"key", value, 1)], 0, 0)
-    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-    answer = ask(port, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]), 7)
+    answer = ask(port, produce_request({("t", partition): records}), 7)
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
 def fetch(port: int, partition: int) -> bytes:
     """The batches of a partition of topic t."""
-    wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=10_000)
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[wanted])
-    request = FetchRequest(max_wait_ms=1_000, min_bytes=1, max_bytes=10_000, topics=[topic])
-    answer = ask(port, request, 4).responses[0].partitions[0]
+    answer = ask(port, fetch_request({("t", partition): 0}, max_wait_ms=1_000), 4).responses[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE
     return bytes(answer.records)
 
@@ -193,8 +184,7 @@ class TestCluster:
     def test_all_nodes_have_one_list_of_topics(self, nodes: Tenure) -> None:
         """A topic that one node creates or deletes is there, or gone, on all of them when the answer comes."""
         ports = ports_of(nodes)
-        creatable = CreateTopicsRequest.CreatableTopic(name="more", num_partitions=2, replication_factor=-1)
-        created = ask(ports[1], CreateTopicsRequest(topics=[creatable], timeout_ms=30_000), 4)
+        created = ask(ports[1], topics_request({"more": 2}), 4)
         assert created.topics[0].error_code == ErrorCode.NONE
         assert all(topic_names(port) >= {"t", "more"} for port in ports)
         deleted = ask(ports[2], DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000), 3)
@@ -667,7 +657,7 @@ class TransactionalProducer:
         """Write a record: the first one of its partition."""
         ids: dict[str, Any] = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "sequence": 0}
         data = batch([(b"k", value, 1_000)], attributes=0x10, **ids)
-        request = produce_request(("t", partition, data), transactional_id=self.id)
+        request = produce_request({("t", partition): data}, transactional_id=self.id)
         answer = ask(leader_port(self.tenure, partition), request, 12)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 

@@ -18,12 +18,13 @@ from coordinator.loop.clock import LoopClock
 from coordinator.server.app import StartFailed
 from coordinator.testing import NotRunning, Tenure, assert_no_rebalance
 from coordinator.testing.faults import error, kill
-from protocol.messages import MetadataRequest, ProduceRequest
+from protocol.messages import MetadataRequest
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Closed, Connection
+from tests.support.requests import produce_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.testing.conftest import Join, port_of
 
@@ -55,12 +56,8 @@ def left_behind() -> tuple[set[str], list[str], list[str]]:
 def produce(server: Tenure) -> None:
     """Append a record to t-0."""
     records = encode_batch([Record(b"key", b"value", 1)], 0, 0)
-    partition = ProduceRequest.PartitionProduceData(index=0, records=records)
-    request = ProduceRequest(
-        acks=-1, timeout_ms=1_000, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[partition])]
-    )
     with Connection(port_of(server)) as connection:
-        answer = connection.ask(request, 7)
+        answer = connection.ask(produce_request({("t", 0): records}), 7)
     assert answer.responses[0].partition_responses[0].error_code == 0  # type: ignore[attr-defined]
 
 

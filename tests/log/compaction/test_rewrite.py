@@ -29,18 +29,13 @@ from coordinator.log.segments.segment import list_segments, segment_at
 from coordinator.log.segments.swap import remove_cleaned
 from protocol.messages import (
     AddOffsetsToTxnRequest,
-    CreateTopicsRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
     OffsetCommitKey,
-    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitValue,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
     OffsetFetchResponse,
-    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     encode,
 )
@@ -74,6 +69,7 @@ from tests.support.apache import ApacheKafka, dump_log_segments
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import commit_request, group_offsets_request, request, topics_request
 from tests.support.tenure import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -635,11 +631,8 @@ def test_kafkas_own_cleaner_leaves_the_same(tmp_path: Path) -> None:
 
 def _commit_and_delete(port: int, chance: Random) -> None:
     """Commit offsets without a membership in the group, some in transactions, and delete some."""
-    Partition = OffsetCommitRequest.OffsetCommitRequestPartition  # noqa: N806 - a class
-    Deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition  # noqa: N806 - a class
     with Connection(port) as connection:
-        created = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=30, replication_factor=1)
-        connection.ask(CreateTopicsRequest(topics=[created], timeout_ms=10_000), 5)
+        connection.ask(topics_request({"orders": 30}), 5)
         producers = [Transactional(connection, f"t-{number}") for number in range(2)]
         for number in range(300):
             chosen = chance.sample(range(30), chance.randint(1, 4))
@@ -650,29 +643,21 @@ def _commit_and_delete(port: int, chance: Random) -> None:
                 for each in producers if number == 200 else [chance.choice(producers)]:
                     each.end(commit=chance.random() < 0.6)
             if number % 20 == 7:
-                gone = OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name="orders", partitions=[Deleted(partition_index=index) for index in chosen]
-                )
-                connection.ask(OffsetDeleteRequest(group_id="g", topics=[gone]), 0)
+                gone = {"name": "orders", "partitions": [{"partition_index": index} for index in chosen]}
+                connection.ask(request("OffsetDelete", group_id="g", topics=[gone]), 0)
                 continue
-            topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-                name="orders", partitions=[Partition(partition_index=at, committed_offset=number) for at in chosen]
-            )
-            answer = connection.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
+            answer = connection.ask(commit_request("g", {("orders", at): number for at in chosen}), 7)
             assert cast("OffsetCommitResponse", answer).topics[0].partitions[0].error_code == 0
         producers[0].commit("g", [3, 4], 1_000)
 
 
 def _offsets(port: int) -> list[OffsetFetchResponse.OffsetFetchResponsePartitions]:
     """The group's stable offsets by partition, once it is loaded."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=list(range(30)))
-    groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
+    asked = group_offsets_request("g", partitions={"orders": range(30)}, stable=True)
     with Connection(port) as connection:
 
         def loaded() -> list[OffsetFetchResponse.OffsetFetchResponsePartitions] | None:
-            (group,) = cast(
-                "OffsetFetchResponse", connection.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
-            ).groups
+            (group,) = cast("OffsetFetchResponse", connection.ask(asked, 8)).groups
             return None if group.error_code else group.topics[0].partitions
 
         return wait_until(loaded, "the group is loaded", WITHIN_S)
@@ -694,12 +679,12 @@ class Transactional:
 
     def commit(self, group: str, partitions: Sequence[int], offset: int) -> None:
         """Commit an offset for some partitions of the topic `orders`."""
-        Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition  # noqa: N806 - a class
         self._ask(AddOffsetsToTxnRequest(**self._producer, group_id=group), 3)
-        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-            name="orders", partitions=[Partition(partition_index=at, committed_offset=offset) for at in partitions]
-        )
-        answer = self._connection.ask(TxnOffsetCommitRequest(**self._producer, group_id=group, topics=[topic]), 3)
+        topic = {
+            "name": "orders",
+            "partitions": [{"partition_index": at, "committed_offset": offset} for at in partitions],
+        }
+        answer = self._connection.ask(request("TxnOffsetCommit", **self._producer, group_id=group, topics=[topic]), 3)
         assert cast("TxnOffsetCommitResponse", answer).topics[0].partitions[0].error_code == 0
         self._is_open = True
 

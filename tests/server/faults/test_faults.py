@@ -58,8 +58,7 @@ def commit_request(group: str, offset: int, joined: Any = None, instance: str | 
 
 async def committed(peer: Peer, group: str) -> int:
     """The committed offset of partition 0 of orders; -1 if there is none."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-    answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 5)
+    answer = await peer.ask(requests.offsets_request(group, {"orders": [0]}), 5)
     offset: int = answer.topics[0].partitions[0].committed_offset
     return offset
 
@@ -215,12 +214,8 @@ async def test_a_dropped_response_gives_its_memory_back() -> None:
     async with serving(faults=Faults([plan.drop_response("Fetch")])) as server:
         peer, data = await server.peer(), server.server.data
         assert data is not None
-        records = ProduceRequest.PartitionProduceData(index=0, records=batch([(None, b"x" * 1_000, 1)]))
-        produced = ProduceRequest.TopicProduceData(name="orders", partition_data=[records])
-        answer = await peer.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[produced]), 8)
+        answer = await peer.ask(requests.produce_request({("orders", 0): batch([(None, b"x" * 1_000, 1)])}), 8)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-        wanted = FetchRequest.FetchPartition(partition=0, partition_max_bytes=10_000)
-        topic = FetchRequest.FetchTopic(topic="orders", partitions=[wanted])
         lefts = list[int]()
 
         class Watched(Budget):
@@ -229,7 +224,7 @@ async def test_a_dropped_response_gives_its_memory_back() -> None:
                 lefts.append(self.left)
 
         data.budget = Watched(5_000)
-        await peer.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=[topic]), 11)
+        await peer.send(requests.fetch_request({("orders", 0): 0}, 10_000, max_wait_ms=500), 11)
         await server.until(lambda: bool(lefts) and lefts[-1] == 5_000)
         await server.at_rest()
         assert peer.is_silent()

@@ -9,34 +9,21 @@ from typing import Any
 from coordinator.log.engine import Unavailable
 from coordinator.server.telemetry.event_queue import LINGER_MS
 from coordinator.story.entries import Timeline
-from protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
+from protocol.messages import MetadataRequest
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving, sync_request
-from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.memory import ManualEngine
 from tests.support.patience import WITHIN_S
+from tests.support.requests import fetch_request, produce_request
 from tests.support.told import shown
 from tests.support.told import told as told_of
 
 
 async def records_of(peer: Peer, version: int = 12) -> list[dict[str, Any]]:
     """The records that a consumer reads from partition 0."""
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1_000_000,
-        session_epoch=-1,
-        topics=[
-            FetchRequest.FetchTopic(
-                topic="__rebalance_events",
-                partitions=[FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)],
-            )
-        ],
-    )
-    answer = await peer.ask(request, version)
+    answer = await peer.ask(fetch_request({("__rebalance_events", 0): 0}), version)
     (partition,) = answer.responses[0].partitions
     assert partition.error_code == ErrorCode.NONE
     return [
@@ -65,7 +52,7 @@ async def test_an_event_wakes_those_who_wait_for_it() -> None:
     """A Fetch that waits at the end of the topic is answered when an event is written."""
     async with serving("tenure.events.enable=true") as server:
         reader, peer = await server.peer(), await server.peer()
-        await reader.send(fetch_request(("__rebalance_events", 0, 0), max_wait_ms=2**31 - 1), 11)
+        await reader.send(fetch_request({("__rebalance_events", 0): 0}, max_wait_ms=2**31 - 1), 11)
         await server.barrier()
         assert reader.is_silent()
         await seat(peer, "g", "i")
@@ -142,10 +129,6 @@ async def test_a_disk_that_hangs_holds_up_nobody() -> None:
 async def test_nobody_else_writes_to_it() -> None:
     """Clients can't write to it, create it or delete it."""
     async with connected("tenure.events.enable=true") as (_, peer):
-        data = ProduceRequest.TopicProduceData(
-            name="__rebalance_events",
-            partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch([(b"g", b"{}", 0)]))],
-        )
-        answer = await peer.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9)
+        answer = await peer.ask(produce_request({("__rebalance_events", 0): batch([(b"g", b"{}", 0)])}), 9)
         (partition,) = answer.responses[0].partition_responses
         assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

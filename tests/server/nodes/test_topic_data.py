@@ -15,8 +15,6 @@ from coordinator.log.store import open_store
 from coordinator.loop.pace import TURN_MAX_MS
 from coordinator.server.nodes.topic_data import Budget
 from protocol.messages import (
-    CreateTopicsRequest,
-    IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
@@ -39,9 +37,10 @@ from tests.server.requests.test_records import (
 from tests.support import requests
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
+from tests.support.requests import configs_request, topics_request
 from tests.support.tenure import Tenure
 
-NEW = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100"}
 
 
 async def test_a_server_that_nobody_asks_for_records_has_no_thread_for_them(peer: Peer, server: Serving) -> None:
@@ -151,20 +150,13 @@ async def test_another_time_between_compactions_begins_with_a_compaction(peer: P
 
 async def set_config(peer: Peer, name: str, value: str) -> None:
     """Change a setting of the node."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
-    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = await peer.ask(configs_request(4, ["1"], {name: value}), 1)
     assert answer.responses[0].error_code == ErrorCode.NONE
 
 
 async def test_a_compacted_topic_is_compacted(peer: Peer, server: Serving) -> None:
     """Every log.cleaner.backoff.ms, by the topic's settings; a log line says so, and a Fetch finds the last values."""
-    configs = [
-        CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
-        for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
-    ]
-    topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=1, replication_factor=1, configs=configs)
-    await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+    await peer.ask(topics_request({"kept": 1}, COMPACTED), 5)
     for _ in range(4):
         await produce(peer, ("kept", 0, ONE))
     await server.advance(15_000)
@@ -187,13 +179,8 @@ def test_each_worker_compacts_what_it_leads() -> None:
     """And no other partition; the two workers don't disturb each other."""
     settings = {"log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "2"}
     with Tenure(settings, arguments=["--workers", "2"]) as tenure:
-        configs = [
-            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
-            for name, value in (("cleanup.policy", "compact"), ("segment.bytes", "100"))
-        ]
-        topic = CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=4, replication_factor=1, configs=configs)
         with Connection(tenure.ports[0]) as first, Connection(tenure.ports[1]) as second:
-            first.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+            first.ask(topics_request({"kept": 4}, COMPACTED), 5)
             for partition in range(4):
                 for connection in (first, second):
                     for _ in range(4):
@@ -311,7 +298,7 @@ def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
     """By Fetch, from the group's partition of `__consumer_offsets`, any number of times; no client can write there."""
     with Tenure({"offsets.topic.num.partitions": "1"}) as tenure, Connection(tenure.port) as connection:
         for offset in (5, 6):
-            connection.ask(CreateTopicsRequest(topics=[NEW], timeout_ms=1_000), 5)
+            connection.ask(topics_request({"orders": 1}), 5)
             connection.ask(commit_request("g", offset), 8)
             fetched = connection.ask(fetch_request(("__consumer_offsets", 0, offset - 5)), 11)
             found = fetched.responses[0].partitions[0]  # type: ignore[attr-defined]

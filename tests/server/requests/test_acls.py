@@ -19,14 +19,20 @@ from protocol.messages import (
     DescribeAclsRequest,
     MetadataRequest,
     OffsetFetchRequest,
-    ProduceRequest,
 )
 from schemas.errors import ErrorCode
 from tests.oracle.acl_table import EVERYTHING, UNMATCHED
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, seat, serving
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
-from tests.support.requests import commit_request, first_heartbeat, join_request
+from tests.support.requests import (
+    commit_request,
+    first_heartbeat,
+    group_offsets_request,
+    join_request,
+    offsets_request,
+    produce_request,
+)
 
 STANDARD = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER = f"super.users={ANONYMOUS}"
@@ -251,11 +257,8 @@ async def test_offsets_of_a_topic_without_a_right_are_refused_in_every_version(v
     async with serving(STANDARD) as server:
         await change(server, (Kind.GROUP, "g", Operation.DESCRIBE))
         peer = await server.peer()
-        one = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-        same = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
-        several = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[same])]
-        is_one = version < 8
-        request = OffsetFetchRequest(group_id="g", topics=[one]) if is_one else OffsetFetchRequest(groups=several)
+        is_one, partitions = version < 8, {"orders": [0]}
+        request = offsets_request("g", partitions) if is_one else group_offsets_request("g", partitions=partitions)
         answer = await peer.ask(request, version)
         (topic,) = answer.topics if is_one else answer.groups[0].topics
         assert [each.error_code for each in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -294,9 +297,7 @@ async def test_a_fetch_that_waits_is_refused_once_its_rule_is_gone(is_produced: 
         await change(server, may_write)
         assert reader.is_silent()
         if is_produced:
-            data = ProduceRequest.PartitionProduceData(index=0, records=batch([(b"k", b"secret", 1_000)]))
-            topics = [ProduceRequest.TopicProduceData(name="orders", partition_data=[data])]
-            await writer.ask(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics), 9)
+            await writer.ask(produce_request({("orders", 0): batch([(b"k", b"secret", 1_000)])}), 9)
         else:
             await server.advance(request.max_wait_ms)
         (partition,) = (await reader.receive()).responses[0].partitions

@@ -16,9 +16,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
 from schemas.errors import ErrorCode
@@ -26,7 +23,14 @@ from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
 from tests.support.raw import Connection
-from tests.support.requests import commit_request, first_heartbeat
+from tests.support.requests import (
+    commit_request,
+    configs_request,
+    describe_configs_request,
+    first_heartbeat,
+    request,
+    topics_request,
+)
 from tests.support.tenure import Tenure
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -34,11 +38,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 async def describe(server: Serving, kind: int, name: str, *keys: str, version: int = 4, **fields: Any) -> Any:
     """The description of one resource."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
-    )
     peer = await server.peer()
-    answer = await peer.ask(DescribeConfigsRequest(resources=[resource], **fields), version)
+    answer = await peer.ask(describe_configs_request(kind, name, keys=keys or None, **fields), version)
     (result,) = answer.results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
@@ -106,13 +107,7 @@ async def test_a_secret_is_not_shown() -> None:
 async def test_a_topic_shows_what_it_was_created_with() -> None:
     """Its own settings; all others are the server's, which here has Kafka's, but for message.max.bytes."""
     async with connected("message.max.bytes=5000") as (server, peer):
-        asked = CreateTopicsRequest.CreatableTopic(
-            name="fresh",
-            num_partitions=1,
-            replication_factor=1,
-            configs=[CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value="compact")],
-        )
-        created = await peer.ask(CreateTopicsRequest(topics=[asked]), 5)
+        created = await peer.ask(topics_request({"fresh": 1}, {"cleanup.policy": "compact"}), 5)
         values = values_of(await describe(server, TOPIC, "fresh"))
         assert set(values) == set(TOPIC_CONFIGS)
         assert values["cleanup.policy"] == ("compact", 1)
@@ -181,16 +176,8 @@ async def change(
     validate_only: bool = False,
 ) -> int:
     """The error code that a list of changes (setting, operation, value) gets."""
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            IncrementalAlterConfigsRequest.AlterableConfig(name=setting, config_operation=operation, value=value)
-            for setting, operation, value in changes
-        ],
-    )
     peer = await server.peer()
-    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only), version)
+    answer = await peer.ask(configs_request(kind, [name], changes, validate_only=validate_only), version)
     (result,) = answer.responses
     assert (result.resource_type, result.resource_name) == (kind, name)
     assert bool(result.error_message) == bool(result.error_code)
@@ -279,10 +266,8 @@ async def test_a_setting_that_can_not_be(
     assert await change(server, (setting, operation, value)) == error
     assert bool(await given(server)) == (not error)
     if operation == SET and value is not None:
-        config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)
-        topic = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1, configs=[config])
         peer = await server.peer()
-        answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+        answer = await peer.ask(topics_request({"new": 1}, {setting: value}), 5)
         assert answer.topics[0].error_code == error
 
 
@@ -429,19 +414,16 @@ async def test_many_groups_change_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     """In one write; if there is no room for all, none of them changes, but a topic of that request does."""
     monkeypatch.setattr(group_settings, "KEPT_CHARACTERS_MAX", 10 * len(f"g0/{SESSION}50000"))
     async with connected() as (server, peer):
-
-        def resource(kind: int, name: str, setting: str) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
-            config = IncrementalAlterConfigsRequest.AlterableConfig(name=setting, value="50000")
-            return IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=kind, resource_name=name, configs=[config]
-            )
-
-        groups = [resource(GROUP, f"g{number}", SESSION) for number in range(10)]
-        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=groups), 1)
+        groups = [f"g{number}" for number in range(10)]
+        answer = await peer.ask(configs_request(GROUP, groups, {SESSION: "50000"}), 1)
         assert {each.error_code for each in answer.responses} == {0}
         assert await own(server, "g9") == {SESSION: "50000"}
-        more = [resource(GROUP, "more", SESSION), resource(TOPIC, "orders", "retention.ms")]
-        answer = await peer.ask(IncrementalAlterConfigsRequest(resources=more), 1)
+        more = [(GROUP, "more", SESSION), (TOPIC, "orders", "retention.ms")]
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configs": [{"name": setting, "value": "50000"}]}
+            for kind, name, setting in more
+        ]
+        answer = await peer.ask(request("IncrementalAlterConfigs", resources=resources), 1)
         assert [each.error_code for each in answer.responses] == [ErrorCode.POLICY_VIOLATION, 0]
         assert (await own(server, "more"), await given(server)) == ({}, {"retention.ms": "50000"})
 
@@ -462,22 +444,16 @@ async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat(p
 def test_settings_of_groups_reach_all_workers_and_last() -> None:
     """A worker is told; each coordinator uses them, also after a kill of all."""
     with Tenure({"tenure.topics": "orders:1"}, arguments=["--workers", "2"]) as server:
-        config = IncrementalAlterConfigsRequest.AlterableConfig(name=HEARTBEAT, value="7000")
-        groups = [
-            IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=GROUP, resource_name=name, configs=[config]
-            )
-            for name in ("a", "b", "c", "d", "e")
-        ]
+        groups = ["a", "b", "c", "d", "e"]
         with Connection(server.ports[0]) as connection:
-            connection.ask(IncrementalAlterConfigsRequest(resources=groups), 1)
+            connection.ask(configs_request(GROUP, groups, {HEARTBEAT: "7000"}), 1)
 
         def intervals() -> list[int]:
             found = []
             for port in server.ports:
                 with Connection(port) as connection:
                     for group in groups:
-                        joined = first_heartbeat(group.resource_name)
+                        joined = first_heartbeat(group)
                         answer = cast("ConsumerGroupHeartbeatResponse", connection.ask(joined, 1))
                         if answer.error_code != ErrorCode.NOT_COORDINATOR:
                             found.append(answer.heartbeat_interval_ms)

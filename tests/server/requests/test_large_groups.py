@@ -36,7 +36,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, join_request, serving, sync_request
 from tests.server.requests.test_offsets import errors_of, offsets_of
-from tests.support.requests import commit_request, first_heartbeat
+from tests.support.requests import commit_request, first_heartbeat, offsets_request
 
 MANY = 6_000
 PARTITIONS = 3_000
@@ -205,11 +205,8 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
             assert offsets_of(answer.topics) == stored
             assert [topic.name for topic in answer.topics] == ["orders", "other"]
         for version in (1, 7):
-            wanted = [
-                OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-                for name, indexes in (("none", []), ("orders", [*range(PARTITIONS), 3, 5]), ("other", [1, 0]))
-            ]
-            answer = await ask(peer, OffsetFetchRequest(group_id="g", topics=wanted), version)
+            wanted = {"none": [], "orders": [*range(PARTITIONS), 3, 5], "other": [1, 0]}
+            answer = await ask(peer, offsets_request("g", wanted), version)
             assert [
                 (topic.name, [(each.partition_index, each.committed_offset) for each in topic.partitions])
                 for topic in answer.topics

@@ -8,15 +8,12 @@ import pytest
 
 from coordinator.text import MESSAGE_MAX, cut_text
 from protocol.messages import (
-    AlterConfigsRequest,
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest,
     MetadataRequest,
 )
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer
+from tests.support.requests import configs_request, describe_configs_request, request
 
 TOPIC, BROKER = 2, 4
 SET, APPEND, SUBTRACT = 0, 2, 3
@@ -35,15 +32,12 @@ def test_a_message_is_cut_to_its_length() -> None:
 @pytest.mark.parametrize("version", [4, 7])
 async def test_a_topic_beside_one_with_the_longest_name_is_created_and_answered(peer: Peer, version: int) -> None:
     """Names, names of settings and values of 32,767 bytes are refused; the topic beside them is created."""
-    asked = [CreateTopicsRequest.CreatableTopic(name="good", num_partitions=1, replication_factor=1)]
-    asked.append(CreateTopicsRequest.CreatableTopic(name=LONGEST, num_partitions=1, replication_factor=1))
-    for number, config in enumerate([(LONGEST, "1"), ("retention.ms", LONGEST), ("retention.ms", "9" * 5_000)]):
-        configs = [CreateTopicsRequest.CreatableTopicConfig(name=config[0], value=config[1])]
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=f"bad{number}", num_partitions=1, replication_factor=1, configs=configs
-        )
-        asked.append(topic)
-    answer = await peer.ask(CreateTopicsRequest(topics=asked, timeout_ms=1_000), version)
+    bad = [(LONGEST, "1"), ("retention.ms", LONGEST), ("retention.ms", "9" * 5_000)]
+    named: list[tuple[str, list[Any]]] = [("good", []), (LONGEST, [])]
+    named += [(f"bad{number}", [{"name": name, "value": value}]) for number, (name, value) in enumerate(bad)]
+    one = {"num_partitions": 1, "replication_factor": 1}
+    asked = [{"name": name, "configs": configs, **one} for name, configs in named]
+    answer = await peer.ask(request("CreateTopics", topics=asked, timeout_ms=1_000), version)
     assert [topic.error_code for topic in answer.topics] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -57,26 +51,18 @@ async def test_a_topic_beside_one_with_the_longest_name_is_created_and_answered(
 @pytest.mark.parametrize("kind", [TOPIC, BROKER])
 async def test_the_longest_name_of_a_resource_is_refused_with_an_answer(peer: Peer, kind: int) -> None:
     """By DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
-    described = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=LONGEST, configuration_keys=None
-    )
-    answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
+    answer = await peer.ask(describe_configs_request(kind, LONGEST), 4)
     assert answer.results[0].error_code
-    whole = AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
-    answer = await peer.ask(AlterConfigsRequest(resources=[whole], validate_only=False), 2)
+    whole = {"resource_type": kind, "resource_name": LONGEST, "configs": []}
+    answer = await peer.ask(request("AlterConfigs", resources=[whole], validate_only=False), 2)
     assert answer.responses[0].error_code
-    one = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=LONGEST, configs=[])
-    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[one], validate_only=False), 1)
+    answer = await peer.ask(configs_request(kind, [LONGEST], []), 1)
     assert answer.responses[0].error_code
 
 
 async def change(peer: Peer, name: str, operation: int, value: str) -> Any:
     """The answer to one change of the topic `orders`."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=operation, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=TOPIC, resource_name="orders", configs=[config]
-    )
-    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    answer = await peer.ask(configs_request(TOPIC, ["orders"], [(name, operation, value)]), 1)
     return answer.responses[0]
 
 
@@ -89,10 +75,7 @@ async def test_a_value_that_no_answer_can_carry_is_refused(peer: Peer) -> None:
     assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert "more than 32767 bytes" in refused.error_message
     assert (await change(peer, LIST, SUBTRACT, second)).error_code == ErrorCode.NONE
-    described = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC, resource_name="orders", configuration_keys=[LIST]
-    )
-    answer = await peer.ask(DescribeConfigsRequest(resources=[described]), 4)
+    answer = await peer.ask(describe_configs_request(TOPIC, "orders", keys=[LIST]), 4)
     assert answer.results[0].configs[0].value == first
 
 

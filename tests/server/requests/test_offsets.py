@@ -18,7 +18,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, connected
 from tests.server.requests.test_groups import two_groups
 from tests.support.memory import ManualEngine
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, offsets_request
 
 
 def errors_of(answer: Any) -> dict[tuple[str, int], int]:
@@ -118,11 +118,11 @@ async def test_before_version_2_an_error_stands_at_each_partition(monkeypatch: p
     """There is no error on top; without one, a consumer would take a group that isn't loaded for an empty one."""
     monkeypatch.setattr(ManualEngine, "load", lambda *_: None)
     async with connected() as (_, peer):
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 2])
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
+        asked = offsets_request("g", {"orders": [0, 2]})
+        fetched = await peer.ask(asked, 1)
         expected = dict.fromkeys([("orders", 0), ("orders", 2)], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         assert errors_of(fetched) == expected
-        fetched = await peer.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 2)
+        fetched = await peer.ask(asked, 2)
         assert (fetched.error_code, fetched.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
 
 

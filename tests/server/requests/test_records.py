@@ -16,7 +16,6 @@ from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
 from coordinator.server.wire.call import Call, Steps
 from protocol.header import encode_request
 from protocol.messages import (
-    CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
@@ -33,6 +32,7 @@ from tests.server.harness import Peer, Serving, connected, serving
 from tests.support.batches import batch, compressed
 from tests.support.memory import ManualLog
 from tests.support.patience import WITHIN_S
+from tests.support.requests import topics_request
 
 
 def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:
@@ -323,9 +323,7 @@ async def test_a_batch_that_is_refused(
 
 async def compacted(peer: Peer, name: str) -> None:
     """Create a compacted topic with three partitions."""
-    policy = CreateTopicsRequest.CreatableTopicConfig(name="cleanup.policy", value="compact")
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=1, configs=[policy])
-    answer = await peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 5)
+    answer = await peer.ask(topics_request({name: 3}, {"cleanup.policy": "compact"}), 5)
     assert answer.topics[0].error_code == 0
 
 

@@ -18,213 +18,138 @@ from coordinator.loop.pace import Pace
 from coordinator.server.requests.records import PLAIN_MAX
 from coordinator.server.wire.call import Call
 from protocol.messages import (
-    AlterConfigsRequest,
-    AlterPartitionReassignmentsRequest,
-    AlterReplicaLogDirsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteRecordsRequest,
     DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    DescribeLogDirsRequest,
-    ElectLeadersRequest,
-    FetchRequest,
     FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
-    ListOffsetsRequest,
     Message,
     MetadataRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-    TxnOffsetCommitRequest,
 )
 from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE
+from tests.support.requests import (
+    configs_request,
+    describe_configs_request,
+    fetch_request,
+    list_offsets_request,
+    produce_request,
+    request,
+)
 
 MANY = PLAIN_MAX + 100
 
 NAMES = [*["orders"] * 20, *[""] * 20, *(f"t{index}" for index in range(MANY - 40))]
 """Equal, empty and distinct names; only the first exists."""
+MANY_OF_ONE_AND_OTHERS = [{"topic": "orders", "partitions": list(range(MANY))}, *({"topic": name} for name in NAMES)]
 
 
 def metadata() -> Message:
     """By name."""
-    return MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
-    )
+    return request("Metadata", topics=[{"name": name} for name in NAMES], allow_auto_topic_creation=False)
 
 
 def create_topics() -> Message:
     """Some are created, some refused."""
-    return CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES
-        ],
-        timeout_ms=1_000,
-    )
+    topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in NAMES]
+    return request("CreateTopics", topics=topics, timeout_ms=1_000)
 
 
 def create_topic_of_many_settings() -> Message:
     """One topic, whose settings are many."""
-    config = CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value="7")
-    topic = CreateTopicsRequest.CreatableTopic(
-        name="one", num_partitions=1, replication_factor=1, configs=[config] * MANY
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=1_000)
+    configs = [{"name": "retention.ms", "value": "7"}] * MANY
+    topic = {"name": "one", "num_partitions": 1, "replication_factor": 1, "configs": configs}
+    return request("CreateTopics", topics=[topic], timeout_ms=1_000)
 
 
 def create_topic_with_an_assignment() -> Message:
     """One topic, each of whose partitions is assigned by hand."""
-    assignments = [
-        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(MANY)
-    ]
-    topic = CreateTopicsRequest.CreatableTopic(
-        name="one", num_partitions=-1, replication_factor=-1, assignments=assignments
-    )
-    return CreateTopicsRequest(topics=[topic], timeout_ms=1_000)
+    assignments = [{"partition_index": index, "broker_ids": [1]} for index in range(MANY)]
+    topic = {"name": "one", "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+    return request("CreateTopics", topics=[topic], timeout_ms=1_000)
 
 
 def create_partitions() -> Message:
     """Of one topic that exists, and of many that don't."""
-    names = ["orders", *NAMES[20:]]
-    return CreatePartitionsRequest(
-        topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=5, assignments=None) for name in names],
-        timeout_ms=1_000,
-        validate_only=False,
-    )
+    topics = [{"name": name, "count": 5, "assignments": None} for name in ["orders", *NAMES[20:]]]
+    return request("CreatePartitions", topics=topics, timeout_ms=1_000, validate_only=False)
 
 
 def describe_configs() -> Message:
     """Of topics, most of which don't exist."""
-    return DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=2, resource_name=name, configuration_keys=["retention.ms"]
-            )
-            for name in NAMES
-        ]
-    )
+    return describe_configs_request(2, *NAMES, keys=["retention.ms"])
 
 
 def alter_configs() -> Message:
     """One topic's settings are valid, the others are not there."""
-    config = AlterConfigsRequest.AlterableConfig(name="retention.ms", value="7")
-    return AlterConfigsRequest(
-        resources=[
-            AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=name, configs=[config])
-            for name in ["orders", *NAMES[20:]]
-        ],
-        validate_only=False,
-    )
+    configs = [{"name": "retention.ms", "value": "7"}]
+    names = ["orders", *NAMES[20:]]
+    resources = [{"resource_type": 2, "resource_name": name, "configs": configs} for name in names]
+    return request("AlterConfigs", resources=resources, validate_only=False)
 
 
 def incremental_alter_configs() -> Message:
     """The same, one by one; and many names of settings in one resource."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=0, value="7")
-    others = [
-        IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=1, value=None) for name in NAMES[40:]
-    ]
-    return IncrementalAlterConfigsRequest(
-        resources=[
-            IncrementalAlterConfigsRequest.AlterConfigsResource(
-                resource_type=2, resource_name="orders", configs=[config, *others]
-            )
-        ],
-        validate_only=False,
-    )
+    return configs_request(2, ["orders"], {"retention.ms": "7", **dict.fromkeys(NAMES[40:])})
 
 
 def list_offsets() -> Message:
     """Many partitions of one topic."""
-    partitions = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(MANY)]
-    return ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=partitions)]
-    )
+    return list_offsets_request({("orders", index): -1 for index in range(MANY)})
 
 
 def delete_records() -> Message:
     """Many partitions of one topic."""
-    partitions = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=0) for index in range(MANY)]
-    topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=partitions)
-    return DeleteRecordsRequest(topics=[topic], timeout_ms=1_000)
+    partitions = [{"partition_index": index, "offset": 0} for index in range(MANY)]
+    return request("DeleteRecords", topics=[{"name": "orders", "partitions": partitions}], timeout_ms=1_000)
 
 
 def offset_for_leader_epoch() -> Message:
     """Many partitions of one topic."""
-    partitions = [
-        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(MANY)
-    ]
-    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=partitions)
-    return OffsetForLeaderEpochRequest(topics=[topic])
+    partitions = [{"partition": index, "leader_epoch": 0} for index in range(MANY)]
+    return request("OffsetForLeaderEpoch", topics=[{"topic": "orders", "partitions": partitions}])
 
 
 def commit_in_transaction() -> Message:
     """Many partitions of one topic."""
-    partitions = [
-        TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-            partition_index=index, committed_offset=1, committed_metadata=""
-        )
-        for index in range(MANY)
-    ]
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="orders", partitions=partitions)
-    return TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=1, producer_epoch=0, topics=[topic])
+    partitions = [{"partition_index": index, "committed_offset": 1, "committed_metadata": ""} for index in range(MANY)]
+    producer = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
+    return request("TxnOffsetCommit", group_id="g", topics=[{"name": "orders", "partitions": partitions}], **producer)
 
 
 def produce() -> Message:
     """Valid batches and unknown partitions."""
-    partitions = [ProduceRequest.PartitionProduceData(index=index, records=ONE) for index in range(MANY)]
-    return ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=1_000,
-        topic_data=[ProduceRequest.TopicProduceData(name="orders", partition_data=partitions)],
-    )
+    return produce_request({("orders", index): ONE for index in range(MANY)})
 
 
 def elect_leaders() -> Message:
     """Of many topics, and of many partitions of one."""
-    return ElectLeadersRequest(
-        topic_partitions=[
-            ElectLeadersRequest.TopicPartitions(topic="orders", partitions=list(range(MANY))),
-            *(ElectLeadersRequest.TopicPartitions(topic=name) for name in NAMES),
-        ]
-    )
+    return request("ElectLeaders", topic_partitions=MANY_OF_ONE_AND_OTHERS)
 
 
 def describe_log_dirs() -> Message:
     """The same."""
-    asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    return DescribeLogDirsRequest(
-        topics=[asked(topic="orders", partitions=list(range(MANY))), *(asked(topic=name) for name in NAMES)]
-    )
+    return request("DescribeLogDirs", topics=MANY_OF_ONE_AND_OTHERS)
 
 
 def alter_replica_log_dirs() -> Message:
     """Many partitions of one topic, to a folder that isn't there."""
-    topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="orders", partitions=list(range(MANY)))
-    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path="/", topics=[topic])])
+    topic = {"name": "orders", "partitions": list(range(MANY))}
+    return request("AlterReplicaLogDirs", dirs=[{"path": "/", "topics": [topic]}])
 
 
 def alter_partition_reassignments() -> Message:
     """One partition, to many brokers; and many partitions."""
-    move = AlterPartitionReassignmentsRequest.ReassignablePartition
-    moves = [move(partition_index=0, replicas=[1] * MANY)]
-    moves += [move(partition_index=index, replicas=[0]) for index in range(MANY)]
-    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="orders", partitions=moves)
-    return AlterPartitionReassignmentsRequest(topics=[topic])
+    moves = [{"partition_index": 0, "replicas": [1] * MANY}]
+    moves += [{"partition_index": index, "replicas": [0]} for index in range(MANY)]
+    return request("AlterPartitionReassignments", topics=[{"name": "orders", "partitions": moves}])
 
 
 def fetch() -> Message:
     """Partitions that exist and partitions that don't; it doesn't wait."""
     partitions = [
-        FetchRequest.FetchPartition(partition=index % 6, fetch_offset=0, partition_max_bytes=1_000)
-        for index in range(2 * MANY)
+        {"partition": index % 6, "fetch_offset": 0, "partition_max_bytes": 1_000} for index in range(2 * MANY)
     ]
-    return FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic(topic="orders", partitions=partitions)]
-    )
+    return request("Fetch", max_wait_ms=0, min_bytes=0, topics=[{"topic": "orders", "partitions": partitions}])
 
 
 CASES: dict[str, tuple[Callable[[], Message], int]] = {
@@ -307,15 +232,10 @@ async def test_a_small_produce_and_a_small_fetch_have_no_steps(monkeypatch: pyte
     worked: list[int] = []
     monkeypatch.setattr(Call, "work", lambda call, _: worked.append(call.api_key))
     async with connected() as (_, peer):
-        part = ProduceRequest.PartitionProduceData(index=0, records=ONE)
-        topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[part])
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=[topic])
-        assert (await peer.ask(request, 9)).responses[0].partition_responses[0].base_offset == 0
-        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
-        request_of_one = FetchRequest(
-            max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic(topic="orders", partitions=[wanted])]
-        )
-        assert (await peer.ask(request_of_one, 12)).responses[0].partitions[0].records
+        produced = await peer.ask(produce_request({("orders", 0): ONE}), 9)
+        assert produced.responses[0].partition_responses[0].base_offset == 0
+        fetched = await peer.ask(fetch_request({("orders", 0): 0}), 12)
+        assert fetched.responses[0].partitions[0].records
     assert worked == []
 
 

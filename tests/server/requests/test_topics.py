@@ -19,7 +19,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, serving
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, topics_request
 
 NO_ID = UUID(int=0)
 
@@ -95,8 +95,7 @@ async def test_a_change_that_comes_after_its_timeout_is_made(
     held: list[Any] = []
     with monkeypatch.context() as slow:
         slow.setattr(topics, "_write", lambda _, done: held.append(done))
-        created = [CreateTopicsRequest.CreatableTopic(name="late", num_partitions=2, replication_factor=1)]
-        await peer.send(CreateTopicsRequest(topics=created, timeout_ms=2_000), 5)
+        await peer.send(topics_request({"late": 2}, timeout_ms=2_000), 5)
         await server.until(lambda: bool(held))
         await server.advance(1_999)
         assert peer.is_silent()

@@ -17,18 +17,13 @@ from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.wire.call import Call
 from coordinator.server.wire.long_calls import LongCalls
 from protocol.messages import (
-    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
-    ListOffsetsRequest,
     MetadataRequest,
-    OffsetFetchRequest,
-    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
 from protocol.records.walk import decode_batches
@@ -37,12 +32,12 @@ from tests.server.harness import Peer, connected, serving
 from tests.server.requests.test_records import produce, produce_request
 from tests.server.wire.test_authentication import SASL, SETTINGS, log_in
 from tests.support.batches import batch
+from tests.support.requests import fetch_request, group_offsets_request, list_offsets_request, request
 
 V1, V2 = 1, 2
 PRODUCE, COMMIT, END = {V1: 11, V2: 12}, {V1: 4, V2: 5}, {V1: 4, V2: 5}
 """The version of each API that a producer of either version speaks."""
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-KINDS = TxnOffsetCommitRequest
 
 
 class Producer:
@@ -106,24 +101,12 @@ class Producer:
         self, offset: int, *, partition: int = 0, adds: bool = True, version: int | None = None
     ) -> int:
         """TxnOffsetCommit for the group "g", without a claim."""
+        producer = {"producer_id": self.producer_id, "producer_epoch": self.epoch}
+        own = {"transactional_id": self.transactional_id, "group_id": "g", **producer}
         if self.version == V1 and adds:
-            request = AddOffsetsToTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.epoch,
-                group_id="g",
-            )
-            assert (await self.peer.ask(request, 4)).error_code == 0
-        committed = KINDS.TxnOffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=""
-        )
-        commit = KINDS(
-            transactional_id=self.transactional_id,
-            group_id="g",
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=[KINDS.TxnOffsetCommitRequestTopic(name="orders", partitions=[committed])],
-        )
+            assert (await self.peer.ask(request("AddOffsetsToTxn", **own), 4)).error_code == 0
+        committed = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+        commit = request("TxnOffsetCommit", **own, topics=[{"name": "orders", "partitions": [committed]}])
         answer = await self.peer.ask(commit, COMMIT[self.version] if version is None else version)
         return int(answer.topics[0].partitions[0].error_code)
 
@@ -163,9 +146,7 @@ async def producing(version: int, *settings: str) -> AsyncIterator[tuple[Any, Pr
 
 async def fetch(peer: Peer, offset: int, level: int) -> tuple[list[bytes | None], Any]:
     """The values from an offset on at an isolation level, and the answer of the partition."""
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000)
-    topics = [FetchRequest.FetchTopic(topic="orders", partitions=[partition])]
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, isolation_level=level, topics=topics)
+    request = fetch_request({("orders", 0): offset}, 10_000, isolation_level=level)
     answer = (await peer.ask(request, 11)).responses[0].partitions[0]
     values = [
         record.value for each in decode_batches(answer.records) if not each.header.is_control for record in each.records
@@ -175,17 +156,13 @@ async def fetch(peer: Peer, offset: int, level: int) -> tuple[list[bytes | None]
 
 async def latest(peer: Peer, level: int, timestamp: int = -1, *, partition: int = 0) -> int:
     """ListOffsets at an isolation level."""
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[asked])]
-    answer = await peer.ask(ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics), 5)
+    answer = await peer.ask(list_offsets_request({("orders", partition): timestamp}, isolation_level=level), 5)
     return int(answer.topics[0].partitions[0].offset)
 
 
 async def offset_of(peer: Peer, *, stable: bool) -> int | str:
     """The committed offset of the group "g"; the name of the error, if there is one."""
-    topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
-    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)
-    answer = await peer.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)
+    answer = await peer.ask(group_offsets_request("g", partitions={"orders": [0]}, stable=stable), 8)
     if answer.groups[0].error_code:
         return ErrorCode(answer.groups[0].error_code).name
     found = answer.groups[0].topics[0].partitions[0]
@@ -320,9 +297,7 @@ async def test_the_log_of_ids_is_a_topic_once_somebody_asks(tmp_path: Path) -> N
     topic = MetadataRequest.MetadataRequestTopic(name=TRANSACTIONS_TOPIC)
     metadata = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
     find = FindCoordinatorRequest(key_type=1, key="t")
-    partition = FetchRequest.FetchPartition(partition=partition_for("t", 50), partition_max_bytes=10_000)
-    topics = [FetchRequest.FetchTopic(topic=TRANSACTIONS_TOPIC, partitions=[partition])]
-    waiting = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000, topics=topics)
+    waiting = fetch_request({(TRANSACTIONS_TOPIC, partition_for("t", 50)): 0}, 10_000, max_wait_ms=500)
     for error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE):
         async with connected(f"log.dirs={tmp_path}", opened=open_store) as (server, peer):
             (shown,) = (await peer.ask(metadata, 12)).topics

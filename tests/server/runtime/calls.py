@@ -5,7 +5,6 @@ from __future__ import annotations
 from coordinator.log.engine import Unavailable
 from protocol.messages import (
     OffsetCommitRequest,
-    OffsetFetchRequest,
 )
 from tests.server.harness import Peer
 from tests.support import requests
@@ -26,8 +25,7 @@ async def commit(peer: Peer, group: str, offset: int) -> int:
 
 async def committed(peer: Peer, group: str) -> tuple[int, int]:
     """The error code and the committed offset."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-    answer = await peer.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 7)
+    answer = await peer.ask(requests.offsets_request(group, {"orders": [0]}), 7)
     if answer.error_code:
         return answer.error_code, -1
     return answer.error_code, answer.topics[0].partitions[0].committed_offset

@@ -34,6 +34,7 @@ from tests.server.runtime.calls import commit, commit_request, committed
 from tests.server.wire.test_repeated_beats import TOPICS
 from tests.server.wire.test_repeated_beats import join as join_steady
 from tests.support.memory import ManualEngine, ManualLog
+from tests.support.requests import group_offsets_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,14 +209,12 @@ async def test_an_answer_about_two_groups_is_true_of_both_when_it_leaves() -> No
         one, two, *readers = [await it.nodes[node_id].peer() for node_id in (1, 2, 1, 1, 1)]
         assert await commit(one, "g", 5) == ErrorCode.NONE
         await join_steady(one, group=BESIDE)
-        group, topic = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFetchRequest.OffsetFetchRequestTopics
-        topics = [topic(name="orders", partition_indexes=[0])]
         names = ["g", ELSEWHERE]
         engine = it.log.engines[1]
         with held(engine):
             await one.send(commit_request(ELSEWHERE, 7), 7)
             await it.nodes[1].until(lambda: it.nodes[1].server.runtime.partition_of(ELSEWHERE).gate.busy)
-            await readers[0].send(OffsetFetchRequest(groups=[group(group_id=name, topics=topics) for name in names]), 8)
+            await readers[0].send(group_offsets_request(*names, partitions={"orders": [0]}), 8)
             await readers[1].send(DescribeGroupsRequest(groups=names), 4)
             await readers[2].send(ConsumerGroupDescribeRequest(group_ids=[BESIDE, ELSEWHERE]), 0)
             await it.nodes[1].barrier()

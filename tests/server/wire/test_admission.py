@@ -10,13 +10,13 @@ from coordinator.server.wire import admission
 from coordinator.server.wire.authentication import AUTHENTICATE_WITHIN_MS
 from protocol.messages import (
     ApiVersionsRequest,
-    IncrementalAlterConfigsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
 from tests.server.harness import Peer, Serving, serving
 from tests.server.requests.test_quotas import alter, entry
 from tests.support.patience import WITHIN_S
+from tests.support.requests import configs_request
 
 
 async def speaks(peer: Peer) -> bool:
@@ -73,12 +73,7 @@ async def server_has(server: Serving, speaker: Peer, count: int) -> None:
 
 async def change(peer: Peer, name: str, value: str | None, *, node: str = "1") -> None:
     """Change a setting of a node, or of all nodes (""). None: take the change back."""
-    operation = 1 if value is None else 0
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=operation, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=4, resource_name=node, configs=[config]
-    )
-    answer = await peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = await peer.ask(configs_request(4, [node], {name: value}), 1)
     assert answer.responses[0].error_code == 0
 
 

@@ -25,7 +25,6 @@ from protocol.messages import (
     API_KEYS,
     ApiVersionsRequest,
     DescribeGroupsRequest,
-    FetchRequest,
     HeartbeatRequest,
     LeaveGroupRequest,
     MetadataRequest,
@@ -33,6 +32,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving, sync_request
 from tests.support.memory import ManualEngine
+from tests.support.requests import fetch_request
 
 
 def frame(content: bytes) -> bytes:
@@ -185,11 +185,9 @@ async def test_a_closed_connection_removes_nobody_and_leaves_no_request_behind(s
 
 async def test_a_closed_connection_ends_its_fetch(server: Serving) -> None:
     """A Fetch that would wait for weeks ends with its connection; at most a few leftovers of its timer remain."""
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    topic = FetchRequest.FetchTopic(topic="orders", partitions=[partition])
     for _ in range(2 * LEFTOVERS_MIN):
         peer = await server.peer()
-        await peer.send(FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, topics=[topic]), 11)
+        await peer.send(fetch_request({("orders", 0): 0}, max_wait_ms=2**31 - 1), 11)
         await server.until(lambda: any(each.waits for each in server.connections()))
         assert peer.is_silent()
         peer.close()

@@ -6,10 +6,10 @@ import pytest
 
 from coordinator.server.wire.repeated_beats import BYTES_MAX
 from protocol.header import encode_request
-from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateTopicsRequest
+from protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, serving
-from tests.support.requests import first_heartbeat
+from tests.support.requests import first_heartbeat, topics_request
 
 TOPICS = "tenure.topics=orders:2"
 
@@ -76,8 +76,7 @@ async def test_a_new_topic_is_looked_at() -> None:
         peer, other = await server.peer(), await server.peer()
         request = await join(peer)
         await beat(peer, request)
-        created = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
-        await other.ask(CreateTopicsRequest(topics=[created], timeout_ms=1_000), 5)
+        await other.ask(topics_request({"new": 1}), 5)
         assert (await beat(peer, request)).error_code == ErrorCode.NONE
         assert repeated(server) == 0
         assert (await beat(peer, request)).error_code == ErrorCode.NONE

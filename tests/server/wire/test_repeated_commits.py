@@ -15,7 +15,6 @@ from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.api import DECODED_IN_STEPS_ABOVE
 from coordinator.server.wire.repeated_commits import MARK, REMEMBERED_BYTES_MAX, UNLIKE_MAX, Commit
 from protocol.messages import (
-    CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
     LeaveGroupRequest,
@@ -29,6 +28,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, serving, sync_request
 from tests.support.length import rounds
 from tests.support.memory import ManualEngine
+from tests.support.requests import group_offsets_request, topics_request
 
 STEPS = 200
 SESSION_MS = 10_000
@@ -206,8 +206,7 @@ class Way:
             await self._restart()
 
     async def _delete_topic(self) -> None:
-        each = CreateTopicsRequest.CreatableTopic(name="gone", num_partitions=2, replication_factor=1)
-        await self._peers[0].ask(CreateTopicsRequest(topics=[each], timeout_ms=1_000), 4)
+        await self._peers[0].ask(topics_request({"gone": 2}), 4)
         await self._commit()
         await self._commit()
         await self._peers[0].ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000), 4)
@@ -327,8 +326,7 @@ async def test_a_commit_by_topic_ids_is_remembered_until_its_topic_goes() -> Non
     async with connected("auto.create.topics.enable=true") as (server, peer):
 
         async def made() -> UUID:
-            topic = CreateTopicsRequest.CreatableTopic(name="fresh", num_partitions=1, replication_factor=1)
-            created = await peer.ask(CreateTopicsRequest(topics=[topic]), 7)
+            created = await peer.ask(topics_request({"fresh": 1}), 7)
             topic_id = created.topics[0].topic_id
             assert isinstance(topic_id, UUID)
             return topic_id
@@ -355,8 +353,7 @@ async def test_a_commit_by_topic_ids_is_remembered_until_its_topic_goes() -> Non
         await peer.ask(DeleteTopicsRequest(topic_names=["fresh"]), 5)
         await made()
         assert await commit(topic_id, 5) == ErrorCode.UNKNOWN_TOPIC_ID
-        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
-        (answered,) = (await peer.ask(OffsetFetchRequest(groups=[group]), 10)).groups
+        (answered,) = (await peer.ask(group_offsets_request("g"), 10)).groups
         assert answered.topics == []
 
 
