@@ -16,7 +16,7 @@ import pytest
 from coordinator.cli.groups import app
 from coordinator.cli.members import app as members_app
 from coordinator.client.client import Client
-from coordinator.security.acls import CLUSTER_NAME, Kind, Operation, Pattern, Permission
+from coordinator.security.acls import CLUSTER_NAME, Kind, Operation
 from protocol.messages import CreateAclsRequest, FindCoordinatorResponse, LeaveGroupResponse, ListGroupsResponse
 from schemas.errors import ErrorCode
 from tests.cli.conftest import make_app, run_app, run_out_of_time
@@ -25,6 +25,7 @@ from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 from tests.support.preloaded import run
+from tests.support.requests import acl
 from tests.support.tenure import Tenure, tenure_command
 
 
@@ -191,18 +192,8 @@ WITH_DESCRIBE = {
 
 def allow_describe(bootstrap: str) -> None:
     """Let alice describe every group, every topic and the cluster."""
-    creations = [
-        CreateAclsRequest.AclCreation(
-            resource_type=kind,
-            resource_name=name,
-            resource_pattern_type=Pattern.LITERAL,
-            principal="User:alice",
-            host="*",
-            operation=Operation.DESCRIBE,
-            permission_type=Permission.ALLOW,
-        )
-        for kind, name in ((Kind.GROUP, "*"), (Kind.TOPIC, "*"), (Kind.CLUSTER, CLUSTER_NAME))
-    ]
+    resources = ((Kind.GROUP, "*"), (Kind.TOPIC, "*"), (Kind.CLUSTER, CLUSTER_NAME))
+    creations = [acl(kind, name, Operation.DESCRIBE) for kind, name in resources]
     with Client(bootstrap, WITHIN_S) as client:
         client.request(CreateAclsRequest(creations=creations), at_least=1)
 

@@ -51,9 +51,7 @@ from protocol.messages import (
     LeaveGroupResponse,
     ListGroupsResponse,
     Message,
-    OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -65,6 +63,7 @@ from protocol.messages import (
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.group.invariants import violations
+from tests.support import requests
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Note)
@@ -451,24 +450,8 @@ class Bench:
         retention_ms: int = -1,
     ) -> Call[OffsetCommitResponse]:
         """OffsetCommit; `offsets` by topic and partition."""
-        body = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            group_instance_id=instance,
-            retention_time_ms=retention_ms,
-            topics=[
-                OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[
-                        OffsetCommitRequest.OffsetCommitRequestPartition(
-                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
-                        )
-                    ],
-                )
-                for (topic, partition), offset in offsets.items()
-            ],
-        )
+        who = generation, member, instance, metadata
+        body = requests.commit_request(group, offsets, *who, retention_time_ms=retention_ms)
         return self._ask(events.CommitOffsets(request, version, NOBODY, over_wire(body, version)), version)
 
     def fetch(
@@ -492,18 +475,7 @@ class Bench:
         self, request: str = "", *, group: str = GROUP, topics: Mapping[str, Sequence[int]]
     ) -> Call[OffsetDeleteResponse]:
         """OffsetDelete of partitions by topic."""
-        body = OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name=topic,
-                    partitions=[
-                        OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in partitions
-                    ],
-                )
-                for topic, partitions in topics.items()
-            ],
-        )
+        body = requests.delete_offsets_request(group, topics)
         return self._ask(events.DeleteOffsets(request, over_wire(body, 0)), 0)
 
     def describe(

@@ -36,6 +36,7 @@ from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import CLIENT, FRESH, Play, topic_id
 from tests.group.harness import GROUP, WALL_MS, Bench
+from tests.support.requests import first_heartbeat
 
 
 def value_of(generation: int, *member_ids: str) -> GroupMetadataValue:
@@ -129,14 +130,10 @@ def consumer_group(*member_ids: str) -> Coordinator:
 
 def beat(coordinator: Coordinator, member_id: str, epoch: int) -> Any:
     """Send a heartbeat of a consumer of t; its answer."""
-    body = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id=member_id,
-        member_epoch=epoch,
-        rebalance_timeout_ms=10_000 if epoch == 0 else -1,
-        subscribed_topic_names=["t"] if epoch == 0 else None,
-        topic_partitions=[] if epoch == 0 else None,
-    )
+    if epoch == 0:
+        body = first_heartbeat(GROUP, member_id, ["t"], rebalance_timeout_ms=10_000)
+    else:
+        body = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=epoch)
     effects = coordinator.handle(ConsumerHeartbeat("r", 1, CLIENT, body, FRESH), Play().now())
     (response,) = effects.responses
     return response.body

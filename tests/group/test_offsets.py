@@ -17,6 +17,7 @@ from protocol.primitives import STRING_SIZE_MAX
 from protocol.records.packing import plain_bytes
 from schemas.errors import ErrorCode
 from tests.group.harness import SOMEBODY, WALL_MS, Bench, Peer, subscription
+from tests.support.requests import commit_request
 
 RETENTION_MS = 60_000
 
@@ -256,16 +257,8 @@ def test_a_commit_that_does_not_fit_a_batch_stores_nothing() -> None:
 def test_metadata_too_large_spoils_only_its_partition() -> None:
     """Offsets of the other partitions are stored."""
     bench = Bench(offset_metadata_max_bytes=1)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-        name="t",
-        partitions=[
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=n, committed_offset=5, committed_metadata=m
-            )
-            for n, m in enumerate(["x", "xx"])
-        ],
-    )
-    body = OffsetCommitRequest(group_id="g", topics=[topic])
+    body = commit_request("g", {("t", 0): 5, ("t", 1): 5}, metadata="x")
+    body.topics[0].partitions[1].committed_metadata = "xx"
     (response,) = bench.coordinator.handle(CommitOffsets("r", 7, SOMEBODY, body), bench.now).responses
     assert [row.error_code for row in response.body.topics[0].partitions] == [0, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 

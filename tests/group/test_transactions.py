@@ -28,6 +28,7 @@ from coordinator.log.memory import MemoryEngine
 from protocol.messages import OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest
 from schemas.errors import ErrorCode
 from tests.support.calls import calls_of
+from tests.support.requests import commit_request
 
 A, B = 680, 690
 UNSTABLE = "unstable"
@@ -59,11 +60,8 @@ class Bench:
     def commit(self, producer: int, offset: int, group: str = "g", metadata: str = "", **claim: Any) -> ErrorCode:
         """TxnOffsetCommit of partition t-0."""
         body = TxnOffsetCommitRequest(transactional_id="x", group_id=group, producer_id=producer, **claim)
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=metadata
-        )
-        topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])]
-        steps = prepare(OffsetCommitRequest(group_id=group, topics=topics), self.core.config, 1_000)
+        committed = commit_request(group, {("t", 0): offset}, metadata=metadata)
+        steps = prepare(committed, self.core.config, 1_000)
         prepared: Prepared | None = None
         while prepared is None:
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.acls import Kind, Operation, Pattern, Permission
+from coordinator.security.acls import Kind
 from coordinator.security.sasl.scram import salted
 from protocol.messages import AlterUserScramCredentialsRequest, CreateAclsRequest
 from tests.interop.brokers import Broker, create_topic
@@ -26,6 +26,7 @@ from tests.interop.worker import Login
 from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.certificates import Certificates
 from tests.support.raw import Connection
+from tests.support.requests import acl
 from tests.support.tenure import Tenure
 
 LISTENERS = {"ADMIN": "PLAINTEXT", "CLIENTS": "SASL_SSL"}
@@ -75,18 +76,7 @@ def add_user(server: Secured) -> None:
         salt=SALT,
         salted_password=salted(MECHANISM, PASSWORD, SALT, ITERATIONS),
     )
-    rules = [
-        CreateAclsRequest.AclCreation(
-            resource_type=kind,
-            resource_name="*",
-            resource_pattern_type=Pattern.LITERAL,
-            principal=f"User:{USER}",
-            host="*",
-            operation=Operation.READ,
-            permission_type=Permission.ALLOW,
-        )
-        for kind in (Kind.TOPIC, Kind.GROUP)
-    ]
+    rules = [acl(kind, "*", principal=f"User:{USER}") for kind in (Kind.TOPIC, Kind.GROUP)]
     connection = Connection(int(server.admin.rpartition(":")[2]))
     try:
         users: Any = connection.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]), 0)

@@ -31,14 +31,19 @@ from protocol.messages import (
     ListTransactionsRequest,
     Message,
     MetadataRequest,
-    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     encode,
 )
 from schemas.errors import ErrorCode
 from tests.support.raw import Connection
-from tests.support.requests import commit_request, join_request, sync_request, topics_request
+from tests.support.requests import (
+    commit_request,
+    delete_offsets_request,
+    join_request,
+    sync_request,
+    topics_request,
+)
 
 SESSION_MS = 1_000_000
 MEMBERS_MAX = 3
@@ -269,16 +274,7 @@ class Player:
         kept = group.now
         topic, partition = self._chance.choice(sorted(kept.offsets))
         group.attempt(offsets={at: offset for at, offset in kept.offsets.items() if at != (topic, partition)})
-        request = OffsetDeleteRequest(
-            group_id=group.group_id,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name=topic,
-                    partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)],
-                )
-            ],
-        )
-        answer = self._ask(request, 0)
+        answer = self._ask(delete_offsets_request(group.group_id, {topic: [partition]}), 0)
         assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (ErrorCode.NONE, ErrorCode.NONE)
         group.acknowledged()
 

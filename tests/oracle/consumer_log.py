@@ -23,14 +23,12 @@ from uuid import UUID
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
-    CreatePartitionsRequest,
     DeleteGroupsRequest,
     MetadataRequest,
-    OffsetCommitRequest,
 )
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.raw import Connection
-from tests.support.requests import topics_request
+from tests.support.requests import commit_request, grow_request, topics_request
 from tests.support.tenure import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "group" / "consumer" / "golden" / "kafka-4.4.0.json"
@@ -147,20 +145,13 @@ class Play:
 
     def commit(self, group_id: str, member_id: str, epoch: int, offset: int) -> None:
         """Commit an offset of t-0."""
-        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        body = OffsetCommitRequest(
-            group_id=group_id,
-            generation_id_or_member_epoch=epoch,
-            member_id=member_id,
-            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part])],
-        )
+        body = commit_request(group_id, {("t", 0): offset}, epoch, member_id)
         error_code = self.ask(body, 9).topics[0].partitions[0].error_code
         assert not error_code, error_code
 
     def grow(self, topic: str, count: int) -> None:
         """Give a topic more partitions, and wait until clients see them."""
-        wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count, assignments=None)
-        (result,) = self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000), 1).results
+        (result,) = self.ask(grow_request({topic: count}), 1).results
         assert not result.error_code, result.error_message
         self._topics[topic] = count
 

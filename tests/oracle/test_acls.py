@@ -28,6 +28,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.interop.java.tools import Tools
 from tests.oracle.acl_table import CASES, EVERYTHING, GROUP, HIDDEN, TOPIC, UNMATCHED
+from tests.support import requests
 from tests.support.apache import AUTHORIZER, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
@@ -143,15 +144,8 @@ def creation(
     kind: int, pattern: int, name: str, principal: str, host: str, operation: int, permission: int
 ) -> CreateAclsRequest.AclCreation:
     """An ACL as CreateAcls has it."""
-    return CreateAclsRequest.AclCreation(
-        resource_type=kind,
-        resource_pattern_type=pattern,
-        resource_name=name,
-        principal=principal,
-        host=host,
-        operation=operation,
-        permission_type=permission,
-    )
+    whom = {"resource_pattern_type": pattern, "principal": principal, "host": host}
+    return requests.acl(kind, name, operation, permission, **whom)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tests.oracle.acl_table import CONSUMERS, GROUP, NEWER, TOPIC
 from tests.oracle.test_acls import DENY, LISTENERS, PROPERTIES, Acl, Server, acl, make_both_topics
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.requests import first_heartbeat
 from tests.support.tenure import Tenure, wait_until
 
 pytestmark = pytest.mark.oracle
@@ -87,14 +88,7 @@ def test_each_api_answers_as_kafka(servers: tuple[Server, Server], name: str) ->
 def matched(server: Server) -> set[str]:
     """The topics that alice is assigned if she subscribes to all names, once she is assigned any."""
     alice, member_id = server.connect("alice"), str(uuid4())
-    joins = ConsumerGroupHeartbeatRequest(
-        group_id=BY_REGEX,
-        member_id=member_id,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=[],
-        subscribed_topic_regex=".*",
-        topic_partitions=[],
-    )
+    joins = first_heartbeat(BY_REGEX, member_id, [], subscribed_topic_regex=".*")
     answer: Any = alice.ask(joins, 1)
     assert answer.error_code == 0
 

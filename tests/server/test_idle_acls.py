@@ -13,6 +13,7 @@ from coordinator.server.idle_acls import why_idle
 from protocol.messages import CreateAclsRequest
 from tests.support.apache import AUTHORIZER
 from tests.support.patience import WITHIN_S
+from tests.support.requests import acl
 from tests.support.tenure import Tenure
 
 READS = Rule(Kind.TOPIC, Pattern.LITERAL, "orders", "User:alice", "*", Operation.READ, Permission.ALLOW)
@@ -64,18 +65,7 @@ def test_the_reason_is_named(rule: Rule, why: str | None) -> None:
 def test_a_new_acl_without_effect_has_a_line_and_each_start_repeats_it() -> None:
     """One line for each reason, with the first ACL and the number of others; an ACL with an effect has none."""
     settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
-    creations = [
-        CreateAclsRequest.AclCreation(
-            resource_type=Kind.TOPIC,
-            resource_name=name,
-            resource_pattern_type=Pattern.LITERAL,
-            principal="User:alice",
-            host=host,
-            operation=Operation.READ,
-            permission_type=Permission.ALLOW,
-        )
-        for name, host in (("a", "*"), ("b", "web-1"), ("c", "web-1"))
-    ]
+    creations = [acl(Kind.TOPIC, name, host=host) for name, host in (("a", "*"), ("b", "web-1"), ("c", "web-1"))]
     with Tenure(settings) as server:
         with Client(server.bootstrap, WITHIN_S) as client:
             answer = client.request(CreateAclsRequest(creations=creations), at_least=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.acls import Kind, Operation, Pattern, Permission
+from coordinator.security.acls import Kind, Pattern, Permission
 from coordinator.security.sasl.client import Dialogue, plain, scram
 from protocol.messages import (
     AlterUserScramCredentialsRequest,
@@ -27,7 +27,7 @@ from tests.server.requests.test_acls import STANDARD
 from tests.server.requests.test_credentials import deletion, upsertion
 from tests.server.test_supervisor import ON_0, ON_1, wait_until_gone
 from tests.support.raw import Closed, Connection
-from tests.support.requests import commit_request
+from tests.support.requests import acl, commit_request
 from tests.support.tenure import Tenure
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -129,16 +129,7 @@ def alter_users(connection: Connection, *changes: Any) -> None:
 
 def allow(connection: Connection, kind: Kind, name: str, permission: Permission = Permission.ALLOW) -> None:
     """Let alice read something, or forbid it."""
-    one = CreateAclsRequest.AclCreation(
-        resource_type=kind,
-        resource_name=name,
-        resource_pattern_type=Pattern.LITERAL,
-        principal="User:alice",
-        host="*",
-        operation=Operation.READ,
-        permission_type=permission,
-    )
-    answer: Any = connection.ask(CreateAclsRequest(creations=[one]), 3)
+    answer: Any = connection.ask(CreateAclsRequest(creations=[acl(kind, name, permission=permission)]), 3)
     assert [each.error_code for each in answer.results] == [NONE]
 
 

@@ -21,7 +21,6 @@ from coordinator.server.supervisor import PAUSE_MAX_MS, pause_ms
 from protocol.messages import (
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
-    CreatePartitionsRequest,
     DeleteTopicsRequest,
     DescribeConfigsResponse,
     DescribeGroupsRequest,
@@ -38,7 +37,13 @@ from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import configs_request, describe_configs_request, produce_request, topics_request
+from tests.support.requests import (
+    configs_request,
+    describe_configs_request,
+    grow_request,
+    produce_request,
+    topics_request,
+)
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 TIMEOUT_MS = int(WITHIN_S * 1000)
@@ -244,8 +249,7 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
     for number, port in enumerate(tenure.ports * 3):
         name = f"t{number}"
         ask(port, topic_request(name), 5)
-        more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
-        grown = ask(port, CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), 3)
+        grown = ask(port, grow_request({name: 4}, TIMEOUT_MS), 3)
         assert grown.results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
         assert [topics_at(other)[name] for other in tenure.ports] == [4, 4]
         answers = {other: produce_to_all(other, name, 4) for other in tenure.ports}
@@ -299,10 +303,9 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
     for number in range(8):
         name = f"t{number}"
         ask(tenure.ports[0], topic_request(name), 5)
-        more = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4, assignments=None)
         with Connection(tenure.ports[0]) as grower, Connection(tenure.ports[1]) as setter:
             os.kill(hanging, signal.SIGSTOP)
-            grower.send(CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), 3)
+            grower.send(grow_request({name: 4}, TIMEOUT_MS), 3)
             setter.send(configs_request(2, [name], {"retention.ms": "7"}), 1)
             wait_until(lambda: topics_at(tenure.ports[0])[name] == 4, "growth", WITHIN_S)  # noqa: B023
             os.kill(hanging, signal.SIGCONT)
@@ -654,8 +657,7 @@ def test_changes_of_topics_time_out_while_a_worker_hangs(tenure: Tenure) -> None
     os.kill(hanging, signal.SIGSTOP)
     created = ask(tenure.ports[0], topic_request("new", timeout_ms=1_000), 5)
     assert created.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
-    more = CreatePartitionsRequest.CreatePartitionsTopic(name="grows", count=4, assignments=None)
-    grown = ask(tenure.ports[0], CreatePartitionsRequest(topics=[more], timeout_ms=1_000), 3)
+    grown = ask(tenure.ports[0], grow_request({"grows": 4}, 1_000), 3)
     assert grown.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
     deleted = ask(tenure.ports[0], DeleteTopicsRequest(topic_names=["old"], timeout_ms=1_000), 3)
     assert deleted.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]

@@ -35,13 +35,12 @@ from protocol.messages import (
     GroupMetadataValue,
     LeaveGroupRequest,
     OffsetCommitKey,
-    OffsetDeleteRequest,
     decode,
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
 from tests.support.memory import ManualEngine
-from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
+from tests.support.requests import commit_request, delete_offsets_request, heartbeat_request, join_request, sync_request
 
 GROUPS = ("g", "h")
 INSTANCES = ("i0", "i1", None, None)
@@ -331,9 +330,7 @@ class FailingDisk(RuleBasedStateMachine):
     @rule(group=st.sampled_from(GROUPS), partition=st.integers(0, 4))
     def delete_offsets(self, group: str, partition: int) -> None:
         """An operator deletes an offset."""
-        asked = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)
-        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[asked])
-        self.world.ask(group, events.DeleteOffsets(None, OffsetDeleteRequest(group_id=group, topics=[topic])))
+        self.world.ask(group, events.DeleteOffsets(None, delete_offsets_request(group, {"t": [partition]})))
 
     @rule(group=st.sampled_from(GROUPS))
     def delete_group(self, group: str) -> None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.security.acls import Operation, Pattern, Permission
 from protocol.definition import Struct
 from protocol.messages import (
     API_KEYS,
     ConsumerGroupHeartbeatRequest,
+    CreateAclsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     Message,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     SyncGroupRequest,
     definition,
     request_class,
@@ -93,6 +96,7 @@ def commit_request(
     member_id: str = "",
     instance: str | None = None,
     metadata: str | None = "",
+    **more: Any,
 ) -> OffsetCommitRequest:
     """Return a commit of these offsets, by topic and partition: of a simple consumer, unless a member is named."""
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -106,6 +110,7 @@ def commit_request(
         member_id=member_id,
         group_instance_id=instance,
         topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        **more,
     )
     assert isinstance(made, OffsetCommitRequest)
     return made
@@ -163,6 +168,33 @@ def fetch_request(offsets: Mapping[tuple[str, int], int], size: int = 1_000_000,
     asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
     limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": size, "session_epoch": -1}
     return request("Fetch", topics=asked, **{**limits, **fields})
+
+
+def grow_request(counts: Mapping[str, int], timeout_ms: int = 60_000) -> Message:
+    """Return the CreatePartitions that gives topics these numbers of partitions."""
+    topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
+    return request("CreatePartitions", topics=topics, timeout_ms=timeout_ms)
+
+
+def delete_offsets_request(group: str, partitions: Mapping[str, Sequence[int]]) -> OffsetDeleteRequest:
+    """Return the OffsetDelete of these partitions, by topic."""
+    topics = [
+        {"name": name, "partitions": [{"partition_index": index} for index in indexes]}
+        for name, indexes in partitions.items()
+    ]
+    made = request("OffsetDelete", group_id=group, topics=topics)
+    assert isinstance(made, OffsetDeleteRequest)
+    return made
+
+
+def acl(
+    kind: int, name: str, operation: int = Operation.READ, permission: int = Permission.ALLOW, **fields: Any
+) -> CreateAclsRequest.AclCreation:
+    """Return an ACL to create: for alice from any host, unless the fields say otherwise."""
+    whom = {"principal": "User:alice", "host": "*", "resource_pattern_type": Pattern.LITERAL, **fields}
+    return CreateAclsRequest.AclCreation(
+        resource_type=kind, resource_name=name, operation=operation, permission_type=permission, **whom
+    )
 
 
 def list_offsets_request(timestamps: Mapping[tuple[str, int], int], **fields: Any) -> Message:

@@ -18,7 +18,7 @@ from coordinator.server.app import Server
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
 from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions
-from protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitRequest
+from protocol.messages import ConsumerGroupHeartbeatRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
     ManualClock,
@@ -31,7 +31,7 @@ from tests.server.harness import (
     sync_request,
 )
 from tests.support.patience import WITHIN_S
-from tests.support.requests import fetch_request, offsets_request
+from tests.support.requests import commit_request, fetch_request, first_heartbeat, offsets_request
 from tests.support.threaded import Threaded, until
 
 HOUR_MS = 3_600_000
@@ -170,14 +170,7 @@ async def two_heartbeats(kit: Kit) -> list[tuple[Peer, str]]:
     """Two static members of a group of the consumer protocol, i-0 and i-1: connection and member id."""
     peers = [(await kit.serving.peer(), f"m-{number}") for number in range(2)]
     for number, (peer, member_id) in enumerate(peers):
-        joining = ConsumerGroupHeartbeatRequest(
-            group_id="c",
-            member_id=member_id,
-            instance_id=f"i-{number}",
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=["t"],
-            topic_partitions=[],
-        )
+        joining = first_heartbeat("c", member_id, ["t"], f"i-{number}")
         assert (await peer.ask(joining, 1)).error_code == ErrorCode.NONE
     return peers
 
@@ -455,18 +448,10 @@ async def test_a_rebalance_that_a_jump_begins_has_its_full_time(seats: Seats, ki
     assert (await peer.receive()).error_code == ErrorCode.NONE
 
 
-def topic_partition() -> Any:
-    """Partition 0 of orders with an offset."""
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=7, committed_metadata=""
-    )
-    return OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])
-
-
 async def test_offsets_expire_after_their_retention(kit: Kit) -> None:
     """Those of a group without members, seven days by default; the check comes within ten minutes."""
     peer = await kit.serving.peer()
-    await peer.ask(OffsetCommitRequest(group_id="g", topics=[topic_partition()]), 7)
+    await peer.ask(commit_request("g", {("orders", 0): 7}), 7)
 
     async def committed() -> int:
         answer = await peer.ask(offsets_request("g", {"orders": [0]}), 5)

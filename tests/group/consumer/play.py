@@ -47,13 +47,13 @@ from protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     encode,
 )
 from protocol.records.packing import stored_bytes
 from tests.group.invariants import violations
+from tests.support.requests import commit_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,13 +203,7 @@ class Play:
 
     def commit(self, member_id: str, epoch: int, partition: int = 0, version: int = 9, topic: str = "t") -> int:
         """Commit offset 7 of a partition; the error code."""
-        part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=partition, committed_offset=7)
-        body = OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id_or_member_epoch=epoch,
-            member_id=member_id,
-            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[part])],
-        )
+        body = commit_request(GROUP, {(topic, partition): 7}, epoch, member_id)
         answered = self.handle(CommitOffsets("r", version, CLIENT, body))
         return int(answered.topics[0].partitions[0].error_code)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from coordinator.group.events import CommitOffsets, DescribeGroup, Heartbeat, ListGroups
 from coordinator.group.state import Kind
-from protocol.messages import HeartbeatRequest, OffsetCommitRequest
+from protocol.messages import HeartbeatRequest
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import CLIENT, GROUP, Play
+from tests.support.requests import commit_request
 
 
 def commit_from_outside(play: Play) -> None:
     """A commit of a simple consumer makes a classic group that has offsets only."""
-    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part])
-    body = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
-    play.handle(CommitOffsets("r", 8, CLIENT, body))
+    play.handle(CommitOffsets("r", 8, CLIENT, commit_request(GROUP, {("t", 0): 5})))
 
 
 def test_empty_classic_group_becomes_one_of_the_consumer_protocol(play: Play) -> None:

@@ -18,7 +18,6 @@ from protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
     api_schema,
@@ -27,6 +26,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.protocol.strategies import full_message
 from tests.support.cases import each
+from tests.support.requests import commit_request
 
 EVERY = [
     (api, version)
@@ -67,11 +67,8 @@ def test_every_request_has_an_error_answer(api: str, version: int) -> None:
 
 def test_a_commit_has_its_error_at_each_topic_partition() -> None:
     """OffsetCommit has no error on top."""
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-        name="orders",
-        partitions=[OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index) for index in (0, 3)],
-    )
-    answer = refusal(8, 7, OffsetCommitRequest(group_id="g", topics=[topic]), ErrorCode.NOT_COORDINATOR)
+    committed = commit_request("g", {("orders", index): 0 for index in (0, 3)})
+    answer = refusal(8, 7, committed, ErrorCode.NOT_COORDINATOR)
     (answered,) = answer.topics
     assert answered.name == "orders"
     assert [(each.partition_index, each.error_code) for each in answered.partitions] == [(0, 16), (3, 16)]

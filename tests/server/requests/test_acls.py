@@ -26,6 +26,7 @@ from tests.server.harness import Peer, Serving, connected, heartbeat_request, se
 from tests.server.requests.test_records import fetch_request
 from tests.support.batches import batch
 from tests.support.requests import (
+    acl,
     commit_request,
     first_heartbeat,
     group_offsets_request,
@@ -42,15 +43,7 @@ def rule(
     operation: Operation, kind: Kind = Kind.GROUP, name: str = "g", permission: Permission = Permission.ALLOW
 ) -> CreateAclsRequest.AclCreation:
     """An ACL for everybody who isn't authenticated."""
-    return CreateAclsRequest.AclCreation(
-        resource_type=kind,
-        resource_name=name,
-        resource_pattern_type=Pattern.LITERAL,
-        principal=ANONYMOUS,
-        host="*",
-        operation=operation,
-        permission_type=permission,
-    )
+    return acl(kind, name, operation, permission, principal=ANONYMOUS)
 
 
 async def create(peer: Peer, *rules: CreateAclsRequest.AclCreation) -> list[int]:

@@ -29,14 +29,13 @@ from protocol.messages import (
     LeaveGroupRequest,
     ListGroupsRequest,
     Message,
-    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, join_request, serving, sync_request
 from tests.server.requests.test_offsets import errors_of, offsets_of
-from tests.support.requests import commit_request, first_heartbeat, offsets_request
+from tests.support.requests import commit_request, delete_offsets_request, first_heartbeat, offsets_request
 
 MANY = 6_000
 PARTITIONS = 3_000
@@ -221,14 +220,8 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
         assert all(each == answer.groups[0] for each in answer.groups[::2])
         assert offsets_of(answer.groups[0].topics) == stored
 
-        topics = [
-            OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                name=name,
-                partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=n) for n in indexes],
-            )
-            for name, indexes in (("other", [0]), ("orders", [*range(PARTITIONS + 1), *range(PARTITIONS)]))
-        ]
-        answer = await ask(peer, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        deleted = {"other": [0], "orders": [*range(PARTITIONS + 1), *range(PARTITIONS)]}
+        answer = await ask(peer, delete_offsets_request("g", deleted), 0)
         assert answer.error_code == ErrorCode.NONE
         assert errors_of(answer) == {
             **dict.fromkeys(offsets, 0),
@@ -240,8 +233,8 @@ async def test_many_offsets_are_committed_fetched_and_deleted() -> None:
             ("orders", 2 * PARTITIONS + 1),
         ]
         # Each piece is answered at once: the stack must not grow with them.
-        topics[1].partitions *= 8
-        answer = await ask(peer, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        deleted["orders"] *= 8
+        answer = await ask(peer, delete_offsets_request("g", deleted), 0)
         assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 

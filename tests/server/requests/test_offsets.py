@@ -18,7 +18,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, connected
 from tests.server.requests.test_groups import two_groups
 from tests.support.memory import ManualEngine
-from tests.support.requests import commit_request, offsets_request
+from tests.support.requests import commit_request, delete_offsets_request, offsets_request
 
 
 def errors_of(answer: Any) -> dict[tuple[str, int], int]:
@@ -130,14 +130,7 @@ async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
     """The others are deleted; an answer with an error on top has no topics."""
 
     def request(group: str) -> OffsetDeleteRequest:
-        indexes = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in (0, 9)]
-        return OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=indexes)
-                for name in ("orders", "absent")
-            ],
-        )
+        return delete_offsets_request(group, dict.fromkeys(("orders", "absent"), (0, 9)))
 
     async with connected() as (_, peer):
         await two_groups(peer)

@@ -22,12 +22,12 @@ from protocol.messages import (
     FindCoordinatorRequest,
     Message,
     MetadataRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE
 from tests.support.requests import (
+    commit_request,
     configs_request,
     describe_configs_request,
     fetch_request,
@@ -287,12 +287,7 @@ async def test_the_offsets_of_a_deleted_topic_go_some_at_a_time(monkeypatch: pyt
     async with serving("tenure.topics=wide:3000") as server:
         await server.loaded()
         peer = await server.peer()
-        partitions = [
-            OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
-            for index in range(count)
-        ]
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="wide", partitions=partitions)
-        answer = await peer.ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]), 6)
+        answer = await peer.ask(commit_request("g", {("wide", index): 1 for index in range(count)}), 6)
         assert not any(each.error_code for each in answer.topics[0].partitions)
         removed: list[int] = []
         handle = Coordinator.handle

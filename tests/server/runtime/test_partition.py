@@ -21,7 +21,6 @@ from protocol.messages import (
     DescribeGroupsRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
-    OffsetDeleteRequest,
     SyncGroupRequest,
 )
 from schemas.errors import ErrorCode
@@ -36,6 +35,7 @@ from tests.server.harness import (
 )
 from tests.server.runtime.calls import FULL, commit, commit_request, committed
 from tests.support.memory import ManualEngine, ManualLog
+from tests.support.requests import delete_offsets_request
 
 
 async def test_nobody_is_fenced_by_a_replacement_that_is_not_durable() -> None:
@@ -253,9 +253,6 @@ async def test_what_another_node_owns_is_refused_by_every_request() -> None:
         await seat(peer, ours, "i")
         joined = await peer.join(theirs, instance="i")
         leave = LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="i")
-        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
-            name="orders", partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)]
-        )
         described = await peer.ask(DescribeGroupsRequest(groups=[theirs, ours]), 4)
         deleted = await peer.ask(DeleteGroupsRequest(groups_names=[theirs]), 2)
         errors = {
@@ -265,7 +262,7 @@ async def test_what_another_node_owns_is_refused_by_every_request() -> None:
             "LeaveGroup": (await peer.ask(LeaveGroupRequest(group_id=theirs, members=[leave]), 4)).error_code,
             "OffsetCommit": await commit(peer, theirs, 1),
             "OffsetFetch": (await committed(peer, theirs))[0],
-            "OffsetDelete": (await peer.ask(OffsetDeleteRequest(group_id=theirs, topics=[topic]), 0)).error_code,
+            "OffsetDelete": (await peer.ask(delete_offsets_request(theirs, {"orders": [0]}), 0)).error_code,
             "DescribeGroups": described.groups[0].error_code,
             "DeleteGroups": deleted.results[0].error_code,
         }

@@ -20,7 +20,6 @@ from protocol.messages import (
     LeaveGroupRequest,
     Message,
     OffsetCommitRequest,
-    OffsetDeleteRequest,
     OffsetFetchRequest,
 )
 from protocol.records.batch import Record
@@ -28,7 +27,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, serving, sync_request
 from tests.support.length import rounds
 from tests.support.memory import ManualEngine
-from tests.support.requests import group_offsets_request, topics_request
+from tests.support.requests import delete_offsets_request, group_offsets_request, request, topics_request
 
 STEPS = 200
 SESSION_MS = 10_000
@@ -36,20 +35,16 @@ SESSION_MS = 10_000
 
 def commit_request(*targets: tuple[str, int, int], metadata: str | None = "m", **identity: Any) -> OffsetCommitRequest:
     """A commit of (topic, partition, offset), with the topics in the given order."""
-    topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+    topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition, offset in targets:
-        topics.setdefault(topic, []).append(
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=metadata
-            )
-        )
-    identity = {"group_id": "g", "generation_id_or_member_epoch": -1, **identity}
-    return OffsetCommitRequest(
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()
-        ],
-        **identity,
+        position = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
+        topics.setdefault(topic, []).append(position)
+    fields = {"group_id": "g", "generation_id_or_member_epoch": -1, **identity}
+    made = request(
+        "OffsetCommit", topics=[{"name": name, "partitions": each} for name, each in topics.items()], **fields
     )
+    assert isinstance(made, OffsetCommitRequest)
+    return made
 
 
 class Way:
@@ -215,9 +210,7 @@ class Way:
         await self._peers[0].ask(DeleteGroupsRequest(groups_names=["h"]), 1)
 
     async def _delete_offset(self) -> None:
-        partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=1)
-        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="orders", partitions=[partition])
-        await self._peers[0].ask(OffsetDeleteRequest(group_id="h", topics=[topic]), 0)
+        await self._peers[0].ask(delete_offsets_request("h", {"orders": [1]}), 0)
 
     async def _hold(self) -> None:
         """Slow the disk down: a fetch of an offset waits for its commit."""

@@ -10,7 +10,6 @@ from coordinator.server.faults.faults import Faults
 from coordinator.server.wire import repeated_questions
 from protocol.messages import (
     ApiVersionsRequest,
-    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
@@ -21,6 +20,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_acls import STANDARD, create, rule
 from tests.server.requests.test_topics import metadata_request, topic
+from tests.support.requests import grow_request
 
 VERSIONS = ApiVersionsRequest(client_software_name="app", client_software_version="1")
 ALL = MetadataRequest(topics=None)
@@ -80,8 +80,7 @@ async def test_every_change_of_topics_shows_in_the_next_metadata() -> None:
         assert await shown() == internal
         await peer.ask(CreateTopicsRequest(topics=[topic("fresh", 2)], timeout_ms=1_000), 5)
         assert await shown() == internal | {"fresh": 2}
-        grown = [CreatePartitionsRequest.CreatePartitionsTopic(name="fresh", count=5, assignments=None)]
-        (result,) = (await peer.ask(CreatePartitionsRequest(topics=grown, timeout_ms=1_000), 2)).results
+        (result,) = (await peer.ask(grow_request({"fresh": 5}), 2)).results
         assert result.error_code == ErrorCode.NONE
         assert await shown() == internal | {"fresh": 5}
         await peer.ask(DeleteTopicsRequest(topic_names=["fresh"], timeout_ms=1_000), 5)

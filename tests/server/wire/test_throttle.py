@@ -12,7 +12,6 @@ from coordinator.server.wire.connection import QUEUED_BYTES_MAX
 from coordinator.server.wire.throttle import Throttle
 from protocol.messages import (
     ApiVersionsRequest,
-    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     HeartbeatRequest,
@@ -23,7 +22,7 @@ from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_quotas import alter, entry
 from tests.server.requests.test_records import fetch_request, produce_request
 from tests.support.batches import batch
-from tests.support.requests import join_request
+from tests.support.requests import grow_request, join_request
 
 ME = {"client-id": "test"}
 LARGE = batch([(b"k", bytes(10_000), 1_000)])
@@ -235,8 +234,7 @@ async def test_mutations_above_the_quota_are_refused(server: Serving) -> None:
     await server.advance(2_000)
     assert await codes(peer, CreateTopicsRequest(topics=[topic("c", 2)], timeout_ms=1_000), 5) == ([0], 2_000)
     await server.advance(2_000)
-    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="c", count=6, assignments=None)
-    assert await codes(peer, CreatePartitionsRequest(topics=[grown], timeout_ms=1_000), 3) == ([0], 0)
+    assert await codes(peer, grow_request({"c": 6}), 3) == ([0], 0)
     names = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in ("a", "b")]
     assert await codes(peer, DeleteTopicsRequest(topics=names, timeout_ms=1_000), 6) == ([refused, refused], 4_000)
     await server.advance(4_000)
