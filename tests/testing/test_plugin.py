@@ -51,14 +51,14 @@ def test_fixtures_give_servers_with_what_markers_and_ini_options_say(tmp_path: P
         tmp_path,
         """
         import pytest
-        from coordinator.client.topics import partition_counts
+        from coordinator.client.topics import Leaders
 
         pytestmark = pytest.mark.tenure(topics={"orders": 12, "both": 1}, settings={"group.max.size": 3})
         sessions = []
 
         def counts(tenure):
             with tenure.client() as client:
-                return partition_counts(client, ["orders", "both", "of-ini"])
+                return Leaders().counts(client, ["orders", "both", "of-ini"])
 
         @pytest.mark.tenure(topics={"both": 2})
         def test_marked(tenure):
