@@ -80,21 +80,20 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 class _Kind(NamedTuple):
     """A kind of function.
 
-    name: in its source. make: writes the source. same, plain: where a class keeps functions of this kind, and those for
-    nested structs without steps.
+    writer: writes its source. same, plain: where a class keeps functions of this kind, and those for nested structs
+    without steps.
     """
 
-    name: str
-    make: Callable[..., source.Source]
+    writer: Callable[[source.Owner, int, bool], Any]
     same: str
     plain: str
 
 
-_DECODE = _Kind("decode", source.decoder, "_decoders", "_decoders")
-_ENCODE = _Kind("encode", source.encoder, "_encoders", "_encoders")
-_WRITE = _Kind("write", source.writer, "_encoders", "_encoders")
-_STEP_DECODE = _Kind("decode", source.decoder_in_steps, "_step_decoders", "_decoders")
-_STEP_ENCODE = _Kind("encode", source.encoder_in_steps, "_step_encoders", "_encoders")
+_DECODE = _Kind(source.decoder, "_decoders", "_decoders")
+_ENCODE = _Kind(source.encoder, "_encoders", "_encoders")
+_WRITE = _Kind(source.writer, "_encoders", "_encoders")
+_STEP_DECODE = _Kind(source.decoder_in_steps, "_step_decoders", "_decoders")
+_STEP_ENCODE = _Kind(source.encoder_in_steps, "_step_encoders", "_encoders")
 
 
 class _Functions(dict[int, Callable[..., Any]]):
@@ -121,8 +120,8 @@ class _Functions(dict[int, Callable[..., Any]]):
         kind = self._kind
         owner = source.Owner(cls.NAME, cls, codec, plain, lambda nested: getattr(cls, nested)())
         flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
-        text = kind.make(self._definition, version, flexible, owner)
-        function = source.build(text, kind.name, f"{kind.name} {cls.NAME} v{version}")
+        text: source.Source = kind.writer(owner, version, flexible).struct(self._definition)
+        function = source.build(text, f"{text.name} {cls.NAME} v{version}")
         self[version] = function
         return function
 
@@ -154,8 +153,8 @@ def alike(cls: type[AnyMessage], *fields: str) -> Callable[..., AnyMessage]:
         ),
         "    return MADE",
     ]
-    text = source.Source("\n".join(lines), {"NEW": object.__new__, "CLS": cls})
-    return source.build(text, "make", f"{cls.__qualname__} alike")
+    text = source.Source("make", "\n".join(lines), {"NEW": object.__new__, "CLS": cls})
+    return source.build(text, f"{cls.__qualname__} alike")
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -284,8 +283,8 @@ def _init(cls: type[Message], definition: Struct) -> Callable[..., None]:
             lines.append(f"    self.{name} = {new} if {name} is NEW else {name}")
         else:
             lines.append(f"    self.{name} = {name}")
-    text = source.Source("\n".join(lines), namespace)
-    return source.build(text, "__init__", f"{definition.name}.__init__")
+    text = source.Source("__init__", "\n".join(lines), namespace)
+    return source.build(text, f"{definition.name}.__init__")
 
 
 def _default(field: Field) -> str:

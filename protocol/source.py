@@ -48,8 +48,9 @@ APART_MIN = 512
 
 
 class Source(NamedTuple):
-    """Source that defines one function, and the names it refers to."""
+    """Source that defines one function, its name, and the names that it refers to."""
 
+    name: str
     text: str
     namespace: dict[str, Any]
 
@@ -66,31 +67,6 @@ class Owner(NamedTuple):
     codec: Callable[[str], Callable[..., Any]]
     plain: Callable[[str], Callable[..., Any]]
     default: Callable[[str], object]
-
-
-def decoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `decode(b, o)` of a struct."""
-    return _Decoder(owner, version, flexible).struct(definition)
-
-
-def decoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `decode(b, o, c)` of a struct, a generator."""
-    return _StepDecoder(owner, version, flexible).struct(definition)
-
-
-def encoder_in_steps(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `encode(m, c)` of a struct, a generator."""
-    return _StepEncoder(owner, version, flexible).struct(definition)
-
-
-def encoder(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `encode(m)` of a struct."""
-    return _Encoder(owner, version, flexible).struct(definition)
-
-
-def writer(definition: Struct, version: int, flexible: bool, owner: Owner) -> Source:
-    """The source of `write(...)` of a struct: a parameter for each field that the version has, in their order."""
-    return _Encoder(owner, version, flexible).of_values(definition)
 
 
 @cache
@@ -128,7 +104,14 @@ class _Lines:
         return self.use(name, getattr(primitives, name))
 
     def function(self, name: str, head: str) -> Source:
-        return Source("\n".join([f"def {name}({head}):", *self.lines, ""]), self.namespace)
+        return Source(name, "\n".join([f"def {name}({head}):", *self.lines, ""]), self.namespace)
+
+    def codec(self, nested: Struct) -> str:
+        return self.use(f"plain_{nested.name}", self.owner.plain(nested.name))
+
+    def of_field(self, function: Source, field: Field) -> str:
+        """The name of a function of this one alone, for a value of a field."""
+        return self.use(function.name, build(function, f"{self.owner.name}.{field.name} v{self.version}"))
 
 
 class _Decoder(_Lines):
@@ -320,8 +303,7 @@ class _Decoder(_Lines):
         inner.line("if o != len(b):")
         inner.line(f"    raise ProtocolError('{self.owner.name}.{field.name} has another size than its tag says')")
         inner.line("return v")
-        name = f"decode_{field.name}"
-        return self.use(name, build(inner.function(name, "b"), name, f"{self.owner.name}.{field.name} v{self.version}"))
+        return self.of_field(inner.function(f"decode_{field.name}", "b"), field)
 
     def default(self, field: Field) -> str:
         """An expression of the default; lists and structs are new each time, for a message may be changed."""
@@ -337,9 +319,6 @@ class _Decoder(_Lines):
         from uuid import UUID
 
         return self.use("UUID", UUID)
-
-    def codec(self, nested: Struct) -> str:
-        return self.use(f"plain_{nested.name}", self.owner.plain(nested.name))
 
 
 class _StepDecoder(_Decoder):
@@ -405,16 +384,6 @@ class _Encoder(_Lines):
             self.tags(tagged)
         self.line(f"return {self.joined()}")
         return self.function("encode", self.PARAMETERS)
-
-    def of_values(self, definition: Struct) -> Source:
-        """The function that takes the fields' values in place of a message; it writes no tagged fields."""
-        fields = [field for field in definition.fields if self.version in field.versions and field.tag is None]
-        for field in fields:
-            self.value(field, field.name)
-        if self.flexible:
-            self.parts.append(("x", ""))
-        self.line(f"return {self.joined()}")
-        return self.function("write", ", ".join(field.name for field in fields))
 
     def joined(self, extra: tuple[str, str] | None = None) -> str:
         """The expression of all parts so far, and `extra`."""
@@ -511,12 +480,7 @@ class _Encoder(_Lines):
             pack = self.use("pack", struct.pack)
             self.parts.append(("", f"{pack}(f'>{{len({x})}}{FIXED[field.type]}', *{x})"))
         else:
-            inner = _Encoder(self.owner, self.version, self.flexible)
-            inner.value(field._replace(array=False, nullable=None), "v")
-            inner.line(f"return {inner.joined()}")
-            name = f"encode_{field.name}"
-            self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
-            self.parts.append(("*", f"map({name}, {x})"))
+            self.parts.append(("*", f"map({self.apart(field._replace(array=False, nullable=None))}, {x})"))
 
     def structs(self, struct: Struct, x: str) -> None:
         """The elements of an array of structs."""
@@ -533,22 +497,31 @@ class _Encoder(_Lines):
             self.line(
                 f"    assert {field.tag} not in t, '{self.owner.name}.{field.name} is among the unknown fields too'"
             )
-            self.line(f"    t[{field.tag}] = {self.tag(field)}(m.{field.name})")
+            self.line(f"    t[{field.tag}] = {self.apart(field)}(m.{field.name})")
         section = f"{self.primitive('encode_tags')}({t})"
         self.line(f"if {t}:")
         self.line(f"    return {self.joined(('', section))}")
         self.parts.append(("x", ""))
 
-    def tag(self, field: Field) -> str:
-        """The function that gives the bytes of a tagged field."""
+    def apart(self, field: Field) -> str:
+        """The function that gives the bytes of a field for themselves: a tagged one, or an element of an array."""
         inner = _Encoder(self.owner, self.version, self.flexible)
         inner.value(field, "v")
         inner.line(f"return {inner.joined()}")
-        name = f"encode_{field.name}"
-        return self.use(name, build(inner.function(name, "v"), name, f"{self.owner.name}.{field.name} v{self.version}"))
+        return self.of_field(inner.function(f"encode_{field.name}", "v"), field)
 
-    def codec(self, nested: Struct) -> str:
-        return self.use(f"plain_{nested.name}", self.owner.plain(nested.name))
+
+class _Writer(_Encoder):
+    """Writes a function that takes the fields' values in place of a message; it writes no tagged fields."""
+
+    def struct(self, definition: Struct) -> Source:
+        fields = [field for field in definition.fields if self.version in field.versions and field.tag is None]
+        for field in fields:
+            self.value(field, field.name)
+        if self.flexible:
+            self.parts.append(("x", ""))
+        self.line(f"return {self.joined()}")
+        return self.function("write", ", ".join(field.name for field in fields))
 
 
 class _StepEncoder(_Encoder):
@@ -590,6 +563,14 @@ class _StepEncoder(_Encoder):
         return f"[{', '.join(parts)}]"
 
 
+decoder, decoder_in_steps, encoder, encoder_in_steps, writer = _Decoder, _StepDecoder, _Encoder, _StepEncoder, _Writer
+"""Each writes a function of a struct: decoder(owner, version, flexible).struct(definition).
+
+They are decode(b, o), decode(b, o, c), encode(m), encode(m, c), and write(...) with a parameter for each field that the
+version has, in their order.
+"""
+
+
 def joined(parts: list[bytes]) -> Generator[None, None, list[bytes]]:
     """The parts of an element, the small ones joined: it may come ten thousand times. Yields behind each join.
 
@@ -625,10 +606,10 @@ def has_content(struct: Struct) -> bool:
     )
 
 
-def build(source: Source, name: str, label: str) -> Callable[..., Any]:
+def build(source: Source, label: str) -> Callable[..., Any]:
     """The function that a source defines; `label` stands for the file in a traceback."""
     exec(compile(source.text, f"<{label}>", "exec"), source.namespace)
-    function: Callable[..., Any] = source.namespace[name]
+    function: Callable[..., Any] = source.namespace[source.name]
     return function
 
 

@@ -34,35 +34,37 @@ def owner() -> source.Owner:
 @pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ihB")])
 def test_neighbours_of_fixed_size_are_read_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
     """One struct call reads neighbouring fixed fields, together with the length of the next field."""
-    text = source.decoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
+    text = source.decoder(owner, 0, flexible).struct(define("Example", TABLE, (0, 1), 0).struct).text
     assert re.findall(rf"unpack_{code}\(", text) == [f"unpack_{code}("]
 
 
 @pytest.mark.parametrize(("flexible", "code"), [(False, "ihh"), (True, "ih")])
 def test_neighbours_of_fixed_size_are_written_at_once(owner: source.Owner, *, flexible: bool, code: str) -> None:
     """One struct call writes neighbouring fixed fields, with the next field's length if its size is fixed."""
-    text = source.encoder(define("Example", TABLE, (0, 1), 0).struct, 0, flexible, owner).text
+    text = source.encoder(owner, 0, flexible).struct(define("Example", TABLE, (0, 1), 0).struct).text
     assert set(re.findall(rf"pack_{code}\(", text)) == {f"pack_{code}("}
 
 
 def test_message_of_fixed_fields_is_one_call(owner: source.Owner) -> None:
     """One pack writes the answer to a heartbeat, with the count of tagged fields."""
     definition = define("Example", "throttle_time_ms int32 0+\nerror_code int16 0+", (0, 0), 0).struct
-    assert source.encoder(definition, 0, True, owner).text.endswith(
-        "    return pack_ihx(m.throttle_time_ms, m.error_code)\n"
+    assert (
+        source.encoder(owner, 0, True)
+        .struct(definition)
+        .text.endswith("    return pack_ihx(m.throttle_time_ms, m.error_code)\n")
     )
 
 
 def test_field_of_another_version_costs_nothing_but_its_default(owner: source.Owner) -> None:
     """A field that the version doesn't have only gets its default: the code for it has no check of versions."""
     definition = define("Example", TABLE, (0, 1)).struct
-    assert "m.topics = []\n" in source.decoder(definition, 0, False, owner).text
-    assert "topics announces" not in source.decoder(definition, 0, False, owner).text
-    assert "topics announces" in source.decoder(definition, 1, False, owner).text
+    assert "m.topics = []\n" in source.decoder(owner, 0, False).struct(definition).text
+    assert "topics announces" not in source.decoder(owner, 0, False).struct(definition).text
+    assert "topics announces" in source.decoder(owner, 1, False).struct(definition).text
 
 
 def test_traceback_names_message_and_version(owner: source.Owner) -> None:
     """A traceback through the generated code shows message and version in place of a file."""
-    written = source.decoder(define("Example", TABLE, (0, 1)).struct, 0, False, owner)
-    function = source.build(written, "decode", "decode Example v0")
+    written = source.decoder(owner, 0, False).struct(define("Example", TABLE, (0, 1)).struct)
+    function = source.build(written, "decode Example v0")
     assert function.__code__.co_filename == "<decode Example v0>"
