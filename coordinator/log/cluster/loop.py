@@ -52,6 +52,10 @@ class Loop:
         """
         self._calls.put(partial(call, *arguments))
 
+    def calling(self, call: Callable[[*Arguments], object]) -> Callable[[*Arguments], None]:
+        """Return a function that has the thread make a call, from any thread."""
+        return lambda *arguments: self.call(call, *arguments)
+
     def later(self, delay_ms: int, call: Call) -> Callable[[], None]:
         """Make a call after a delay; returns a function that prevents it."""
         holder = [call]

@@ -18,10 +18,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Event as Flag
 from threading import Thread
 from time import monotonic
 from typing import Any, NamedTuple
@@ -68,7 +69,6 @@ PING_MS = 10_000
 """How often gRPC looks whether an idle connection lives. etcd closes connections that ask more often than every 5 s."""
 
 _TARGETS = {Target.CREATE_REVISION: CREATE_REVISION, Target.MOD_REVISION: MOD_REVISION, Target.VALUE: VALUE}
-_FIELDS = {Target.CREATE_REVISION: "create_revision", Target.MOD_REVISION: "mod_revision", Target.VALUE: "value"}
 
 _REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -303,26 +303,25 @@ class Client:
     def watch(self, prefix: bytes, from_revision: int, on_events: OnEvents, on_end: OnEnd) -> Callable[[], None]:
         """See Port."""
         create = message("WatchCreateRequest", key=prefix, range_end=prefix_end(prefix), start_revision=from_revision)
-        requests = _Requests(message("WatchRequest", create_request=create))
+        ended = Flag()
+        requests = _until(ended, message("WatchRequest", create_request=create))
         member = self._members[self._chosen]
         stream = member.stream("Watch/Watch", "Watch")
         calls: list[Any] = []
         self._watch_number += 1
         number = self._watch_number
-        is_over: list[bool] = []
 
         def end(outcome: Lost | Compacted | None) -> None:
-            if not is_over:
-                is_over.append(True)
+            if not ended.is_set():
+                ended.set()
                 self._watches.pop(number, None)
-                requests.end()
                 for call in calls:
                     call.cancel()
                 if outcome is not None:
                     on_end(outcome)
 
         def told(events: list[Event], revision: int) -> None:
-            if not is_over:
+            if not ended.is_set():
                 on_events(events, revision)
 
         def read(call: Any) -> None:
@@ -434,28 +433,10 @@ class Client:
         self.log_in(lambda _outcome: then())
 
 
-class _Requests:
+def _until(ended: Flag, request: Any) -> Iterator[Any]:
     """The requests of a watch: one, and then none until the end."""
-
-    def __init__(self, request: Any) -> None:
-        from threading import Event as Flag  # noqa: PLC0415 - `Event` is a change of a key here
-
-        self._request = request
-        self._ended = Flag()
-
-    def __iter__(self) -> _Requests:
-        return self
-
-    def __next__(self) -> Any:
-        request, self._request = self._request, None
-        if request is not None:
-            return request
-        self._ended.wait()
-        raise StopIteration
-
-    def end(self) -> None:
-        """Send no more."""
-        self._ended.set()
+    yield request
+    ended.wait()
 
 
 def _text(error: Exception) -> str:
@@ -481,12 +462,8 @@ def _tls_text(details: str) -> str:
 
 
 def _compare(compare: Compare) -> Any:
-    return message(
-        "Compare",
-        key=compare.key,
-        target=_TARGETS[compare.target],
-        **{_FIELDS[compare.target]: compare.value},
-    )
+    target = compare.target  # its value is etcd's name of the field
+    return message("Compare", key=compare.key, target=_TARGETS[target], **{target.value: compare.value})
 
 
 def _operation(operation: Put | Delete | Get) -> Any:

@@ -23,11 +23,10 @@ from coordinator.log.cluster.core import Core, Log
 from coordinator.log.cluster.keys import Keys
 from coordinator.log.cluster.loop import Loop
 from coordinator.log.cluster.port import Compare, Get, Lost, Put, Rejected, Status, Target, Txn, TxnResult
-from coordinator.log.cluster.shared import Decide, OnChange, Shared
-from coordinator.log.engine import Acquired, Appended, Done, EngineError, OnOwnership, Ownership, Page, Unavailable
+from coordinator.log.cluster.shared import OnChange, Shared
+from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.etcd.client import TLS_PROBLEM, Access, Client
 from coordinator.log.etcd.housekeeping import QUOTA, Housekeeping
-from protocol.records.batch import Record
 
 FORMAT = 1
 """The format of keys and values. A newer server may raise it."""
@@ -169,32 +168,16 @@ class EtcdEngine:
         self.housekeeping = housekeeping
         self._loop = loop
         self._nodes: tuple[object, Sequence[NodeAddresses]] = (None, ())
-
-    # Engine.
-
-    def start(self, on_ownership: OnOwnership) -> None:
-        """See Engine."""
-        self._loop.call(self.core.start, on_ownership)
-
-    def acquire(self, partition: int, done: Acquired) -> None:
-        """See Engine."""
-        self._loop.call(self.core.acquire, partition, done)
-
-    def load(self, own: Ownership, page: Page, done: Done) -> None:
-        """See Engine."""
-        self._loop.call(self.core.load, own, page, done)
-
-    def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
-        """See Engine."""
-        self._loop.call(self.core.append, own, batches, done)
-
-    def ask_whether_newest(self, own: Ownership, done: Done) -> None:
-        """Ask etcd, not the local deadline, whether an ownership is the newest: see `core`."""
-        self._loop.call(self.core.ask_whether_newest, own, done)
-
-    def release(self, own: Ownership, done: Done) -> None:
-        """See Engine."""
-        self._loop.call(self.core.release, own, done)
+        # Engine, but for `close`; and of Cluster what asks etcd.
+        self.start = loop.calling(core.start)
+        self.acquire = loop.calling(core.acquire)
+        self.load = loop.calling(core.load)
+        self.append = loop.calling(core.append)
+        self.release = loop.calling(core.release)
+        self.ask_whether_newest = loop.calling(core.ask_whether_newest)
+        self.leave = loop.calling(core.claims.leave)
+        self.change = loop.calling(shared.change)
+        self.valid = core.session.valid
 
     def close(self) -> None:
         """See Engine. If etcd doesn't answer, its lease ends by itself."""
@@ -223,10 +206,6 @@ class EtcdEngine:
         """See Cluster."""
         return self.core.claims.share
 
-    def valid(self) -> bool:
-        """See Cluster."""
-        return self.core.session.valid()
-
     def numbers(self) -> StoreNumbers:
         """See Cluster."""
         session, calls, store = self.core.session, self.client.calls, self.housekeeping
@@ -252,10 +231,6 @@ class EtcdEngine:
         """See Cluster."""
         self._loop.call(self.core.claims.register, node_info(node))
 
-    def leave(self) -> None:
-        """See Cluster."""
-        self._loop.call(self.core.claims.leave)
-
     # The entries that all nodes share.
 
     def follow(self, on_change: OnChange) -> Mapping[str, bytes]:
@@ -269,10 +244,6 @@ class EtcdEngine:
             return answer.get(timeout=OPEN_WITHIN_S)
         except Empty:
             raise Unavailable("etcd doesn't answer") from None
-
-    def change(self, decide: Decide, done: Callable[[EngineError | None], None]) -> None:
-        """Make a change of entries (`Shared.change`); both are called on the engine's thread."""
-        self._loop.call(self.shared.change, decide, done)
 
 
 def node_info(node: NodeAddresses) -> bytes:
