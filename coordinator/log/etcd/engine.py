@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event
-from time import monotonic
-from typing import NamedTuple
+from time import monotonic, sleep
+from typing import Any
 
 from coordinator.log.cluster import NodeAddresses, NodeShare, StoreNumbers
 from coordinator.log.cluster.claims import SETTLE_MS, wait_for
 from coordinator.log.cluster.core import Core, Log
 from coordinator.log.cluster.keys import Keys
 from coordinator.log.cluster.loop import Loop
-from coordinator.log.cluster.port import Compare, Get, Lost, Put, Rejected, Status, Target, Txn, TxnResult
+from coordinator.log.cluster.port import Compare, Get, Lost, Put, Rejected, Target, Txn
 from coordinator.log.cluster.shared import OnChange, Shared
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.etcd.client import TLS_PROBLEM, Access, Client
@@ -33,94 +33,66 @@ FORMAT = 1
 OPEN_WITHIN_S = 10.0
 CLOSE_WITHIN_S = 2.0
 """How long a close waits for etcd, and then for the thread. A server gives its log 5 s before it calls it hung."""
-AGAIN_MS = 100
+AGAIN_S = 0.1
 
 LOSES_BELOW = (3, 4, 21)
 LOSES = ((3, 5, 0), (3, 5, 5))
 WARNED_BELOW = (3, 5, 24)
 
 
-class Meta(NamedTuple):
-    """The meta key, which the cluster's first node writes."""
-
-    cluster_id: str
-    partition_count: int
-
-
 class Opening:
-    """The steps of `open_engine` on the engine's thread. done: set when they are over. error: why they failed."""
+    """The first questions of a node to etcd, one after the other, for OPEN_WITHIN_S. They raise EngineError."""
 
-    def __init__(self, client: Client, keys: Keys, partition_count: int, fresh_id: Callable[[], str]) -> None:
-        self.done = Event()
-        self.error = "etcd doesn't answer"
-        self.version = ""
-        self.meta: Meta | None = None
+    def __init__(self, loop: Loop, client: Client) -> None:
+        self._loop = loop
         self._client = client
-        self._keys = keys
-        self._count = partition_count
-        self._fresh_id = fresh_id
-        self._tls_problems = 0
+        self._until_s = monotonic() + OPEN_WITHIN_S
 
-    def begin(self) -> None:
-        """Log in, if the client has a user; then go on."""
-        self._client.log_in(self._logged_in)
+    def version(self) -> str:
+        """Log in, if the client has a user; return the version of etcd."""
+        self._ask(self._client.log_in)
+        version: str = self._ask(self._client.status).version
+        return version
 
-    def _again(self, outcome: Lost | Rejected, step: Callable[[], None]) -> None:
-        """Try a step again, or give up if etcd has refused it, or all members have a problem with certificates."""
-        self.error = f"etcd at {self._client.endpoint}: {outcome.reason}"
-        self._tls_problems = self._tls_problems + 1 if outcome.reason.startswith(TLS_PROBLEM) else 0
-        if isinstance(outcome, Rejected) or self._tls_problems == self._client.size:
-            self.done.set()
-        else:
-            self._client.later(AGAIN_MS, step)
-
-    def _logged_in(self, outcome: Lost | Rejected | None) -> None:
-        if outcome is None:
-            self._client.status(self._known)
-        else:
-            self._again(outcome, self.begin)
-
-    def _known(self, outcome: Status | Lost | Rejected) -> None:
-        if not isinstance(outcome, Status):
-            self._again(outcome, self.begin)
-            return
-        self.version = outcome.version
-        if problem := version_problem(outcome.version):
-            self.error = problem
-            self.done.set()
-        else:
-            self._write_meta()
-
-    def _write_meta(self) -> None:
-        """Write the meta key, unless it is there."""
-        key = self._keys.meta
-        value = {"format": FORMAT, "partitions": self._count, "cluster_id": self._fresh_id()}
+    def cluster_id(self, keys: Keys, partition_count: int, fresh_id: Callable[[], str]) -> str:
+        """The cluster's id in the meta key, which its first node writes."""
+        key = keys.meta
+        value = {"format": FORMAT, "partitions": partition_count, "cluster_id": fresh_id()}
         written = Put(key, json.dumps(value).encode())
         txn = Txn([Compare(key, Target.CREATE_REVISION, 0)], [written, Get(key)], [Get(key)])
-        self._client.txn(txn, self._meta_known)
-
-    def _meta_known(self, outcome: TxnResult | Lost | Rejected) -> None:
-        if not isinstance(outcome, TxnResult):
-            self._again(outcome, self._write_meta)
-            return
-        found = outcome.gets[0]
-        assert found is not None
+        (found,) = self._ask(partial(self._client.txn, txn)).gets
         try:
             meta = dict(json.loads(found.value))
         except (TypeError, ValueError):
             meta = {}
-        version = meta.get("format", "unknown")
+        version, made_with = meta.get("format", "unknown"), meta.get("partitions")
         if not isinstance(version, int) or version > FORMAT:
-            self.error = f"the cluster's keys have format {version}, and this version knows {FORMAT}"
-        elif "moving" in meta:
-            self.error = "a move into this cluster is under way, or was interrupted: then make it again"
-        elif meta["partitions"] != self._count:
-            self.error = (
-                f"offsets.topic.num.partitions: {self._count}, but the cluster was made with {meta['partitions']}"
-            )
-        else:
-            self.meta = Meta(meta["cluster_id"], meta["partitions"])
-        self.done.set()
+            raise EngineError(f"the cluster's keys have format {version}, and this version knows {FORMAT}")
+        if "moving" in meta:
+            raise EngineError("a move into this cluster is under way, or was interrupted: then make it again")
+        if made_with != partition_count:
+            text = f"offsets.topic.num.partitions: {partition_count}, but the cluster was made with {made_with}"
+            raise EngineError(text)
+        return str(meta["cluster_id"])
+
+    def _ask(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
+        """Make a call until etcd answers. A refusal ends it, or a problem with certificates at all members in a row."""
+        why, tls_problems = "etcd doesn't answer", 0
+        answer: SimpleQueue[Any] = SimpleQueue()
+        while (left_s := self._until_s - monotonic()) > 0:
+            self._loop.call(call, answer.put)
+            try:
+                outcome = answer.get(timeout=left_s)
+            except Empty:
+                break
+            if not isinstance(outcome, Lost | Rejected):
+                return outcome
+            why = f"etcd at {self._client.endpoint}: {outcome.reason}"
+            tls_problems = tls_problems + 1 if outcome.reason.startswith(TLS_PROBLEM) else 0
+            if isinstance(outcome, Rejected) or tls_problems == self._client.size:
+                break
+            sleep(AGAIN_S)
+        raise EngineError(why)
 
 
 def version_problem(text: str) -> str:
@@ -280,28 +252,30 @@ def open_engine(
     loop = Loop("etcd", lambda trace: log("engine_broke", {"trace": trace}))
     client = Client(access, loop)
     keys = Keys(cluster)
-    opening = Opening(client, keys, partition_count, fresh_id)
     core = Core(client, keys, node_id, partition_count, ttl_ms, log, settle_ms)
     shared = Shared(client, keys, node_id, fresh_id)
     loop.start()
-    loop.call(opening.begin)
-    opening.done.wait(OPEN_WITHIN_S)
-    problem = "" if opening.meta is not None else opening.error
-    if opening.meta is not None:
+    try:
+        opening = Opening(loop, client)
+        try:
+            version = opening.version()
+        except EngineError as error:
+            raise Unavailable(f"{error} ({', '.join(access.endpoints)})") from error
+        if problem := version_problem(version):
+            raise EngineError(problem)
+        cluster_id = opening.cluster_id(keys, partition_count, fresh_id)
         known = Event()
         loop.call(core.begin)
         loop.call(shared.start)
         loop.call(wait_for, client, lambda: core.known and bool(shared.revision), known.set)
         if not known.wait(OPEN_WITHIN_S):
-            problem = "etcd doesn't answer"
-    if problem or opening.meta is None:
+            raise EngineError("etcd doesn't answer")
+    except BaseException:
         loop.call(shared.end)
         loop.call(core.end, lambda: None)
         loop.end(CLOSE_WITHIN_S)
         client.close()
-        if opening.version:
-            raise EngineError(problem)
-        raise Unavailable(f"{problem} ({', '.join(access.endpoints)})")
+        raise
     housekeeping = Housekeeping(client, keys.meta, partial(core.owns, 0), log, quota)
     loop.call(housekeeping.start)
-    return EtcdEngine(loop, client, core, shared, housekeeping, opening.meta.cluster_id, opening.version)
+    return EtcdEngine(loop, client, core, shared, housekeeping, cluster_id, version)

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 
 from coordinator.log.cluster import NodeAddresses
-from coordinator.log.cluster.keys import Keys
 from coordinator.log.cluster.port import Lost
 from coordinator.log.engine import EngineError, Fenced, Ownership
 from coordinator.log.etcd import client as clients
@@ -240,7 +239,7 @@ def test_versions_that_lose_data_are_refused(version: str, is_refused: bool, is_
 
 
 class Scripted:
-    """A client of two members whose logins have these outcomes, and which tries again at once."""
+    """A client of two members whose logins have these outcomes, and its loop."""
 
     endpoint, size = "127.0.0.1:1", 2
 
@@ -251,20 +250,18 @@ class Scripted:
         """As Client."""
         done(self.left.pop(0))
 
-    def later(self, _ms: int, step: Callable[[], None]) -> None:
-        """As Client."""
-        step()
+    def call(self, call: Callable[..., None], *arguments: object) -> None:
+        """As Loop."""
+        call(*arguments)
 
 
 def test_a_start_gives_up_when_no_member_has_the_right_certificate() -> None:
     """So many problems with certificates in a row as there are members; another loss in between begins anew."""
     wrong, away = Lost(f"{TLS_PROBLEM}it names another host"), Lost("no answer")
     client = Scripted(wrong, away, wrong, wrong, away)
-    opening = Opening(client, Keys("a"), 1, str)  # type: ignore[arg-type]
-    opening.begin()
-    assert opening.done.is_set()
+    with pytest.raises(EngineError, match=r"it names another host$"):
+        Opening(client, client).version()  # type: ignore[arg-type]
     assert client.left == [away]
-    assert opening.error.endswith("it names another host")
 
 
 def test_what_nodes_share_is_changed_by_any_and_known_to_all(start: Callable[[int], Node]) -> None:
