@@ -77,6 +77,7 @@ class EmbeddedStore(Store):
         self._disk = FailingDisk()
 
     def start(self) -> None:
+        self._folder.mkdir(exist_ok=True)
         self.engine = EmbeddedEngine(self._folder, PARTITION_COUNT, NODE_ID, disk=self._disk, **self.settings)
         self.engine.start(self.tell)
 

@@ -83,7 +83,9 @@ def test_full_disk(disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpa
     """An engine refuses appends once the disk is full, and takes them when there is space."""
     events = Events()
     with disk() as (folder, make_space):
-        engine = EmbeddedEngine(folder / "data", PARTITION_COUNT, 1, report=events)
+        data_dir = folder / "data"
+        data_dir.mkdir()
+        engine = EmbeddedEngine(data_dir, PARTITION_COUNT, 1, report=events)
         engine.start(lambda _partition, _node_id, _epoch: None)
         client = Client(engine)
         while client.append(len(client.durable), RECORD_SIZE):
@@ -97,7 +99,7 @@ def test_full_disk(disk: Callable[[], AbstractContextManager[tuple[Path, MakeSpa
             assert client.append(len(client.durable), RECORD_SIZE)
         assert events.names()[-1] == "partition_available"
         engine.close()
-        engine = EmbeddedEngine(folder / "data", PARTITION_COUNT, 1)
+        engine = EmbeddedEngine(data_dir, PARTITION_COUNT, 1)
         engine.start(lambda _partition, _node_id, _epoch: None)
         assert numbers_of(opened(engine)[1]) == client.durable
         engine.close()

@@ -66,7 +66,7 @@ def test_journals_of_other_nodes(tmp_path: Path, is_supervised: bool) -> None:
     opened(config).close()
     for node in (1, 2):
         disk = FailingDisk()
-        engine = EmbeddedEngine(tmp_path / "data", 4, node, journal=True, lock_folder=False, disk=disk)
+        engine = EmbeddedEngine(tmp_path / "data", 4, node, journal=True, disk=disk)
         engine.start(lambda *_: None)
         own, _ = opened_partition(engine, node)
         assert [append(engine, own, record(number)) for number in range(2)] == [None, None]

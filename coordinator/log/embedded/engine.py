@@ -7,8 +7,7 @@ engine owns the thread; the others end before it.
 Compaction (compaction/cleaner.py) uses a thread that waits and a process that works. Between the windows of appends the
 engine's thread chooses partitions to compact, and swaps in the files that the process wrote, one at a time.
 
-Files: `__consumer_offsets-N/` (segments/segment.py), created by the first append; `.lock` and `.lock-N`
-(segments/lock.py).
+Files: `__consumer_offsets-N/` (segments/segment.py), created by the first append; `.lock-N` (segments/lock.py).
 
 House rule: the engine reports facts for operators by name and fields (report.py); it writes no log lines.
 """
@@ -33,7 +32,7 @@ from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import journal_number
-from coordinator.log.segments.lock import Lock, lock_data_folder, partition_lock
+from coordinator.log.segments.lock import partition_lock
 from coordinator.log.segments.partition import PartitionLog
 from coordinator.log.segments.segment import OFFSETS_TOPIC, partition_folder
 from protocol.records.batch import Record
@@ -44,13 +43,12 @@ SEGMENT_SIZE = 4 * 1024 * 1024
 
 
 class EmbeddedEngine:
-    """The engine over the files in `data_dir`, for the node `node_id`.
+    """The engine over the files in `data_dir`, which this process or its parent has locked, for the node `node_id`.
 
     segment_size: bytes after which a new segment begins.
     cleaning: how to compact; None: don't compact.
     owners: the node that owns each partition, if there are several nodes; this engine acquires only its own partitions.
     syncs_max: partitions that the engine writes at the same time; 1: one after the other, on the engine's thread.
-    lock_folder: False if a supervisor of several workers holds the lock of the data folder.
     journal: write windows to a journal of `journal_size` bytes first. recovers_all: at the start, bring back what the
     journals of all nodes have, not only this node's: no other engine uses the folder.
     counts: counts the appends and compactions. log: whose partitions it serves. beside: the first engine of the folder,
@@ -67,7 +65,6 @@ class EmbeddedEngine:
         cleaning: Cleaning | None = None,
         owners: Sequence[int] | None = None,
         syncs_max: int = SYNCS_MAX,
-        lock_folder: bool = True,
         journal: bool = False,
         journal_size: int = JOURNAL_SIZE,
         recovers_all: bool = True,
@@ -86,7 +83,6 @@ class EmbeddedEngine:
         self._cleaning = cleaning
         self._owners = owners or [node_id] * partition_count
         self._is_first = beside is None
-        self._lock_folder = lock_folder
         self._report = report
         self._disk = disk or Disk()
         self._counts = counts or Counts()
@@ -106,7 +102,6 @@ class EmbeddedEngine:
         self._queue, self._journal, self._thread = self.writer.queue, self.writer.journal, self.writer.thread
         # After the start, only the engine's thread uses the attributes below.
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
-        self._folder_lock: Lock | None = None
         self._owned: dict[int, Owned] = {}
         self._availability = Availability(report)
         self._loads = Loads(report, self._availability, self._report_epoch)
@@ -116,18 +111,9 @@ class EmbeddedEngine:
             self._cleaner = Cleaner(cleaning.backoff_ms, compactions.find, compactions.finish, self._call_and_wait)
 
     def start(self, on_ownership: OnOwnership) -> None:
-        """See Engine. Raises DataFolderLocked, Unavailable if the data folder can't be used, Damaged (a journal)."""
+        """See Engine. Raises Damaged, and Unavailable if a person must act first (both: `recover`)."""
         self._on_ownership = on_ownership
-        try:
-            if self._lock_folder:
-                self._folder_lock = lock_data_folder(self._disk, self._data_dir)
-        except OSError as error:
-            raise Unavailable(f"the data folder {self._data_dir}: {explain(error)}") from error
-        try:
-            self.recover()
-        except BaseException:
-            self._release_folder()
-            raise
+        self.recover()
         self._queue.put(self._report_owners)
         self._queue.put(partial(self.writer.loads.append, self._loads))
         if self._is_first:
@@ -184,7 +170,7 @@ class EmbeddedEngine:
         if self._cleaner is not None:
             self._cleaner.stop()
         if self._thread.ident is None:
-            return  # it couldn't start, and has released what it had
+            return  # it didn't start
         if self._is_first:
             self._queue.put(self._close)
             self.writer.join()
@@ -257,13 +243,7 @@ class EmbeddedEngine:
         self._release_all()
         assert not self._journal.owned
         self._journal.close()
-        self._release_folder()
         self.writer.is_closing = True
-
-    def _release_folder(self) -> None:
-        if self._folder_lock is not None:
-            with suppress(OSError):
-                self._folder_lock.release()
 
     def _call_and_wait(self, call: Callable[[], object]) -> object:
         """Run `call` on the engine's thread, in the order of the queue, and wait; None if that thread has ended."""

@@ -33,6 +33,7 @@ JOURNAL_SIZE = 64 * 1024
 def journaling(folder: Path, disk: Disk | None = None, **options: object) -> EmbeddedEngine:
     """Return a started engine with a small journal."""
     options = {"segment_size": 100_000, "journal": True, "journal_size": JOURNAL_SIZE} | options
+    folder.mkdir(exist_ok=True)
     engine = EmbeddedEngine(folder, 50, 1, disk=disk, **options)  # type: ignore[arg-type]
     engine.start(lambda *_change: None)
     return engine
@@ -40,7 +41,7 @@ def journaling(folder: Path, disk: Disk | None = None, **options: object) -> Emb
 
 def beside(first: EmbeddedEngine, folder: Path, disk: Disk, **options: object) -> EmbeddedEngine:
     """Return a started engine of transactional ids that shares the thread and the journal of `first`."""
-    log = {"disk": disk, "log": TRANSACTIONS_TOPIC, "lock_folder": False, "beside": first}
+    log = {"disk": disk, "log": TRANSACTIONS_TOPIC, "beside": first}
     engine = EmbeddedEngine(folder, 50, 1, segment_size=20_000, **log, **options)  # type: ignore[arg-type]
     engine.start(lambda *_change: None)
     return engine

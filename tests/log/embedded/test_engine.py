@@ -21,7 +21,6 @@ import pytest
 
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
-from coordinator.log.segments.lock import DataFolderLocked
 from coordinator.log.segments.segment import list_segments, partition_folder
 from protocol.records.batch import Record
 from tests.log.calls import (
@@ -60,21 +59,17 @@ class TestFiles:
 
     def test_nothing_for_partitions_that_nobody_uses(self, tmp_path: Path) -> None:
         """An engine that owns all partitions makes no folder; the first append makes one for its partition."""
-        disk = FailingDisk()
-        with running(tmp_path / "a" / "b", disk=disk) as engine:
-            assert (
-                disk.calls["sync_folder"] == 2
-            )  # the engine made the data folder and the one above it, and both are durable
+        with running(tmp_path) as engine:
             owns = [opened(engine, partition)[0] for partition in range(50)]
-            assert not list((tmp_path / "a" / "b").glob("__consumer_offsets-*"))
+            assert not list(tmp_path.glob("__consumer_offsets-*"))
             assert append(engine, owns[7], record(1)) is None
-            folder = partition_folder(tmp_path / "a" / "b", 7)
-            assert list((tmp_path / "a" / "b").glob("__consumer_offsets-*")) == [folder]
+            folder = partition_folder(tmp_path, 7)
+            assert list(tmp_path.glob("__consumer_offsets-*")) == [folder]
             assert [path.name for path in folder.iterdir()] == ["00000000000000000000.log"]
 
     def test_logs_share_a_folder(self, tmp_path: Path) -> None:
         """Partitions of one number, of two logs, have folders, locks and records of their own."""
-        with running(tmp_path) as groups, running(tmp_path, log="__transaction_state", lock_folder=False) as others:
+        with running(tmp_path) as groups, running(tmp_path, log="__transaction_state") as others:
             for engine, number in ((groups, 1), (others, 2)):
                 own, _ = opened(engine, 7)
                 assert append(engine, own, record(number)) is None
@@ -95,7 +90,7 @@ class TestFiles:
         disk = FailingDisk()
         with running(tmp_path, disk=disk) as engine:
             owned(engine)
-            assert disk.calls["open"] == 2  # the locks
+            assert disk.calls["open"] == 1  # the lock
             assert disk.calls["read"] == 1
 
     def test_segments_roll(self, tmp_path: Path) -> None:
@@ -109,25 +104,6 @@ class TestFiles:
         sizes = [path.stat().st_size for path in partition_folder(tmp_path, 0).iterdir()]
         assert len(sizes) > 2
         assert max(sizes) <= 500
-
-
-class TestLocks:
-    """A data folder has one server, and a partition has one owner."""
-
-    def test_second_server(self, tmp_path: Path) -> None:
-        """A second server's error names the folder and the first process; after the first closes, the second starts."""
-        with running(tmp_path), pytest.raises(DataFolderLocked, match=str(tmp_path)) as caught:
-            EmbeddedEngine(tmp_path, 50, 1).start(lambda *_change: None)
-        assert caught.value.process_id == os.getpid()
-        assert f"process {os.getpid()}" in str(caught.value)
-        with running(tmp_path):
-            pass
-
-    def test_data_folder_that_cannot_be_used(self, tmp_path: Path) -> None:
-        """A server that finds a file in place of its folder names it and doesn't start."""
-        (tmp_path / "file").touch()
-        with pytest.raises(Unavailable, match="file"):
-            EmbeddedEngine(tmp_path / "file" / "data", 50, 1).start(lambda *_change: None)
 
 
 class GatedDisk(FailingDisk):
@@ -263,6 +239,7 @@ class Windows:
     def __init__(self, disk: FailingDisk, folder: Path, fails: Callable[[str, int], BaseException | None]) -> None:
         self.durable: list[list[int]] = [[] for _ in range(4)]
         self._told: SimpleQueue[tuple[int, object]] = SimpleQueue()
+        folder.mkdir(exist_ok=True)
         engine = EmbeddedEngine(
             folder, 50, 1, segment_size=300, syncs_max=3, disk=SharedDisk(disk), report=self._report
         )

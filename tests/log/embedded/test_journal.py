@@ -381,7 +381,7 @@ class TestWindow:
         """The first engine of a folder brings back every node's journal; one of several leaves the others' alone."""
         for node in (1, 2):
             disk = FailingDisk()
-            engine = EmbeddedEngine(tmp_path, 50, node, journal=True, disk=disk, lock_folder=False, recovers_all=False)
+            engine = EmbeddedEngine(tmp_path, 50, node, journal=True, disk=disk, recovers_all=False)
             engine.start(lambda *_: None)
             own, _ = opened(engine, node)
             assert append(engine, own, record(0)) is None
@@ -389,7 +389,7 @@ class TestWindow:
             kill(engine, disk)
         disk = FailingDisk()
         assert sorted(node_files(disk, tmp_path)) == [1, 2]
-        engine = EmbeddedEngine(tmp_path, 50, 2, lock_folder=False, recovers_all=False)
+        engine = EmbeddedEngine(tmp_path, 50, 2, recovers_all=False)
         engine.start(lambda *_: None)
         engine.close()
         assert sorted(node_files(disk, tmp_path)) == [1]
@@ -405,7 +405,7 @@ class TestWindow:
         assert append(engine, own, record(1)) is None
         left = left_path(tmp_path, 0, 0)
         left.write_bytes(b"of the groups")
-        other = EmbeddedEngine(tmp_path, 50, 1, lock_folder=False, log=TRANSACTIONS_TOPIC)
+        other = EmbeddedEngine(tmp_path, 50, 1, log=TRANSACTIONS_TOPIC)
         other.start(lambda *_: None)
         assert opened(other, 0)[1] == []
         other.close()

@@ -109,7 +109,7 @@ def test_last_offset(tmp_path: Path) -> None:
 
 def test_second_owner(tmp_path: Path) -> None:
     """Of two workers under one supervisor, one owns a partition; the other gets it after a release."""
-    with running(tmp_path, lock_folder=False) as first, running(tmp_path, lock_folder=False) as second:
+    with running(tmp_path) as first, running(tmp_path) as second:
         own, _ = opened(first)
         assert append(first, own, record(1)) is None
         outcome = acquire(second, 0)
