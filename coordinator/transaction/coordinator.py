@@ -46,7 +46,6 @@ from coordinator.transaction.state import (
     V2,
     Status,
     TransactionalId,
-    Waiting,
 )
 from protocol.messages import DescribeTransactionsResponse
 from schemas.errors import ErrorCode
@@ -200,7 +199,7 @@ class Coordinator:
             error = MAPPING
         elif known.status.is_ending:  # before the producer, which may be the one that the end has granted
             if event.waits and len(known.waiting) < WAITING_MAX:
-                known.waiting.append(Waiting(event.request, event))
+                known.waiting.append(event)
                 return
             error = CONCURRENT
         elif known.producer_id != event.producer_id:
@@ -313,7 +312,7 @@ class Coordinator:
         self._write(effects, known, now)
         waiting, known.waiting = known.waiting, []
         for each in waiting:
-            self._add(effects, each.event, now)
+            self._add(effects, each, now)
 
     # Time.
 
@@ -385,8 +384,8 @@ class Coordinator:
 
     def _unload(self, effects: Effects, _event: Unload, _now: Now) -> None:
         for known in self.groups.values():
-            for request, event in known.waiting:
-                effects.responses.append(Response(request, event.refused(ErrorCode.NOT_COORDINATOR)))
+            for event in known.waiting:
+                self._answer(effects, event, event.refused(ErrorCode.NOT_COORDINATOR))
             known.waiting = []
 
     # Shared by several events.

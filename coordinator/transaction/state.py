@@ -12,7 +12,6 @@ House rule: plain data.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -54,13 +53,6 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-class Waiting(NamedTuple):
-    """An event that waits for the end of the former transaction."""
-
-    request: Hashable
-    event: Any
-
-
 @dataclass(slots=True)
 class TransactionalId:
     """A transactional id (Kafka: TransactionMetadata).
@@ -71,7 +63,7 @@ class TransactionalId:
     start_ms, update_ms: Unix time in ms.
     next_producer_id: of a transaction that uses the last epoch up. client_version: V2, or 0.
     asked: the newest markers that its end asked for, until they are written.
-    waiting: requests for the next transaction. principal: whose id it is, None as long as nobody knows; not in the log.
+    waiting: events for the next transaction. principal: whose id it is, None as long as nobody knows; not in the log.
     """
 
     group_id: str
@@ -87,7 +79,7 @@ class TransactionalId:
     client_version: int = 0
     last_epoch: int = field(default=NO_EPOCH, compare=False)
     asked: object = field(default=None, compare=False)
-    waiting: list[Waiting] = field(default_factory=list, compare=False)
+    waiting: list[Any] = field(default_factory=list, compare=False)
     principal: str | None = field(default=None, compare=False)
 
     @property
