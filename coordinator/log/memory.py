@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from coordinator.log.engine import Acquired, Appended, Done, Fenced, OnOwnership, Ownership, Page, Unavailable
-from coordinator.log.segments.transactions import Transactions, marker_type
-from protocol.records.batch import CONTROL, Batch, Record
+from coordinator.log.segments.transactions import Transactions
+from protocol.records.batch import Batch, Record
 
 
 class Owned:
@@ -44,8 +44,8 @@ class MemoryLog:
     """The partitions that the engines of several nodes share. Only one thread uses them all.
 
     owners: the id of the node that each partition belongs to; `move` changes it. records: of each partition, oldest
-    first, without those of open and aborted transactions. transactions: the open ones. places: records of transactions
-    so far, of all partitions. epochs: each partition's last one. owned: the valid ownerships. engines: those that run,
+    first, without those of open and aborted transactions. transactions: the open ones. places: records so far, of all
+    partitions. epochs: each partition's last one. owned: the valid ownerships. engines: those that run,
     by node id.
     """
 
@@ -175,16 +175,7 @@ class MemoryEngine:
 
     def _take(self, partition: int, records: list[Record]) -> None:
         """Keep a batch; what is in a transaction waits for its marker."""
-        transactions = self._log.transactions[partition]
-        if not isinstance(records, Batch):
-            transactions.supersede({key: (value, timestamp_ms) for key, value, timestamp_ms in records})
-            self.records[partition] += records
-        elif records.attributes & CONTROL:
-            marker = marker_type(records[0].key)
-            assert marker is not None
-            self.records[partition] += transactions.end(records.producer_id, marker)
-        else:
-            first = self._log.places
-            self._log.places += len(records)
-            offsets = range(first, self._log.places)
-            transactions.add(records.producer_id, offsets, records)
+        first, self._log.places = self._log.places, self._log.places + len(records)
+        offsets = range(first, self._log.places)
+        producer_id, attributes = (records.producer_id, records.attributes) if isinstance(records, Batch) else (-1, 0)
+        self.records[partition] += self._log.transactions[partition].take(producer_id, attributes, offsets, records)

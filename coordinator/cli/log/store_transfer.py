@@ -44,7 +44,7 @@ from coordinator.log.segments.disk import Disk, write_all
 from coordinator.log.segments.lock import noted_number, partition_lock
 from coordinator.log.segments.outside import JournalsBeside, Log, find_logs, find_logs_of_ids, size_of
 from coordinator.log.segments.segment import partition_folder, segment_at
-from coordinator.log.segments.transactions import Transactions, marker_type
+from coordinator.log.segments.transactions import Transactions
 from coordinator.log.topics.entries import entries_of, topics_of
 from coordinator.log.topics.list import ENTRIES, TopicsFile, kafka_id
 from coordinator.text import several
@@ -121,16 +121,9 @@ def newest(log: Log, journals: JournalsBeside, progress: ProgressLines) -> dict[
     found: dict[bytes, bytes | None] = {}
     transactions = Transactions()
     for batch in batches_of(log, journals, progress):
-        if batch.header.is_control:
-            for record in batch.records:
-                if (marker := marker_type(record.key)) is not None:
-                    ended = transactions.end(batch.header.producer_id, marker)
-                    found.update((each.key, each.value) for each in ended)
-        elif batch.header.is_transactional:
-            transactions.add(batch.header.producer_id, batch.offsets, batch.records)
-        else:
-            transactions.supersede({each.key: (each.value, each.timestamp_ms) for each in batch.records})
-            found |= {each.key: each.value for each in batch.records}
+        header = batch.header
+        counting = transactions.take(header.producer_id, header.attributes, batch.offsets, batch.records)
+        found |= {each.key: each.value for each in counting}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -19,11 +19,11 @@ from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk, closing
 from coordinator.log.segments.segment import SEGMENT_OFFSETS_MAX, Frame, Segment, list_segments, read_others
 from coordinator.log.segments.tail import Cut, Durable, Tails
-from coordinator.log.segments.transactions import Transactions, marker_type
+from coordinator.log.segments.transactions import Transactions
 from protocol.records.batch import CorruptBatch, Header, Record
 from protocol.records.codecs import Codec
 from protocol.records.plain_values import Position, Values, scan
-from protocol.records.walk import Batch, decode_records
+from protocol.records.walk import decode_records
 
 PAGE_SIZE = 4 * 1024 * 1024
 """The reader holds records back for so many bytes of the log. A larger page hands on fewer superseded records; a
@@ -115,13 +115,9 @@ class LogReader:
             data, Position(at, self.next_offset, self.epoch), self._offset_end, last
         )
         if last is not self._last:
-            self._apply(last)
+            self.transactions.supersede(last)
+            self._last |= last
         return at
-
-    def _apply(self, last: Values) -> None:
-        """Apply records that are outside of transactions, or in a committed one."""
-        self.transactions.supersede(last)
-        self._last |= last
 
     def _take(self, segment: Segment, frame: Frame) -> None:
         """Check the offsets and the epoch of a batch with the right CRC, and take its records."""
@@ -137,7 +133,8 @@ class LogReader:
             raise Damaged(str(segment.path), frame.position, reason)
         try:
             batch = decode_records(frame.data, frame.at, header)
-            self._take_records(batch)
+            counting = self.transactions.take(header.producer_id, header.attributes, batch.offsets, batch.records)
+            self._last |= {key: (value, timestamp_ms) for key, value, timestamp_ms in counting}
         except CorruptBatch as error:
             raise Damaged(str(segment.path), frame.position, error.reason) from error
         except ValueError as error:
@@ -145,18 +142,6 @@ class LogReader:
         self._was_packed |= batch.codec is not Codec.NONE
         self.next_offset = header.next_offset
         self.epoch = header.partition_leader_epoch
-
-    def _take_records(self, batch: Batch) -> None:
-        if batch.header.is_control:
-            for record in batch.records:
-                marker = marker_type(record.key)
-                if marker is not None:
-                    for key, value, timestamp_ms in self.transactions.end(batch.header.producer_id, marker):
-                        self._last[key] = value, timestamp_ms
-        elif batch.header.is_transactional:
-            self.transactions.add(batch.header.producer_id, batch.offsets, batch.records)
-        else:
-            self._apply({key: (value, timestamp_ms) for key, value, timestamp_ms in batch.records})
 
     def _could_follow(self, header: Header) -> bool:
         return header.base_offset >= self.next_offset and header.partition_leader_epoch >= self.epoch

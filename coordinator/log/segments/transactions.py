@@ -17,10 +17,10 @@ House rule: the memory holds the last record per key of each open transaction, a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.records.batch import Batch, CorruptBatch, Header, Record
+from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, CorruptBatch, Header, Record
 from protocol.records.walk import decode_records
 
 COMMIT = 1
@@ -85,6 +85,22 @@ class Transactions:
     def waiting_count(self) -> int:
         """The number of waiting records: the last record of each key and producer."""
         return sum(map(len, self._waiting.values()))
+
+    def take(
+        self, producer_id: int, attributes: int, offsets: Iterable[int], records: Sequence[Record]
+    ) -> Iterable[Record]:
+        """Take the next batch; return the records that count with it: its own, or those of the end of a transaction.
+
+        attributes: of the batch. Raises ValueError for a marker that is too short.
+        """
+        if attributes & CONTROL:
+            markers = [marker for record in records if (marker := marker_type(record.key)) is not None]
+            return [record for marker in markers for record in self.end(producer_id, marker)]
+        if attributes & TRANSACTIONAL:
+            self.add(producer_id, offsets, records)
+            return ()
+        self.supersede({key: (value, timestamp_ms) for key, value, timestamp_ms in records})
+        return records
 
     def add(self, producer_id: int, offsets: Iterable[int], records: Iterable[Record]) -> None:
         """Let the records of a transactional batch wait."""
