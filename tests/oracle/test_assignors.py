@@ -77,7 +77,7 @@ def fresh(chance: Random, *, alike: bool) -> Group:
     for number in range(chance.randint(1, 9)):
         wanted = common if alike else chance.sample(topics, chance.randint(0, len(topics)))
         instance_id = f"i{chance.randint(0, 10**6)}" if chance.random() < 0.4 else None
-        members[f"m{chance.randint(0, 10**6)}-{number}"] = Subscriber(instance_id, None, frozenset(wanted), {})
+        members[f"m{chance.randint(0, 10**6)}-{number}"] = Subscriber(instance_id, frozenset(wanted), {})
     return members, partitions
 
 

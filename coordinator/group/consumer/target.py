@@ -250,7 +250,7 @@ def steps_to(given: Given, assignor: str, ids: Ids) -> Iterator[Made | None]:
     subscribers = {}
     for member_id, member in given.members.items():
         owned = given.owned.get(member_id, NO_TARGET)
-        subscribers[member_id] = Subscriber(member.instance_id, member.rack, ids.of(member), owned)
+        subscribers[member_id] = Subscriber(member.instance_id, ids.of(member), owned)
         if pauses.due(UNITS_PER_SUBSCRIBER):
             yield None
     targets: Mapping[str, Target] = {}

@@ -25,11 +25,9 @@ class Subscriber(NamedTuple):
 
     topics: what it subscribes to. A collection that many members share is looked at once.
     owned: its current target. An assignor of a sticky kind leaves it there if balance allows.
-    rack: for assignors that place by rack. Those of Kafka don't, nor do ours.
     """
 
     instance_id: str | None
-    rack: str | None
     topics: Collection[UUID]
     owned: Mapping[UUID, frozenset[int]]
 

@@ -82,7 +82,7 @@ def groups(
     names = [f"m{number}" for number in range(draw(st.integers(1, members_max)))]
     everyone = draw(some)
     members = {
-        name: Subscriber(draw(st.none() | st.just(f"i{name}")), None, frozenset(everyone if alike else draw(some)), {})
+        name: Subscriber(draw(st.none() | st.just(f"i{name}")), frozenset(everyone if alike else draw(some)), {})
         for name in draw(st.permutations(names))
     }
     if not owned:

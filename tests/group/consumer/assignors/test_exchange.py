@@ -18,9 +18,9 @@ ALL_WAYS_MAX = 4_000
 """Groups with more ways to assign their partitions aren't tried out."""
 
 CHAIN = {
-    "a": Subscriber(None, None, (T1,), {T1: frozenset({0, 1, 2})}),
-    "b": Subscriber(None, None, (T1, T2), {T2: frozenset({0, 1})}),
-    "c": Subscriber(None, None, (T2,), {T2: frozenset({2})}),
+    "a": Subscriber(None, (T1,), {T1: frozenset({0, 1, 2})}),
+    "b": Subscriber(None, (T1, T2), {T2: frozenset({0, 1})}),
+    "c": Subscriber(None, (T2,), {T2: frozenset({2})}),
 }
 
 

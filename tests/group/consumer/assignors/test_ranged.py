@@ -19,7 +19,7 @@ def test_row_serves_the_first_members_one_more() -> None:
 
 def test_members_get_the_same_numbers_of_each_topic() -> None:
     """Two topics of three partitions are co-partitioned: a join of both finds its records in one member."""
-    members = {name: Subscriber(None, None, (T1, T2), {}) for name in ("a", "b")}
+    members = {name: Subscriber(None, (T1, T2), {}) for name in ("a", "b")}
     assert targets_of("range", members, {T1: 3, T2: 3}) == {
         "a": {T1: frozenset({0, 1}), T2: frozenset({0, 1})},
         "b": {T1: frozenset({2}), T2: frozenset({2})},
@@ -29,9 +29,9 @@ def test_members_get_the_same_numbers_of_each_topic() -> None:
 def test_static_members_come_first_by_instance_id() -> None:
     """Instance ids are in the order of their texts, before all member ids."""
     members = {
-        "a": Subscriber(None, None, (T1,), {}),
-        "b": Subscriber("z", None, (T1,), {}),
-        "c": Subscriber("i", None, (T1,), {}),
+        "a": Subscriber(None, (T1,), {}),
+        "b": Subscriber("z", (T1,), {}),
+        "c": Subscriber("i", (T1,), {}),
     }
     assert targets_of("range", members, {T1: 3}) == {
         "c": {T1: frozenset({0})},
@@ -42,7 +42,7 @@ def test_static_members_come_first_by_instance_id() -> None:
 
 def test_ids_are_in_the_order_of_java() -> None:
     """Java compares UTF-16: a character beyond U+FFFF begins with a surrogate, which comes before U+FF5E."""
-    members = {name: Subscriber(None, None, (T1,), {}) for name in ("\uff5e", "\U0001f600")}
+    members = {name: Subscriber(None, (T1,), {}) for name in ("\uff5e", "\U0001f600")}
     assert targets_of("range", members, {T1: 1}) == {"\U0001f600": {T1: frozenset({0})}, "\uff5e": {}}
 
 

@@ -50,9 +50,9 @@ def test_order_pauses_between_runs() -> None:
 def test_equal_subscriptions_are_one_object() -> None:
     """Topics that don't exist are left out, and what remains is compared by value."""
     members = {
-        "a": Subscriber(None, None, [T1, T2, T3], {}),
-        "b": Subscriber(None, None, (T2, T1), {}),
-        "c": Subscriber(None, None, {T3}, {}),
+        "a": Subscriber(None, [T1, T2, T3], {}),
+        "b": Subscriber(None, (T2, T1), {}),
+        "c": Subscriber(None, {T3}, {}),
     }
     _, (a, b, c) = ended(subscriptions(members, members, {T1: 1, T2: 1}, Pauses()))
     assert a is b

@@ -18,7 +18,7 @@ T1, T2, T3 = topic(1), topic(2), topic(3)
 def subscriber(*topics: UUID, **owned: set[int]) -> Subscriber:
     """A member that subscribes to topics; owned by T1 and so on."""
     by_name = {"T1": T1, "T2": T2, "T3": T3}
-    return Subscriber(None, None, topics, {by_name[name]: frozenset(numbers) for name, numbers in owned.items()})
+    return Subscriber(None, topics, {by_name[name]: frozenset(numbers) for name, numbers in owned.items()})
 
 
 def numbers(targets: Mapping[str, Mapping[UUID, frozenset[int]]]) -> dict[str, dict[UUID, set[int]]]:
