@@ -60,18 +60,23 @@ def settings_changed(turn: Turn, group: Group, event: GroupSettingsChanged) -> N
 
 def unload(turn: Turn, group: Group) -> None:
     """The partition goes: each request that waits gets NOT_COORDINATOR, and the group is Dead."""
+    end(turn, group, ErrorCode.NOT_COORDINATOR, Outcome.UNLOADED)
+    turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+
+
+def end(turn: Turn, group: Group, error: ErrorCode, outcome: Outcome) -> None:
+    """End a group with members: requests that wait get `error`, and an open rebalance ends with `outcome`."""
     for member in group.members.values():
-        turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
-        turn.release_sync(member, ErrorCode.NOT_COORDINATOR)
-    seats.release_all(turn, group, ErrorCode.NOT_COORDINATOR)
+        turn.release_join(group, member, error, member.member_id)
+        turn.release_sync(member, error)
+    seats.release_all(turn, group, error)
     expected.release_all(turn, group)
     group.pending.clear()
     group.pending_sync.clear()
     group.initial_delay = None
     group.transition_to(DEAD, turn.now.wall_ms)
     if group.course is not None:
-        course.end(turn, group, Outcome.UNLOADED)
-    turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+        course.end(turn, group, outcome)
 
 
 def bury(turn: Turn, group: Group) -> None:

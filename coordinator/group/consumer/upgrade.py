@@ -14,7 +14,7 @@ from __future__ import annotations
 from coordinator.group import notes
 from coordinator.group import records as classic_records
 from coordinator.group.any_group import AnyGroup
-from coordinator.group.classic import course, expected, seats
+from coordinator.group.classic import residence
 from coordinator.group.consumer import records, sessions
 from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
@@ -24,7 +24,6 @@ from coordinator.group.effects import PENDING, REBALANCE, SYNC
 from coordinator.group.events import ConsumerHeartbeat
 from coordinator.group.group import Group, Member, NoUpgrade
 from coordinator.group.refusal import Refusal, RefusedRequest
-from coordinator.group.state import DEAD
 from coordinator.group.topics import metadata_hash
 from coordinator.group.turn import Turn
 from protocol.consumer import CONSUMER
@@ -189,18 +188,9 @@ def write(turn: Turn, group: ConsumerGroup) -> None:
 
 def give_way(turn: Turn, group: Group) -> None:
     """End a classic group that became another. Members that wait join again, or sync again after that."""
-    for member in group.members.values():
-        turn.release_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        turn.release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-    seats.release_all(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
-    expected.release_all(turn, group)
-    for member_id in group.pending:
+    pending = list(group.pending)
+    residence.end(turn, group, ErrorCode.REBALANCE_IN_PROGRESS, Outcome.SUPERSEDED)
+    for member_id in pending:
         turn.arm(PENDING, group, None, member_id)
-    group.pending.clear()
-    group.pending_sync.clear()
-    group.initial_delay = None
     turn.arm(REBALANCE, group, None)
     turn.arm(SYNC, group, None)
-    group.transition_to(DEAD, turn.now.wall_ms)
-    if group.course is not None:
-        course.end(turn, group, Outcome.SUPERSEDED)
