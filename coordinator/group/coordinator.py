@@ -40,6 +40,7 @@ from coordinator.group.consumer.rules import CONSUMER_RULES
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
+    ClientEvent,
     CommitInTransaction,
     CommitOffsets,
     CommitPrepared,
@@ -60,7 +61,6 @@ from coordinator.group.events import (
     Load,
     RegexResolved,
     RemoveOffsets,
-    RequestEvent,
     Resume,
     SyncGroup,
     TargetMade,
@@ -488,7 +488,7 @@ class Coordinator:
 
     # Shared by several events.
 
-    def _refuse(self, turn: Turn, event: RequestEvent, error: ErrorCode) -> None:
+    def _refuse(self, turn: Turn, event: ClientEvent, error: ErrorCode) -> None:
         turn.effects.responses.append(Response(event.request, event.refused(error)))
 
     def _refuse_join(self, turn: Turn, event: JoinGroup, error: ErrorCode, why: str | None = None) -> None:

@@ -472,28 +472,8 @@ class Unload:
     """The partition goes: each waiting request gets NOT_COORDINATOR, and every group is Dead."""
 
 
-RequestEvent = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | ConsumerHeartbeat
-    | DescribeConsumerGroup
-    | CommitOffsets
-    | CommitPrepared
-    | CommitInTransaction
-    | EndTransaction
-    | FetchOffsets
-    | DeleteOffsets
-    | DescribeGroup
-    | DeleteGroup
-    | EraseOffsets
-    | ListGroups
-)
-"""Events of clients. Each has a `request` to answer."""
-
 Event = (
-    RequestEvent
+    ClientEvent
     | TimerFired
     | RemoveOffsets
     | Load

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.group.events import RequestEvent
+from coordinator.group.events import ClientEvent
 from coordinator.log.engine import EngineError
 from coordinator.server.nodes.topics import Change, ChangeDone, ChangeResult
 from coordinator.server.runtime.replies import Reply
@@ -91,7 +91,7 @@ def at_places(items: list[Item], places: list[int]) -> Generator[None, None, lis
 class Asked(NamedTuple):
     """The question about one group of several. stays: as of `Partition.stays`."""
 
-    event: RequestEvent
+    event: ClientEvent
     stays: Callable[[], bool]
 
 

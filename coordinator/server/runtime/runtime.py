@@ -23,7 +23,7 @@ from functools import partial
 
 from coordinator.config import Config, GroupSettings
 from coordinator.group.effects import Resolution
-from coordinator.group.events import GroupSettingsChanged, RegexResolved, RequestEvent, TopicsChanged
+from coordinator.group.events import ClientEvent, GroupSettingsChanged, RegexResolved, TopicsChanged
 from coordinator.group.group import Group
 from coordinator.group.partition import partition_for
 from coordinator.group.topics import NO_TOPICS, Topics
@@ -166,7 +166,7 @@ class Runtime:
             self._partition_of[group_id] = found
         return found
 
-    def submit(self, group_id: str, event: RequestEvent) -> None:
+    def submit(self, group_id: str, event: ClientEvent) -> None:
         """Hand a request about `group_id` to its partition. `event.request` is a Reply."""
         (self._partition_of.get(group_id) or self._find_partition(group_id)).submit(group_id, event)
 

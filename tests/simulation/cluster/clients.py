@@ -33,7 +33,7 @@ from tests.support.cluster_history import Asked
 from tests.support.requests import commit_request, join_request, sync_request
 
 if TYPE_CHECKING:
-    from coordinator.group.events import RequestEvent
+    from coordinator.group.events import ClientEvent
     from tests.simulation.cluster.world import World
 
 REQUEST_MS = 1_500
@@ -58,7 +58,7 @@ class Ask(NamedTuple):
     """A step of a member: ask its coordinator. value: the offset to note."""
 
     kind: str
-    event: RequestEvent
+    event: ClientEvent
     value: int = -1
     within_ms: int = REQUEST_MS
 

@@ -38,7 +38,6 @@ from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.config import Config
-    from coordinator.group.events import RequestEvent
     from coordinator.group.offsets import CommitTemplate
     from coordinator.group.topics import Topics
     from coordinator.log.cluster.keys import Keys
@@ -223,7 +222,7 @@ class Node:
     def _soon(self, callback: Callable[[], None]) -> None:
         self.process.later(max(self._busy_until_ms - self.process.timeline.ms, 0), callback, "loop")
 
-    def ask(self, group_id: str, event: RequestEvent, done: Callable[[Any], None]) -> None:
+    def ask(self, group_id: str, event: Any, done: Callable[[Any], None]) -> None:
         """A request has come in; called on the node's process."""
         runtime = self.runtime
         if runtime is None:
