@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from coordinator.group.state import EMPTY, Kind, State
-
-if TYPE_CHECKING:
-    from protocol.records.batch import Record
+from protocol.records.batch import Record
 
 
 class CommittedOffset(NamedTuple):

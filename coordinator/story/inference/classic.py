@@ -17,18 +17,16 @@ House rule: see the package: a kind is named only if the records rule out every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from coordinator.group.causes import CauseKind, Meaning
 from coordinator.story.events import Cause, TopicChange
+from coordinator.story.inference.knowledge import Live
 from coordinator.story.inference.seen import Member, Seat, Seen, TopicPartition, returned, topics_of
 from coordinator.story.inference.signs import SLACK, Sign, Signs
 from coordinator.story.inference.told import cause_of, subscribed, unknown, with_topics
-
-if TYPE_CHECKING:
-    from coordinator.story.inference.knowledge import Live
 
 JOINED, LEFT, REMOVED, EXPIRED, METADATA, PROTOCOL, LEADER, REJOINED, REPLACED, SYNC_TIMED_OUT = (
     str(kind.value)

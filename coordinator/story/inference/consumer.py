@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordinator.group import causes, notes
@@ -32,13 +32,11 @@ from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, PARTITION
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
 from coordinator.group.state import State
 from coordinator.story.events import Cause, GroupEvent, TopicChange
+from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.signs import Sign
 from coordinator.story.inference.told import client_cause, ended_event, event, subscribed, with_topics
 from coordinator.story.schema import UNKNOWN
-
-if TYPE_CHECKING:
-    from coordinator.story.inference.knowledge import Told
-    from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
+from protocol.messages import ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 
 JOINED, LEFT, REMOVED, EXPIRED, SUBSCRIPTION, TOPICS, REGEXES, REVOCATION = (
     str(kind.value)

@@ -6,7 +6,7 @@ House rule: a field whose value only a coordinator knows is null or empty.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -18,9 +18,7 @@ from coordinator.story.events import Cause, GroupEvent, RebalanceEnded, TopicCha
 from coordinator.story.inference.seen import Member, Seen
 from coordinator.story.making import ended_of, event_of
 from coordinator.story.schema import UNKNOWN, TimedNote
-
-if TYPE_CHECKING:
-    from protocol.messages import ConsumerGroupMemberMetadataValue
+from protocol.messages import ConsumerGroupMemberMetadataValue
 
 
 def cause_of(
