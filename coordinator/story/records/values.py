@@ -23,7 +23,7 @@ from coordinator.group.records import (
     OFFSET_KEY_VERSION,
     OFFSET_VALUE_VERSIONS,
 )
-from coordinator.story.records.consumer import READ_VERSIONS, read_consumer_key, read_value, read_version
+from coordinator.story.records.consumer import READ_VERSIONS, Value, read_consumer_key, read_value, read_version
 from protocol.consumer import CONSUMER, decode_versioned
 from protocol.errors import ProtocolError
 from protocol.messages import (
@@ -196,16 +196,21 @@ def _member_count(data: bytes, version: int) -> int:
 # -- subscriptions and assignments
 
 
-@remembering
-def read_subscription(data: bytes) -> Subscription | None:
-    """Read a consumer's subscription: empty for no bytes, None if they can't be read or are too many."""
-    if not data:
-        return Subscription()
+def _member_data(cls: type[Value], data: bytes) -> Value | None:
+    """A member's subscription or assignment; None if it can't be read, or is too large."""
     if len(data) > MEMBER_DATA_SIZE_MAX:
         return None
     try:
-        read = decode_versioned(ConsumerProtocolSubscription, data)[1]
+        return decode_versioned(cls, data)[1]
     except ProtocolError:
+        return None
+
+
+@remembering
+def read_subscription(data: bytes) -> Subscription | None:
+    """Read a consumer's subscription: empty for no bytes, None if they can't be read or are too many."""
+    read = _member_data(ConsumerProtocolSubscription, data) if data else ConsumerProtocolSubscription()
+    if read is None:
         return None
     return Subscription(tuple(read.topics), tuple(each.topic for each in read.owned_partitions if each.partitions))
 
@@ -213,12 +218,5 @@ def read_subscription(data: bytes) -> Subscription | None:
 @remembering
 def read_assignment(data: bytes) -> Assignment | None:
     """Read a consumer's topics and partitions: () for no bytes, None if they can't be read or are too many."""
-    if not data:
-        return ()
-    if len(data) > MEMBER_DATA_SIZE_MAX:
-        return None
-    try:
-        read = decode_versioned(ConsumerProtocolAssignment, data)[1]
-    except ProtocolError:
-        return None
-    return tuple((each.topic, tuple(each.partitions)) for each in read.assigned_partitions)
+    read = _member_data(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
+    return None if read is None else tuple((each.topic, tuple(each.partitions)) for each in read.assigned_partitions)
