@@ -55,7 +55,7 @@ from coordinator.server.nodes.events_topic import into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
-from coordinator.server.nodes.topics import Change, ChangeDone, Topics, changed
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics, at_once, changed
 from coordinator.server.relay import Peers
 from coordinator.server.risks import warn_of_risks
 from coordinator.server.runtime.kinds import LogKind
@@ -68,7 +68,7 @@ from coordinator.server.telemetry.measures import Measures
 from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from coordinator.server.transactions import Transactions
 from coordinator.server.wire.api import Api
-from coordinator.server.wire.call import Call, Services, at_once, ring
+from coordinator.server.wire.call import Call, Services, ring
 from coordinator.server.wire.listener import Connections, bind
 from coordinator.server.wire.throttle import Throttle
 from coordinator.story.schema import EVENTS_TOPIC

@@ -100,7 +100,7 @@ class Topics:
         self.on_deleted: Callable[[Sequence[Topic], Callable[[], None]], Iterable[None]] = _given_up
         self.on_entry: Callable[[Topic], Iterable[None]] = lambda _: ()
         self.on_changed: Callable[[frozenset[str], bool], None] = lambda _names, _created: None
-        self.work: Callable[[Iterator[None]], None] = _at_once
+        self.work: Callable[[Iterator[None]], None] = at_once
         self.changes = 0
         self._on_idle: Callable[[], None] | None = None
 
@@ -323,7 +323,7 @@ def _with_taken(done: ChangeDone, taken: Mapping[str, str], outcome: ChangeResul
     done(outcome if isinstance(outcome, EngineError) else {**taken, **outcome})
 
 
-def _at_once(steps: Iterable[None]) -> None:
+def at_once(steps: Iterable[None]) -> None:
     """Do all steps now."""
     for _ in steps:
         pass

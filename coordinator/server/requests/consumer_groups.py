@@ -83,7 +83,7 @@ def describe(call: Call, request: ConsumerGroupDescribeRequest) -> Steps:
     group_ids, places = yield from each_once(request.group_ids)
     asked: list[Asked] = []
 
-    answers = Answers(call, len(group_ids))
+    answers = Answers(len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
         asked.append(Asked(event, call.services.runtime.partition_of(group_id).stays()))
@@ -95,7 +95,8 @@ def describe(call: Call, request: ConsumerGroupDescribeRequest) -> Steps:
             call.services.runtime.submit(group_id, event)
         yield
     groups: list[Described] = []
-    for each in (yield from still_true(asked, (yield from answers.all()))):
+    yield answers
+    for each in (yield from still_true(asked, answers.found)):
         groups.append((yield from _shown(call, each)) if isinstance(each, Description) else each)
         if request.include_authorized_operations and not groups[-1].error_code:
             groups[-1].authorized_operations = operations_on_group(call, groups[-1].group_id)

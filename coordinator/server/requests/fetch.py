@@ -31,7 +31,7 @@ from coordinator.server.requests.records import (
     topic_of,
 )
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Steps, at_once
+from coordinator.server.wire.call import Call, Steps
 from protocol.messages import FetchResponse
 from schemas.errors import ErrorCode
 
@@ -70,7 +70,7 @@ class _Wanted:
 
 def fetch(call: Call, request: FetchRequest) -> Steps | None:
     """Fetch: records from given offsets on. Waits for min_bytes of them, at most max_wait_ms."""
-    return begun(_fetch(call, request), (topic.partitions for topic in request.topics))
+    return begun(call, _fetch(call, request), (topic.partitions for topic in request.topics))
 
 
 def _fetch(call: Call, request: FetchRequest) -> Steps:
@@ -155,7 +155,7 @@ class _Fetch:
         if self._is_large:
             self._call.work(steps)
         else:
-            at_once(steps)
+            self._call.do(steps)
 
     def _look(self, *, may_wait: bool) -> Steps:
         present = []

@@ -35,7 +35,7 @@ from coordinator.server.requests.many import AT_ONCE, Asked, at_places, each_onc
 from coordinator.server.requests.rights import may, operations, operations_on_group
 from coordinator.server.runtime.partition import Partition, Standing
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Steps, parts
+from coordinator.server.wire.call import Answer, Answers, Call, Steps, parts
 from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
@@ -127,13 +127,14 @@ def _leave_in_parts(call: Call, request: LeaveGroupRequest) -> Steps:
     """A LeaveGroup of many members: an event for some members at a time."""
     call.is_kept = True
     some = list(parts(request.members, LEAVING_AT_ONCE))
-    answers = Answers(call, len(some))
+    answers = Answers(len(some))
     for members, reply in zip(some, answers, strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
         call.services.runtime.submit(request.group_id, LeaveGroup(reply, call.api_version, call.client, body))
         yield
     whole = LeaveGroupResponse(members=[])
-    for answered in (yield from answers.all()):
+    yield answers
+    for answered in answers.found:
         if answered.error_code:  # an error of one is the request's
             whole = answered
             break
@@ -148,7 +149,7 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> Steps:
     group_ids, places = yield from each_once(request.groups)
     asked: list[Asked] = []
 
-    answers = Answers(call, len(group_ids))
+    answers = Answers(len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
         asked.append(Asked(event, call.services.runtime.partition_of(group_id).stays()))
@@ -157,7 +158,8 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> Steps:
         else:
             reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         yield
-    told = yield from still_true(asked, (yield from answers.all()))
+    yield answers
+    told = yield from still_true(asked, answers.found)
     for group in told if shows_operations else ():
         if not group.error_code:
             group.authorized_operations = (
@@ -177,32 +179,35 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Steps:
         group_ids[group_id] = None
         yield
 
-    answers = Answers(call, len(group_ids))
+    answers = Answers(len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         call.work(_delete_group(call, group_id, reply))
         yield
-    call.answer(DeleteGroupsResponse(results=(yield from answers.all())))
+    yield answers
+    call.answer(DeleteGroupsResponse(results=answers.found))
 
 
 def _delete_group(call: Call, group_id: str, reply: Reply) -> Steps:
     """Delete a group, and then its offsets, a piece at a time. reply: gets the first error, or a result without."""
-    answer = Answers(call)
-    event = DeleteGroup(answer.reply, group_id, call.client)
+    answer = Answer()
+    event = DeleteGroup(answer, group_id, call.client)
     if not may(call, Operation.DELETE, Resource.GROUP, group_id):
         reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     call.services.runtime.submit(group_id, event)
-    (result,) = yield from answer.all()
+    yield answer
+    result = answer.found
     if isinstance(result, Remainder):
         yield
         left = ((topic, index, each) for topic, held in result.offsets.items() for index, each in held.items())
         size = sum(map(len, result.offsets.values()))
-        erased = Answers(call, math.ceil(size / REMOVED_AT_ONCE))
+        erased = Answers(math.ceil(size / REMOVED_AT_ONCE))
         for erasing in erased:
             some = list(islice(left, REMOVED_AT_ONCE))
             call.services.runtime.submit(group_id, EraseOffsets(erasing, group_id, some, call.client))
             yield
-        results = yield from erased.all()
+        yield erased
+        results = erased.found
         result = next((each for each in results if each.error_code), results[0])
     reply.deliver(result)
 
@@ -247,11 +252,12 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Steps:
         else:
             some += [(partition, group_ids) for group_ids in parts(list(held), AT_ONCE)]
 
-    answers = Answers(call, len(some))
+    answers = Answers(len(some))
     for (partition, group_ids), reply in zip(some, answers, strict=True):
         partition.submit(None, ListGroups(reply, list(states), list(types), call.client, group_ids))
         yield
-    listed = yield from answers.all()
+    yield answers
+    listed = answers.found
     error = before or trouble()
     groups: list[ListGroupsResponse.ListedGroup] = []
     for part in listed:

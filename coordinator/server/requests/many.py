@@ -13,7 +13,7 @@ from coordinator.group.events import ClientEvent
 from coordinator.log.engine import EngineError
 from coordinator.server.nodes.topics import Change, ChangeDone, ChangeResult
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Steps, parts
+from coordinator.server.wire.call import Answer, Call, Steps, parts
 from coordinator.text import cut_text
 from schemas.errors import ErrorCode
 
@@ -128,14 +128,15 @@ TIMEOUT_MIN_MS = 1_000
 """A change has at least this long, whatever the request says: a disk may need some of it."""
 
 
-def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Generator[Answers, None, ChangeResult]:
+def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Generator[Answer, None, ChangeResult]:
     """Make a change of the list of topics. The result is TimedOut if none comes in time: another worker may hang."""
-    answers = Answers(call)
-    reply = answers.reply
+    answer = Answer()
+    reply = answer
     done = reply.deliver if timeout_ms is None else _in_time(call, timeout_ms, reply)
     call.services.discovery.topics.change(change, done)
     outcome: ChangeResult
-    (outcome,) = yield from answers.all()
+    yield answer
+    outcome = answer.found
     return outcome
 
 

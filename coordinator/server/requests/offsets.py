@@ -25,7 +25,7 @@ from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_p
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.partition import Partition
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Steps
+from coordinator.server.wire.call import Answer, Answers, Call, Steps
 from coordinator.server.wire.repeated_commits import TOPIC_IDS_SINCE
 from protocol.messages import (
     OffsetCommitRequest,
@@ -124,10 +124,11 @@ def _commit_in_steps(call: Call, request: OffsetCommitRequest, errors: Sequence[
     request.topics = known
     prepared: Prepared = yield from offsets.prepare(request, call.services.config.group, call.services.clock.wall_ms())
 
-    answers = Answers(call)
-    event = CommitPrepared(answers.reply, call.client, request, prepared, call.api_version)
+    answer = Answer()
+    event = CommitPrepared(answer, call.client, request, prepared, call.api_version)
     call.services.runtime.submit(request.group_id, event)
-    (error,) = yield from answers.all()
+    yield answer
+    error = answer.found
     yield from _answer_commit(call, known, unknown, error, () if error else prepared.too_large)
 
 
@@ -198,9 +199,10 @@ def fetch_offsets(call: Call, request: OffsetFetchRequest) -> Steps:
         yield from _fetch_groups(call, request)
         return
 
-    answer = Answers(call)
-    yield from _fetch_group(call, request.group_id, request.topics, answer.reply, require_stable=request.require_stable)
-    (group,) = yield from answer.all()
+    answer = Answer()
+    yield from _fetch_group(call, request.group_id, request.topics, answer, require_stable=request.require_stable)
+    yield answer
+    group = answer.found
     yield from _answer_one_group(call, request, group)
 
 
@@ -218,7 +220,7 @@ def _fetch_groups(call: Call, request: OffsetFetchRequest) -> Steps:
             groups.append(group)
         yield
 
-    answers = Answers(call, len(groups))
+    answers = Answers(len(groups))
     for group, reply in zip(groups, answers, strict=True):
         event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
         asked.append(Asked(event, call.services.runtime.partition_of(group.group_id).stays()))
@@ -227,7 +229,8 @@ def _fetch_groups(call: Call, request: OffsetFetchRequest) -> Steps:
         )
         call.work(steps)
         yield
-    told = yield from still_true(asked, (yield from answers.all()))
+    yield answers
+    told = yield from still_true(asked, answers.found)
     call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
 
 
@@ -260,7 +263,7 @@ def _fetch_group(
             asked, hidden = yield from _divide(call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
     some = [ALL] if topics is None else (yield from filled_pieces(topics))
-    answers = Answers(call, len(some))
+    answers = Answers(len(some))
     for piece, answer in zip(some, answers, strict=True):
         named = (
             None
@@ -272,7 +275,8 @@ def _fetch_group(
         )
         partition.submit(group_id, FetchOffsets(answer, group_id, named, require_stable, call.client, *who))
         yield
-    whole, *others = yield from answers.all()
+    yield answers
+    whole, *others = answers.found
     for piece, body in zip(some[1:], others, strict=True):
         if whole.error_code:
             break
@@ -417,10 +421,11 @@ def delete_offsets(call: Call, request: OffsetDeleteRequest) -> Steps:
             OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=partitions)
             for name, partitions in piece.topics
         ]
-        answers = Answers(call)
-        event = DeleteOffsets(answers.reply, OffsetDeleteRequest(group_id=request.group_id, topics=topics), call.client)
+        answer = Answer()
+        event = DeleteOffsets(answer, OffsetDeleteRequest(group_id=request.group_id, topics=topics), call.client)
         call.services.runtime.submit(request.group_id, event)
-        bodies += yield from answers.all()
+        yield answer
+        bodies.append(answer.found)
         yield
     whole = bodies[0]  # an error of the whole request has no topics
     for piece, body in zip(some[1:], bodies[1:], strict=True):

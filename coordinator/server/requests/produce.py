@@ -7,7 +7,7 @@ House rule: no state. Source: Kafka's KafkaApis, ReplicaManager and UnifiedLog, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -27,7 +27,8 @@ from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of
 from coordinator.server.requests.rights import may, may_somewhere
-from coordinator.server.wire.call import Call, Steps, at_once, gather
+from coordinator.server.runtime.replies import Reply
+from coordinator.server.wire.call import Answers, Call, Steps
 from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
@@ -113,7 +114,7 @@ def produce(call: Call, request: ProduceRequest) -> Steps | None:
     Batches of a transaction are appended once its coordinator knows their partitions, unless a marker comes in between:
     behind it they would begin a transaction that nobody ends.
     """
-    return begun(_produce(call, request), (topic.partition_data for topic in request.topic_data))
+    return begun(call, _produce(call, request), (topic.partition_data for topic in request.topic_data))
 
 
 def _produce(call: Call, request: ProduceRequest) -> Steps:
@@ -148,64 +149,68 @@ def _produce(call: Call, request: ProduceRequest) -> Steps:
         )
         yield
 
-    def done(outcomes: list[Any]) -> None:
-        steps = _produced(call, request, responses, appended, outcomes)
-        call.in_steps = call.in_steps or _named_max(outcomes) > PLAIN_MAX
-        if call.in_steps:
-            call.work(steps)
-        else:
-            at_once(steps)
-
-    def append() -> Steps:
-        receivers = gather(len(appended), call.reply(done).deliver if appended else done)
-        for part, receive in zip(appended, receivers, strict=True):
-            if part.producer is not None and part.topic_partition.key not in expected[part.producer]:
-                receive(Rejected(ErrorCode.INVALID_TXN_STATE, NOT_IN_TRANSACTION))
-            else:
-                is_v2 = has_v2 and part.producer is not None
-                call.services.data.append(part.topic_partition, part.data, receive, is_v2=is_v2)
-            yield
-        for (producer_id, _), keys in expected.items():
-            call.services.data.expect_no_more(producer_id, keys)
-
     call.is_kept = True  # a client that wants no answer may close its connection at once
-    appended = parts
     expected: dict[tuple[int, int], set[Key]] = {}
     in_transactions = _by_producer(parts) if is_transactional else {}
-    if not in_transactions:
-        yield from append()
-        return
+    if in_transactions:
+        parts = yield from _verified(call, request, parts, in_transactions, expected)
+    appends = Answers(len(parts))
+    for part, reply in zip(parts, appends, strict=True):
+        if part.producer is not None and part.topic_partition.key not in expected[part.producer]:
+            reply.deliver(Rejected(ErrorCode.INVALID_TXN_STATE, NOT_IN_TRANSACTION))
+        else:
+            is_v2 = has_v2 and part.producer is not None
+            call.services.data.append(part.topic_partition, part.data, reply.deliver, is_v2=is_v2)
+        yield
+    for (producer_id, _), keys in expected.items():
+        call.services.data.expect_no_more(producer_id, keys)
+    yield appends
+    outcomes = appends.found
+    steps = _produced(call, request, responses, parts, outcomes)
+    if not call.in_steps and _named_max(outcomes) > PLAIN_MAX:
+        call.in_steps = True
+        call.work(steps)
+    else:
+        yield from steps
 
-    def verified(found: list[dict[TopicPartition, ErrorCode]]) -> None:
-        nonlocal appended
-        appended = []
-        errors = dict(zip(in_transactions, found, strict=True))
-        for part in parts:
-            error = errors[part.producer][part.key] if part.producer in errors else ErrorCode.NONE
-            if error:
-                _refuse(part.answer, Rejected(error, NOT_IN_TRANSACTION))
-            elif part.key.topic in INTERNAL_TOPICS:
-                _refuse(part.answer, _internal(part.key.topic))
-            else:
-                appended.append(part)
-        call.work(append())
 
-    def expecting(
-        producer: tuple[int, int],
-        receive: Callable[[dict[TopicPartition, ErrorCode]], None],
-        found: dict[TopicPartition, ErrorCode],
-    ) -> None:
+def _verified(
+    call: Call,
+    request: ProduceRequest,
+    parts: list[_Part],
+    in_transactions: dict[tuple[int, int], list[_Part]],
+    expected: dict[tuple[int, int], set[Key]],
+) -> Generator[Any, None, list[_Part]]:
+    """The parts that may be appended; the others are refused. expected: gets the keys that each producer may append to.
+
+    in_transactions: the parts in transactions, by producer.
+    """
+
+    def expecting(producer: tuple[int, int], reply: Reply, found: dict[TopicPartition, ErrorCode]) -> None:
         keys = {part.topic_partition.key for part in in_transactions[producer] if not found[part.key]}
         expected[producer] = keys
         call.services.data.expect(producer[0], keys)
-        receive(found)
+        reply.deliver(found)
 
     assert request.transactional_id is not None
-    for (producer, some), receive in zip(in_transactions.items(), gather(len(in_transactions), verified), strict=True):
+    answers = Answers(len(in_transactions))
+    for (producer, some), reply in zip(in_transactions.items(), answers, strict=True):
         keys = [part.key for part in some]
-        done_one = partial(expecting, producer, receive)
-        transactions.in_transaction(call, "Produce", request.transactional_id, producer, keys, done_one)
+        done = partial(expecting, producer, reply)
+        transactions.in_transaction(call, "Produce", request.transactional_id, producer, keys, done)
         yield
+    yield answers
+    errors = dict(zip(in_transactions, answers.found, strict=True))
+    appended = []
+    for part in parts:
+        error = errors[part.producer][part.key] if part.producer in errors else ErrorCode.NONE
+        if error:
+            _refuse(part.answer, Rejected(error, NOT_IN_TRANSACTION))
+        elif part.key.topic in INTERNAL_TOPICS:
+            _refuse(part.answer, _internal(part.key.topic))
+        else:
+            appended.append(part)
+    return appended
 
 
 def _produced(

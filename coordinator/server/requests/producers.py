@@ -81,7 +81,7 @@ def describe_producers(call: Call, request: DescribeProducersRequest) -> Steps:
             yield
         yield
 
-    described = (yield from result_of(call, call.services.data.producers, asked, in_journals)) if asked else ()
+    described = (yield from result_of(call.services.data.producers, asked, in_journals)) if asked else ()
     for answer, producers in zip(answers, described, strict=True):
         if isinstance(producers, EngineError):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -125,14 +125,15 @@ def write_txn_markers(call: Call, request: WriteTxnMarkersRequest) -> Steps:
             yield
         yield
 
-    outcomes = Answers(call, len(wanted))
+    outcomes = Answers(len(wanted))
     for (_, asked, name, index), reply in zip(wanted, outcomes, strict=True):
         if is_allowed:
             call.work(_mark(call, asked, name, index, reply))
         else:
             reply.deliver(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         yield
-    for (answer, *_), outcome in zip(wanted, (yield from outcomes.all()), strict=True):
+    yield outcomes
+    for (answer, *_), outcome in zip(wanted, outcomes.found, strict=True):
         if isinstance(outcome, Exception):
             answer.error_code = code_of(outcome)
         elif not isinstance(outcome, Written):
@@ -156,7 +157,7 @@ def _mark(call: Call, asked: WriteTxnMarkersRequest.WritableTxnMarker, name: str
         batch = marker(*ids, is_commit=is_commit, coordinator_epoch=epoch, wall_ms=call.services.clock.wall_ms())
         call.services.data.append_marker(partition, batch, reply.deliver, epoch, is_higher=is_higher)
         return
-    (producers,) = yield from result_of(call, call.services.data.producers, [partition], {index})
+    (producers,) = yield from result_of(call.services.data.producers, [partition], {index})
     if isinstance(producers, EngineError):
         reply.deliver(producers)
         return

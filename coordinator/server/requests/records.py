@@ -26,7 +26,7 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.discovery import LEADER_EPOCH
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Steps, at_once, parts, result_of
+from coordinator.server.wire.call import Call, Steps, parts, result_of
 from protocol.messages import DeleteRecordsResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
@@ -49,21 +49,13 @@ PLAIN_MAX = 500
 """Topics and partitions in a Produce or Fetch. One with more is handled in steps; 500 take 2 to 4 ms."""
 
 
-def begun(steps: Steps, partitions: Iterable[Sized]) -> Steps | None:
+def begun(call: Call, steps: Steps, partitions: Iterable[Sized]) -> Steps | None:
     """Do a Produce or Fetch at once, or return its steps if it is large. partitions: of each topic."""
     sizes = list(map(len, islice(partitions, PLAIN_MAX + 1)))
     if len(sizes) + sum(sizes) > PLAIN_MAX:
         return steps
-    at_once(steps)
+    call.do(steps)
     return None
-
-
-def go_on(call: Call, steps: Steps) -> None:
-    """Go on with a call that `begun` has begun: at once, or in steps if it is large."""
-    if call.in_steps:
-        call.work(steps)
-    else:
-        at_once(steps)
 
 
 Look = Callable[["LogPartition"], "View"]
@@ -133,7 +125,7 @@ def _read(call: Call, asked_of: list[_Asked], find: Callable[[Any, int, View], N
         for each in asked_of:
             note_engines_log(in_journals, each.topic_partition)
             yield
-        yield from result_of(call, call.services.data.read, look, in_journals)
+        yield from result_of(call.services.data.read, look, in_journals)
 
 
 # ListOffsets.
@@ -286,7 +278,7 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> Steps:
             asked_of.append(_Asked(answer, found, offset))
         yield
     for some in parts(asked_of, DELETED_AT_ONCE):
-        yield from result_of(call, call.services.data.write, partial(_delete_before, some))
+        yield from result_of(call.services.data.write, partial(_delete_before, some))
         yield
     call.answer(DeleteRecordsResponse(topics=list(topics.values())))
 

@@ -110,7 +110,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Steps:
     sizes: list[int] = []
     # Also without partitions: the folder's size is asked for.
     for some in list(parts(partitions, MEASURED_AT_ONCE)) or [[]]:
-        outcome = yield from outcome_of(call, call.services.data.measure, some)
+        outcome = yield from outcome_of(call.services.data.measure, some)
         if isinstance(outcome, Exception):
             break
         sizes += outcome.sizes

@@ -20,10 +20,10 @@ from coordinator.security.acls import Kind, Operation
 from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.many import at_places, each_once
-from coordinator.server.requests.records import begun, go_on
+from coordinator.server.requests.records import begun
 from coordinator.server.requests.rights import may
-from coordinator.server.runtime.replies import Reply
-from coordinator.server.wire.call import Answers, Call, Steps, outcome_of
+from coordinator.server.runtime.replies import Errand, Reply
+from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of
 from coordinator.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -152,20 +152,22 @@ def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> Ste
         kinds = AddPartitionsToTxnResponse.V3AndBelowTopicResult, AddPartitionsToTxnResponse.V3AndBelowPartitionResult
         producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
         topics = request.v3_and_below_topics
-        answer = Answers(call)
-        yield from _add(call, kinds, request.v3_and_below_transactional_id, producer, topics, answer.reply)
-        (body.results_by_topic_v3_and_below,) = yield from answer.all()
+        answer = Answer()
+        yield from _add(call, kinds, request.v3_and_below_transactional_id, producer, topics, answer)
+        yield answer
+        body.results_by_topic_v3_and_below = answer.found
         call.answer(body)
         return
     many = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-    answers = Answers(call, len(request.transactions))
+    answers = Answers(len(request.transactions))
     for each, reply in zip(request.transactions, answers, strict=True):
         producer = each.producer_id, each.producer_epoch
         ids = each.transactional_id, producer
         call.work(_add(call, (many, one), *ids, each.topics, reply, only_verify=each.verify_only))
         yield
-    for each, topics in zip(request.transactions, (yield from answers.all()), strict=True):
+    yield answers
+    for each, topics in zip(request.transactions, answers.found, strict=True):
         body.results_by_transaction.append(
             AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id, topic_results=topics
@@ -216,12 +218,11 @@ def _add(
     elif refused:
         errors = dict.fromkeys(errors, refused)
     else:
-        answers = Answers(call)
-        event = AddPartitions(
-            answers.reply, call.client, transactional_id, *producer, list(errors), only_verify=only_verify
-        )
+        answer = Answer()
+        event = AddPartitions(answer, call.client, transactional_id, *producer, list(errors), only_verify=only_verify)
         call.services.transactions.submit(transactional_id, event)
-        (errors,) = yield from answers.all()
+        yield answer
+        errors = answer.found
     answered = []
     for name, indexes in asked:
         topic = make_topic(name=name, results_by_partition=[])
@@ -280,7 +281,7 @@ def in_transaction(
         done({each: _error_in(api, call.api_version, _of_producer(api, error)) for each, error in found.items()})
 
     event = AddPartitions(
-        call.reply(answer),
+        Errand(answer),
         call.client,
         transactional_id,
         *producer,
@@ -314,7 +315,7 @@ def _of_producer(api: str, error: ErrorCode) -> ErrorCode:
 
 def commit_in_transaction(call: Call, request: TxnOffsetCommitRequest) -> Steps | None:
     """TxnOffsetCommit: topics first, then the transaction, then the group with its members."""
-    return begun(_commit(call, request), (topic.partitions for topic in request.topics))
+    return begun(call, _commit(call, request), (topic.partitions for topic in request.topics))
 
 
 def _commit(call: Call, request: TxnOffsetCommitRequest) -> Steps:
@@ -342,46 +343,39 @@ def _commit(call: Call, request: TxnOffsetCommitRequest) -> Steps:
             known.topics.append(present)
         yield
 
-    def answer(error: ErrorCode) -> Steps:
-        """Answer with this error for topic partitions that have no other."""
-        body = TxnOffsetCommitResponse()
-        for topic in request.topics:
-            answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-            body.topics.append(answered)
-            for each in topic.partitions:
-                own = errors.get((topic.name, each.partition_index), error)
-                answered.partitions.append(
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=own
-                    )
-                )
-                yield
-            yield
-        call.answer(body)
-
-    if refused is ErrorCode.NONE and not request.group_id:
-        refused = ErrorCode.INVALID_GROUP_ID
-    if refused or not known.topics:
-        yield from answer(refused)
-        return
-    where = call.services.transactions.partition_of_group(request.group_id)
-    prepared = yield from offsets.prepare(known, call.services.config.group, call.services.clock.wall_ms())
-
-    def found(in_it: dict[TopicPartition, ErrorCode]) -> None:
-        if in_it[where]:
-            go_on(call, answer(in_it[where]))
-        else:
-            event = CommitInTransaction(call.reply(stored), call.client, request, prepared)
+    error = refused
+    if error is ErrorCode.NONE and not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    if not error and known.topics:
+        where = call.services.transactions.partition_of_group(request.group_id)
+        prepared = yield from offsets.prepare(known, call.services.config.group, call.services.clock.wall_ms())
+        producer = request.producer_id, request.producer_epoch
+        found = Answer()
+        in_transaction(call, "TxnOffsetCommit", request.transactional_id, producer, [where], found.deliver)
+        yield found
+        error = found.found[where]
+        if not error:
+            stored = Answer()
+            event = CommitInTransaction(stored, call.client, request, prepared)
             call.services.runtime.submit(request.group_id, event)
-
-    def stored(outcome: ErrorCode) -> None:
-        error = _error_in("TxnOffsetCommit", call.api_version, outcome)
-        if error is ErrorCode.NONE:
-            errors.update(dict.fromkeys(prepared.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-        go_on(call, answer(error))
-
-    producer = request.producer_id, request.producer_epoch
-    in_transaction(call, "TxnOffsetCommit", request.transactional_id, producer, [where], found)
+            yield stored
+            error = _error_in("TxnOffsetCommit", call.api_version, stored.found)
+            if not error:
+                errors.update(dict.fromkeys(prepared.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+    body = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        body.topics.append(answered)
+        for each in topic.partitions:
+            own = errors.get((topic.name, each.partition_index), error)
+            answered.partitions.append(
+                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=own
+                )
+            )
+            yield
+        yield
+    call.answer(body)
 
 
 def _name(call: Call, topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic) -> bool:
@@ -447,7 +441,7 @@ def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> S
     """DescribeTransactions. An id is described once, however often it is named; each has its own error."""
     kind = DescribeTransactionsResponse.TransactionState
     ids, places = yield from each_once(request.transactional_ids)
-    answers = Answers(call, len(ids))
+    answers = Answers(len(ids))
     for each, reply in zip(ids, answers, strict=True):
         if call.services.transactions.refusal:
             reply.deliver(kind(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=each))
@@ -458,7 +452,8 @@ def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> S
         else:
             call.services.transactions.submit(each, DescribeTransaction(reply, call.client, each))
         yield
-    states = yield from answers.all()
+    yield answers
+    states = answers.found
     for state in states:  # without the topics that the client may not describe
         state.topics = [each for each in state.topics if may(call, Operation.DESCRIBE, Kind.TOPIC, each.topic)]
         yield
@@ -476,7 +471,7 @@ def list_transactions(call: Call, request: ListTransactionsRequest) -> Steps:
     """ListTransactions: the ids of this node that pass all filters."""
     regex, matches = request.transactional_id_pattern, None
     if regex:
-        yield from outcome_of(call, lambda done: when_loaded(call.services.runtime.hop, partial(done, None)))
+        yield from outcome_of(lambda done: when_loaded(call.services.runtime.hop, partial(done, None)))
         matches = matcher(regex) if len(regex) <= REGEX_MAX else None
         if matches is None:
             call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
@@ -494,11 +489,12 @@ def list_transactions(call: Call, request: ListTransactionsRequest) -> Steps:
         )
 
     partitions = call.services.transactions.partitions()
-    answers = Answers(call, len(partitions))
+    answers = Answers(len(partitions))
     for partition, reply in zip(partitions, answers, strict=True):
         partition.submit(None, ListTransactions(reply, call.client))
         yield
-    listed = yield from answers.all()
+    yield answers
+    listed = answers.found
     unknown = list(islice(filterfalse(LABELS.__contains__, request.state_filters), UNKNOWN_MAX))
     body = ListTransactionsResponse(unknown_state_filters=unknown)
     if None in listed:

@@ -6,7 +6,7 @@ once or later. If the connection closes before, the answer is dropped.
 A request may ask for much: a hundred thousand offsets, or all groups. Its decoding, its handler and the encoding of its
 answer are then generators, which yield behind each piece of work. `Call.work` goes on with them while the turn has
 time, and in further turns after that, so that other connections get theirs (`long_calls`). A handler that needs the
-answers of events, or another outcome, waits for them in its steps (`Answers`, `outcome_of`).
+answers of events, or another outcome, waits for them in its steps (`Answer`, `outcome_of`).
 
 House rule: a handler touches no socket, and its faults cost only its own connection. A handler that loops over
 something that a client can make long is a generator.
@@ -49,7 +49,7 @@ PARTS_AT_ONCE = 100
 """Parts of an answer that are joined if they have WHOLE_BYTES_MAX at most."""
 
 Steps = Generator[Any, None, None]
-"""Work that yields where it can pause, or `Answers` where it has to wait for them."""
+"""Work that yields where it can pause, or an `Answer` where it has to wait for it."""
 
 ENDED: Any = object()
 """Stands for the end of steps."""
@@ -238,7 +238,7 @@ class Call(Reply):
         self._end(parts if sum(map(len, parts)) > WHOLE_BYTES_MAX else b"".join(parts))
 
     def work(self, steps: Steps) -> None:
-        """Do `steps` while this turn has time, and the rest in further turns. They stop where they wait for `Answers`.
+        """Do `steps` while this turn has time, and the rest in further turns. They stop to wait for an `Answer`.
 
         If the connection closes, they end, unless the call is kept.
         """
@@ -247,10 +247,11 @@ class Call(Reply):
         began_ms = pace.ms()
         try:
             while self.is_kept or not self.is_closed:
-                answers = next(steps, ENDED)
-                if answers is not None:
-                    if answers is not ENDED:
-                        answers.steps = steps
+                answer = next(steps, ENDED)
+                if answer is ENDED:
+                    return
+                if answer is not None and answer.is_missing:
+                    answer.go_on = partial(self.work, steps)
                     return
                 if not pace.has_time():
                     self.worked_ms += pace.ms() - began_ms
@@ -262,6 +263,16 @@ class Call(Reply):
         finally:
             if meter is not None and begins:
                 meter.end()
+
+    def do(self, steps: Steps) -> None:
+        """Do all `steps` in this turn, because they are few. They too stop where they wait for an `Answer`."""
+        try:
+            for answer in steps:
+                if answer is not None and answer.is_missing:
+                    answer.go_on = partial(self.do, steps)
+                    return
+        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
+            self._end(error)
 
     def answer_nothing(self) -> None:
         """End the call without an answer, because the client wants none (Produce, acks=0)."""
@@ -328,54 +339,63 @@ def parts(items: list[Item], size: int) -> Iterator[list[Item]]:
     return (items[at : at + size] for at in range(0, len(items), size))
 
 
-class Answers:
-    """The answers, or other outcomes, that the steps of a call wait for. It is the same as the replies that take them.
+class Answer(Reply):
+    """An answer, or another outcome, that the steps of a call wait for: they yield it. It is the reply that takes it.
 
-    steps: those that go on once the last one has come.
+    found: the answer, once `is_missing` is False. go_on: called then, if the steps wait for it.
     """
 
-    __slots__ = ("_call", "_found", "_missing", "steps")
+    __slots__ = ("found", "go_on", "is_missing")
 
-    def __init__(self, call: Call, count: int = 1) -> None:
-        self._call = call
-        self._found: list[Any] = [None] * count
-        self._missing = count
-        self.steps: Steps | None = None
+    def __init__(self) -> None:
+        self.found: Any = None
+        self.is_missing = True
+        self.go_on: Callable[[], None] | None = None
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        self.found = body
+        self.is_missing = False
+        if self.go_on is not None:
+            go_on, self.go_on = self.go_on, None  # it refers to this
+            go_on()
+
+
+class Answers:
+    """As many answers, which steps wait for as for one. They are in the order of their replies, which it yields."""
+
+    __slots__ = ("_left", "found", "go_on", "is_missing")
+
+    def __init__(self, count: int) -> None:
+        self.found: list[Any] = [None] * count
+        self.go_on: Callable[[], None] | None = None
+        self.is_missing = count > 0
+        self._left = count
 
     def __iter__(self) -> Iterator[Reply]:
-        return (Errand(partial(self._take, number)) for number in range(len(self._found)))
-
-    @property
-    def reply(self) -> Reply:
-        """The only reply."""
-        (reply,) = self
-        return reply
+        return (Errand(partial(self._take, number)) for number in range(self._left))
 
     def _take(self, number: int, answer: Any) -> None:
-        self._found[number] = answer
-        self._missing -= 1
-        if not self._missing and self.steps is not None:
-            steps, self.steps = self.steps, None  # they refer to this
-            self._call.work(steps)
-
-    def all(self) -> Generator[Answers, None, list[Any]]:
-        """All answers, in the order of their replies."""
-        if self._missing:
-            yield self
-        return self._found
+        self.found[number] = answer
+        self._left -= 1
+        if not self._left:
+            self.is_missing = False
+            if self.go_on is not None:
+                go_on, self.go_on = self.go_on, None  # it refers to this
+                go_on()
 
 
-def outcome_of(call: Call, begin: Callable[..., object], *arguments: Any) -> Generator[Answers, None, Any]:
+def outcome_of(begin: Callable[..., object], *arguments: Any) -> Generator[Answer, None, Any]:
     """Call `begin` with these arguments and a function that takes the outcome; returns the outcome."""
-    answers = Answers(call)
-    begin(*arguments, answers.reply.deliver)
-    (outcome,) = yield from answers.all()
-    return outcome
+    answer = Answer()
+    begin(*arguments, answer.deliver)
+    yield answer
+    return answer.found
 
 
-def result_of(call: Call, begin: Callable[..., object], *arguments: Any) -> Generator[Answers, None, Any]:
+def result_of(begin: Callable[..., object], *arguments: Any) -> Generator[Answer, None, Any]:
     """As `outcome_of`, but raises an outcome that is an exception."""
-    outcome = yield from outcome_of(call, begin, *arguments)
+    outcome = yield from outcome_of(begin, *arguments)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -393,36 +413,7 @@ def count(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
     return counts
 
 
-def at_once(steps: Iterable[None]) -> None:
-    """Do all steps now, because they are few. They wait for nothing."""
-    for answers in steps:
-        assert answers is None
-
-
 def ring(call: Call) -> None:
     """The time of a waiting call has come."""
     assert call.on_wait is not None
     call.on_wait()
-
-
-def gather(parts: int, done: Callable[[list[Any]], None]) -> Iterator[Callable[[Any], None]]:
-    """As many receivers as there are parts, each made when it is asked for.
-
-    `done` gets all values, in the receivers' order, after the last came.
-    """
-    got: list[Any] = [None] * parts
-    missing = parts
-
-    def receiver(index: int) -> Callable[[Any], None]:
-        def receive(value: Any) -> None:
-            nonlocal missing
-            got[index] = value
-            missing -= 1
-            if missing == 0:
-                done(got)
-
-        return receive
-
-    if parts == 0:
-        done(got)
-    return map(receiver, range(parts))

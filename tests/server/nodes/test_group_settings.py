@@ -24,7 +24,7 @@ from coordinator.server.nodes.group_settings import (
     text_problem,
     without_ids,
 )
-from coordinator.server.wire.call import at_once
+from coordinator.server.nodes.topics import at_once
 
 SESSION, HEARTBEAT, INTERVAL = IN_EFFECT
 EXPECTED = "expected.instance.ids"

@@ -14,6 +14,7 @@ from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.log.store import open_store
 from coordinator.loop.pace import Pace
 from coordinator.server.nodes.topic_data import TopicData
+from coordinator.server.requests import records
 from coordinator.server.wire.call import Call
 from coordinator.server.wire.long_calls import LongCalls
 from protocol.messages import (
@@ -227,10 +228,11 @@ def stopped_behind_the_first_append(monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @BOTH
 async def test_no_batch_follows_the_marker(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Produce may take several turns of the loop. A batch whose transaction has ended meanwhile is refused.
+    """A large Produce may take several turns. A batch whose transaction has ended meanwhile is refused.
 
     Otherwise it would begin one that no coordinator ends, and hold up readers of committed records.
     """
+    monkeypatch.setattr(records, "PLAIN_MAX", 1)
     async with producing(version) as (server, producer):
         await producer.add("orders", 0, 1)
         sender = Producer(await server.peer(), version)

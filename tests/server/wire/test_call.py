@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.loop.pace import Pace
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.wire.call import Answers, Call, Steps, gather, outcome_of, ring
+from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of, ring
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
@@ -105,36 +105,25 @@ def test_a_wait_ends_as_the_call_says() -> None:
     assert rung == ["now"]
 
 
-def test_gather_hands_on_everything_in_order_once_it_is_there() -> None:
-    """The parts may come in any order; without any part the result is an empty list at once."""
-    got: list[list[Any]] = []
-    first, second, third = gather(3, got.append)
-    third("c")
-    first("a")
-    assert got == []
-    second("b")
-    assert got == [["a", "b", "c"]]
-    assert not list(gather(0, got.append))
-    assert got[-1] == []
-
-
-def test_steps_wait_for_all_answers_and_get_them_in_order() -> None:
+@pytest.mark.parametrize("begin", [Call.work, Call.do])
+def test_steps_wait_for_all_answers_and_get_them_in_order(begin: Callable[[Call, Steps], None]) -> None:
     """They go on when the last one comes, or at once if all are there; an outcome is one answer."""
     got: list[Any] = []
     call = call_of()
-    answers = Answers(call, 2)
+    answers = Answers(2)
     first, second = answers
 
     def steps(of: Answers) -> Steps:
-        got.append((yield from of.all()))
-        got.append((yield from outcome_of(call, lambda what, done: done(f"{what} done"), "all")))
+        yield of
+        got.append(of.found)
+        got.append((yield from outcome_of(lambda what, done: done(f"{what} done"), "all")))
 
-    call.work(steps(answers))
+    begin(call, steps(answers))
     second.deliver("b")
     assert got == []
     first.deliver("a")
     assert got == [["a", "b"], "all done"]
-    call.work(steps(Answers(call, 0)))
+    begin(call, steps(Answers(0)))
     assert got[2:] == [[], "all done"]
 
 
@@ -144,17 +133,18 @@ def test_only_a_call_that_is_kept_goes_on_without_its_client(*, is_kept: bool) -
     got: list[Any] = []
     call = call_of()
     call.is_kept = is_kept
-    answers = Answers(call)
+    answer = Answer()
 
     def steps() -> Steps:
         try:
-            got.extend((yield from answers.all()))
+            yield answer
+            got.extend(answer.found)
         finally:
             got.append("ended")
 
     call.work(steps())
     call.close()
-    answers.reply.deliver("a")
+    answer.deliver("a")
     assert got == (["a", "ended"] if is_kept else ["ended"])
 
 
