@@ -5,7 +5,7 @@ House rule: no function works through a long list without a step between its ite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,40 +33,26 @@ class Piece(NamedTuple):
     goes_on: bool
 
 
-def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Iterator[Piece]:
-    """Topics in pieces of `size` topics and partitions at most. A topic without partitions counts, but is left out.
+def pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Generator[None, None, list[Piece]]:
+    """Topics in pieces of `size` topics and partitions at most; at least one piece. Yields behind each topic.
 
-    A piece may be empty.
+    Topics without partitions are left out.
     """
-    piece: list[tuple[str, list[Any]]] = []
-    room, goes_on = size, False
+    found = [Piece([], goes_on=False)]
+    room = size
     for name, partitions in topics:
         at = 0
         while at < len(partitions):
             if room < 2:  # a topic with a partition
-                yield Piece(piece, goes_on)
-                piece, room, goes_on = [], size, at > 0
+                found.append(Piece([], goes_on=at > 0))
+                room = size
             some = partitions[at : at + room - 1]
-            piece.append((name, some))
+            found[-1].topics.append((name, some))
             at += len(some)
             room -= 1 + len(some)
-        if not partitions:
-            room -= 1
-            if room < 2:
-                yield Piece(piece, goes_on)
-                piece, room, goes_on = [], size, False
-    if piece:
-        yield Piece(piece, goes_on)
-
-
-def filled_pieces(topics: Iterable[tuple[str, list[Any]]], size: int = AT_ONCE) -> Generator[None, None, list[Piece]]:
-    """As `pieces`, without empty ones; if there is no other, one that is empty."""
-    found: list[Piece] = []
-    for piece in pieces(topics, size):
-        if piece.topics:
-            found.append(piece)
+            yield
         yield
-    return found or [Piece([], goes_on=False)]
+    return found
 
 
 def each_once(names: Iterable[str]) -> Generator[None, None, tuple[dict[str, int], list[int]]]:

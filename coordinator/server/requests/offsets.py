@@ -21,7 +21,7 @@ from coordinator.group.any_group import Prepared
 from coordinator.group.events import CommitOffsets, CommitPrepared, DeleteOffsets, FetchOffsets
 from coordinator.security.acls import Kind as Resource
 from coordinator.security.acls import Operation
-from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, filled_pieces, still_true
+from coordinator.server.requests.many import AT_ONCE, Asked, Piece, append, at_places, pieces, still_true
 from coordinator.server.requests.rights import may
 from coordinator.server.runtime.partition import Partition
 from coordinator.server.runtime.replies import Reply
@@ -262,7 +262,7 @@ def _fetch_group(
         if is_checked:
             asked, hidden = yield from _divide(call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
-    some = [ALL] if topics is None else (yield from filled_pieces(topics))
+    some = [ALL] if topics is None else (yield from pieces(topics))
     answers = Answers(len(some))
     for piece, answer in zip(some, answers, strict=True):
         named = (
@@ -414,7 +414,7 @@ def delete_offsets(call: Call, request: OffsetDeleteRequest) -> Steps:
             unknown.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=absent))
         yield
 
-    some = yield from filled_pieces(known, DELETED_AT_ONCE)
+    some = yield from pieces(known, DELETED_AT_ONCE)
     bodies: list[OffsetDeleteResponse] = []
     for piece in some:  # one after the other: each makes a note of all that it removes
         topics = [
