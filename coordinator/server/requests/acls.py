@@ -119,11 +119,15 @@ def create_acls(call: Call, request: CreateAclsRequest) -> Steps:
     """CreateAcls: each rule is added, or refused by itself. A rule that is there already changes nothing."""
     call.is_kept = True
     is_readable = True
+    rules = []
     for each in request.creations:
         numbers = (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
         if 0 in numbers:
             raise ProtocolError("an ACL to create contains UNKNOWN elements")
         is_readable = is_readable and 1 not in numbers and each.resource_pattern_type != Pattern.MATCH
+        kind, pattern = _read(Kind, each.resource_type), _read(Pattern, each.resource_pattern_type)
+        decision = _read(Operation, each.operation), _read(Permission, each.permission_type)
+        rules.append(Rule(kind, pattern, each.resource_name, each.principal, each.host, *decision))
         yield
     refusal = _refusal(call, Operation.ALTER)
     if refusal is None and not is_readable:
@@ -134,16 +138,7 @@ def create_acls(call: Call, request: CreateAclsRequest) -> Steps:
     results: list[CreateAclsResponse.AclCreationResult] = []
     added: dict[str, None] = {}
     held = call.services.discovery.topics.newest_entry(ACLS).configs
-    for each in request.creations:
-        rule = Rule(
-            _read(Kind, each.resource_type),
-            _read(Pattern, each.resource_pattern_type),
-            each.resource_name,
-            each.principal,
-            each.host,
-            _read(Operation, each.operation),
-            _read(Permission, each.permission_type),
-        )
+    for rule in rules:
         result = CreateAclsResponse.AclCreationResult(error_message="")
         results.append(result)
         text = rule.text()

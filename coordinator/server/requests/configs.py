@@ -122,7 +122,7 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
     known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
     shown: dict[Entry, DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
     entries_of: dict[tuple[int, str], list[Entry]] = {}
-    defaults = {TOPIC: default_entries(call), GROUP: _default_group_entries(call)}
+    defaults = {TOPIC: _default_entries(call), GROUP: _default_group_entries(call)}
     for resource in request.resources:
         yield
         kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
@@ -160,7 +160,7 @@ def _entries(call: Call, resource_type: int, name: str, defaults: Mapping[int, S
         topic = call.services.discovery.topic(name)
         if topic is None:
             raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(topic, defaults[TOPIC])
+        return _with_own(topic.configs, defaults[TOPIC], TOPIC_CONFIG)
     if resource_type == GROUP:
         if not name:
             raise _BadResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -456,7 +456,7 @@ def _alterable(call: Call, resource: Any, groups: Mapping[str, str]) -> Generato
     return _Target(kind, topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
 
 
-def default_entries(call: Call) -> list[Entry]:
+def _default_entries(call: Call) -> list[Entry]:
     """All settings of a topic that sets none."""
     changes, values = _changes(call), topic_defaults(call.services.config)
     return [
@@ -469,11 +469,6 @@ def default_entries(call: Call) -> list[Entry]:
         )
         for name, setting in TOPIC_CONFIGS.items()
     ]
-
-
-def topic_entries(topic: Topic, defaults: Sequence[Entry]) -> list[Entry]:
-    """All settings of a topic, its own and the defaults."""
-    return _with_own(topic.configs, defaults, TOPIC_CONFIG)
 
 
 def _default_group_entries(call: Call) -> list[Entry]:
@@ -502,7 +497,7 @@ class CreatedConfigs:
     """All settings of topics as CreateTopics answers them (KIP-525). Defaults are the same objects for all topics."""
 
     def __init__(self, call: Call) -> None:
-        self._defaults = [(entry, self._show(entry)) for entry in default_entries(call)]
+        self._defaults = [(entry, self._show(entry)) for entry in _default_entries(call)]
 
     def of(self, topic: Topic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
         """The settings of one topic."""

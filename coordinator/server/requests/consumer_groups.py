@@ -6,7 +6,6 @@ House rule: no state. Source: Kafka's KafkaApis, release 4.4.
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -67,15 +66,17 @@ def _with_many_topics(call: Call, event: ConsumerHeartbeat) -> Steps:
 
 def _submit(call: Call, event: ConsumerHeartbeat) -> None:
     """Hand over a heartbeat. Only now is its regular expression read: that may take 50 ms."""
-    if event.body.subscribed_topic_regex:
-        when_loaded(call.services.runtime.hop, partial(_submit_regex, call, event, event.body.subscribed_topic_regex))
-    else:
+    regex = event.body.subscribed_topic_regex
+
+    def submit() -> None:
+        if regex:
+            event.regex_error = problem(regex)
         call.services.runtime.submit(event.body.group_id, event)
 
-
-def _submit_regex(call: Call, event: ConsumerHeartbeat, regex: str) -> None:
-    event.regex_error = problem(regex)
-    call.services.runtime.submit(event.body.group_id, event)
+    if regex:
+        when_loaded(call.services.runtime.hop, submit)
+    else:
+        submit()
 
 
 def describe(call: Call, request: ConsumerGroupDescribeRequest) -> Steps:

@@ -81,7 +81,11 @@ def metadata(call: Call, request: MetadataRequest) -> Steps:
     if asked is not None and version < 12 and (ids or has_null):
         refused = []
         for each in asked:
-            refused.append(_refused(each.name, each.topic_id))
+            refused.append(
+                MetadataResponse.MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id
+                )
+            )
             yield
         call.answer(MetadataResponse(topics=refused))
         return
@@ -144,12 +148,6 @@ def _hidden(name: str | None, topic_id: UUID = NO_ID) -> MetadataResponse.Metada
     """A topic that the client may not describe, or not create."""
     return MetadataResponse.MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
-    )
-
-
-def _refused(name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
     )
 
 
