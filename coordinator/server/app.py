@@ -408,7 +408,7 @@ class Server:
         self._changes = changes
         services.config = config = changed_config(self._config, changes)
         store.reconfigure(config)
-        for user in (self.runtime, services.data, self.connections):
+        for user in (self.runtime, services.data, self.connections.admission):
             user.reconfigure(config)
         settings = {**changes.all_nodes, **changes.node}
         text = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))

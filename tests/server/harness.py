@@ -21,8 +21,9 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from coordinator.config import Config, load
@@ -376,7 +377,8 @@ async def seat(peer: Peer, group: str, instance: str) -> JoinGroupResponse:
     return joined
 
 
-class Sender(NamedTuple):
+@dataclass
+class Sender:
     """The sender of a call without a connection; see Caller."""
 
     listener: str = "PLAINTEXT"

@@ -128,7 +128,7 @@ class Door:
 
 
 class Authentication:
-    """The way of one connection: see the module."""
+    """The way of one connection: see the module. frame_max_bytes: before the client has named its mechanism."""
 
     __slots__ = (
         "_answer",
@@ -143,11 +143,13 @@ class Authentication:
         "_since_ms",
         "_stage",
         "_versions",
+        "frame_max_bytes",
     )
 
     def __init__(self, door: Door, offer: Offer) -> None:
         self._door = door
         self._offer = offer
+        self.frame_max_bytes = offer.frame_max_bytes[""]
         self._connection: Connection
         self._stage = Stage.ANY
         self._versions = 0
@@ -160,11 +162,6 @@ class Authentication:
         self._since_ms: int | None = None
         # What a refused client gets in the end.
         self._answer = b""
-
-    @property
-    def frame_max_bytes(self) -> int:
-        """The largest frame before the client has named its mechanism."""
-        return self._offer.frame_max_bytes[""]
 
     def begin(self, connection: Connection) -> None:
         """The client has connected."""

@@ -110,13 +110,8 @@ class Caller(Protocol):
     listener: name of the listener whose addresses of nodes it gets. local_host: the server's address that it reached.
     """
 
-    @property
-    def listener(self) -> str:
-        """See above."""
-
-    @property
-    def local_host(self) -> str:
-        """See above."""
+    listener: str
+    local_host: str
 
     def client(self, client_id: str | None) -> Client:
         """The client of a request with this client id."""

@@ -68,9 +68,7 @@ class Waiting(Protocol):
 class Guard(Protocol):
     """The step before a client that has to authenticate: see `authentication`. frame_max_bytes: before it has."""
 
-    @property
-    def frame_max_bytes(self) -> int:
-        """See above."""
+    frame_max_bytes: int
 
     def dispatch(self, connection: Connection, frame: bytes) -> bytes | list[bytes] | None:
         """In place of the host's `dispatch`."""

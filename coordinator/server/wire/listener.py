@@ -96,10 +96,6 @@ class Connections:
         """Whether the connection of `client` is open."""
         return any(connection.knows(client) for connection in self._open)
 
-    def reconfigure(self, config: Config) -> None:
-        """Use other settings."""
-        self.admission.reconfigure(config)
-
     def connect(self, listener: str) -> Connection:
         """A fresh connection for the listener of that name."""
         return Connection(self, listener, None if self.door is None else self.door.open(listener))
