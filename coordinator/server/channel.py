@@ -26,14 +26,29 @@ House rule: both ends come from one start of one program. There are no versions,
 
 from __future__ import annotations
 
+from enum import StrEnum, auto
 from typing import Any
 
 from msgspec.json import decode, encode
 
-READY, START_FAILED, CHANGE_REQUEST, APPLIED, PONG = "ready", "start_failed", "change_request", "applied", "pong"
-CERTIFICATES_READ, ASK, ANSWER = "certificates_read", "ask", "answer"
-APPLY, CHANGE_RESULT, PING, SILENT_NODES = "apply", "change_result", "ping", "silent_nodes"
-ASKED, ANSWERED = "asked", "answered"
+
+class Kind(StrEnum):
+    """The kind of a message: see the module."""
+
+    READY = auto()
+    START_FAILED = auto()
+    CHANGE_REQUEST = auto()
+    APPLIED = auto()
+    PONG = auto()
+    CERTIFICATES_READ = auto()
+    ASK = auto()
+    ANSWER = auto()
+    APPLY = auto()
+    CHANGE_RESULT = auto()
+    PING = auto()
+    SILENT_NODES = auto()
+    ASKED = auto()
+    ANSWERED = auto()
 
 
 def line(kind: str, **fields: Any) -> bytes:

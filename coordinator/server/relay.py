@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from coordinator.server.channel import ANSWERED, ASKED
+from coordinator.server.channel import Kind
 
 if TYPE_CHECKING:
     from coordinator.server.shared_topics import Peer, Send
@@ -66,7 +66,7 @@ class Relay(Generic[P]):
             return
         self._last_number += 1
         self._open[self._last_number] = each
-        self._send(asked, ASKED, {"number": self._last_number, "question": question})
+        self._send(asked, Kind.ASKED, {"number": self._last_number, "question": question})
 
     def answered(self, number: int, answer: Any) -> None:
         """Carry the answer to the question that got this number here."""
@@ -79,4 +79,4 @@ class Relay(Generic[P]):
 
     def _answer(self, each: _Open[P], answer: Any) -> None:
         if each.asker.channel is each.channel:
-            self._send(each.asker, ANSWERED, {"number": each.number, "answer": answer})
+            self._send(each.asker, Kind.ANSWERED, {"number": each.number, "answer": answer})

@@ -20,7 +20,7 @@ from coordinator.log.topics.entries import plain
 from coordinator.log.topics.folders import folder_of, set_aside_deleted
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.loop.lines import Lines
-from coordinator.server.channel import APPLY, CHANGE_RESULT
+from coordinator.server.channel import Kind
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.telemetry.log_reports import report
 
@@ -93,14 +93,14 @@ class SharedTopics(Generic[P]):
             self.list.change(change, outcomes.append)
             (outcome,) = outcomes  # `_save` has written the file
             if isinstance(outcome, EngineError):
-                self._send(asker, CHANGE_RESULT, {"number": number, "taken": {}, "error": str(outcome)})
+                self._send(asker, Kind.CHANGE_RESULT, {"number": number, "taken": {}, "error": str(outcome)})
                 return
         self._last_number += 1
         waiting = set(peers)
         assert asker in waiting
         self._pending[self._last_number] = _Pending(asker, asker.channel, number, taken, waiting, deleted)
         for peer in waiting:
-            self._send(peer, APPLY, {"number": self._last_number, "change": change})
+            self._send(peer, Kind.APPLY, {"number": self._last_number, "change": change})
 
     def applied(self, worker: P, number: int) -> None:
         """Note that a worker has applied the change of that number. After the last worker, answer the asker."""
@@ -111,7 +111,7 @@ class SharedTopics(Generic[P]):
             self._clear_folders(pending.deleted)
             if pending.asker.channel is pending.channel:
                 self._send(
-                    pending.asker, CHANGE_RESULT, {"number": pending.number, "taken": pending.taken, "error": None}
+                    pending.asker, Kind.CHANGE_RESULT, {"number": pending.number, "taken": pending.taken, "error": None}
                 )
 
     def forget(self, worker: P) -> None:

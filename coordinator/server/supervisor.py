@@ -44,20 +44,7 @@ from coordinator.log.store import check_folder, lock_folder, read_folder, recove
 from coordinator.loop.clock import SystemClock
 from coordinator.loop.lines import Lines
 from coordinator.server.app import STOP_WITHIN_S, Bound, StartFailed, addresses_of, bind_all, certificates_of, reason
-from coordinator.server.channel import (
-    ANSWER,
-    APPLIED,
-    ASK,
-    CERTIFICATES_READ,
-    CHANGE_REQUEST,
-    PING,
-    PONG,
-    READY,
-    SILENT_NODES,
-    START_FAILED,
-    LineReader,
-    line,
-)
+from coordinator.server.channel import Kind, LineReader, line
 from coordinator.server.liveness import Liveness
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Change
@@ -297,7 +284,7 @@ class Supervisor:
         self._liveness.watch(worker, self._clock.ms())
         self._set_silent(worker, is_silent=False)
         if self._silent_nodes:
-            self._send(worker, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
+            self._send(worker, Kind.SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
         if self._was_ready:
             took_ms = self._clock.ms() - worker.ended_ms
             text = f"The worker of node {worker.node_id} serves again, {took_ms} milliseconds after it had ended"
@@ -368,7 +355,7 @@ class Supervisor:
             self._lines.error("worker_hung", text, node=worker.node_id, pid=worker.process_id)
             os.kill(worker.process_id, signal.SIGKILL)
         for worker in found.ask:
-            self._send(worker, PING, {})
+            self._send(worker, Kind.PING, {})
 
     def _set_silent(self, worker: Worker, *, is_silent: bool) -> None:
         """Let the other workers know that a worker doesn't answer, or answers again."""
@@ -382,7 +369,7 @@ class Supervisor:
             self._silent_nodes.discard(worker.node_id)
         for each in self._workers:
             if each.channel is not None and each is not worker:
-                self._send(each, SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
+                self._send(each, Kind.SILENT_NODES, {"nodes": sorted(self._silent_nodes)})
 
     def _wait_s(self) -> float | None:
         """How long `select` may wait; None for no limit."""
@@ -422,23 +409,23 @@ class Supervisor:
 
     def _take_message(self, worker: Worker, message: dict[str, Any]) -> None:
         kind = message["kind"]
-        if kind == READY:
+        if kind == Kind.READY:
             self._ready(worker)
-        elif kind == START_FAILED:
+        elif kind == Kind.START_FAILED:
             worker.problem = message["reason"]
-        elif kind == CHANGE_REQUEST:
+        elif kind == Kind.CHANGE_REQUEST:
             peers = [each for each in self._workers if each.channel is not None]
             self._topics.change(worker, message["number"], convert(message["change"], Change), peers)
-        elif kind == ASK:
+        elif kind == Kind.ASK:
             (asked,) = (each for each in self._workers if each.node_id == message["node"])
             self._relay.ask(worker, message["number"], asked, message["question"])
-        elif kind == ANSWER:
+        elif kind == Kind.ANSWER:
             self._relay.answered(message["number"], message["answer"])
-        elif kind == CERTIFICATES_READ:
+        elif kind == Kind.CERTIFICATES_READ:
             assert self._certificates is not None
             self._certificates.keep_up()
-        elif kind != PONG:
-            assert kind == APPLIED
+        elif kind != Kind.PONG:
+            assert kind == Kind.APPLIED
             self._topics.applied(worker, message["number"])
 
     def _send(self, worker: Worker, kind: str, fields: Mapping[str, Any]) -> None:

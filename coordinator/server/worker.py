@@ -29,24 +29,7 @@ from coordinator.log.store import open_share
 from coordinator.log.topics.list import Topic
 from coordinator.loop.heap import settle
 from coordinator.server.app import Bound, Server, StartFailed, WorkerPart
-from coordinator.server.channel import (
-    ANSWER,
-    ANSWERED,
-    APPLIED,
-    APPLY,
-    ASK,
-    ASKED,
-    CERTIFICATES_READ,
-    CHANGE_REQUEST,
-    CHANGE_RESULT,
-    PING,
-    PONG,
-    READY,
-    SILENT_NODES,
-    START_FAILED,
-    LineReader,
-    line,
-)
+from coordinator.server.channel import Kind, LineReader, line
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.process import allow_files, serve
 from coordinator.server.relay import OnAsked, unanswered
@@ -88,7 +71,7 @@ class Link(asyncio.Protocol):
 
     def _applied(self, number: int) -> None:
         if not self._transport.is_closing():
-            self.send(APPLIED, number=number)
+            self.send(Kind.APPLIED, number=number)
 
     def _change(self, change: Change, done: ChangeDone) -> None:
         if self._transport.is_closing():
@@ -96,7 +79,7 @@ class Link(asyncio.Protocol):
             return
         self._asked += 1
         self._due[self._asked] = done
-        self.send(CHANGE_REQUEST, number=self._asked, change=change)
+        self.send(Kind.CHANGE_REQUEST, number=self._asked, change=change)
 
     # Other workers.
 
@@ -107,11 +90,11 @@ class Link(asyncio.Protocol):
             return
         self._asked += 1
         self._questions[self._asked] = done
-        self.send(ASK, number=self._asked, node=node_id, question=question)
+        self.send(Kind.ASK, number=self._asked, node=node_id, question=question)
 
     def _answer(self, number: int, answer: Any) -> None:
         if not self._transport.is_closing():
-            self.send(ANSWER, number=number, answer=answer)
+            self.send(Kind.ANSWER, number=number, answer=answer)
 
     # For the loop.
 
@@ -122,19 +105,19 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
-            if message["kind"] == APPLY:
+            if message["kind"] == Kind.APPLY:
                 self.topics.apply(convert(message["change"], Change), partial(self._applied, message["number"]))
-            elif message["kind"] == PING:
-                self.send(PONG)
-            elif message["kind"] == SILENT_NODES:
+            elif message["kind"] == Kind.PING:
+                self.send(Kind.PONG)
+            elif message["kind"] == Kind.SILENT_NODES:
                 self.silent_nodes.clear()
                 self.silent_nodes.update(message["nodes"])
-            elif message["kind"] == ASKED:
+            elif message["kind"] == Kind.ASKED:
                 self.on_asked(message["question"], partial(self._answer, message["number"]))
-            elif message["kind"] == ANSWERED:
+            elif message["kind"] == Kind.ANSWERED:
                 self._questions.pop(message["number"])(message["answer"])
             else:
-                assert message["kind"] == CHANGE_RESULT
+                assert message["kind"] == Kind.CHANGE_RESULT
                 done = self._due.pop(message["number"])
                 done(Unavailable(message["error"]) if message["error"] else message["taken"])
 
@@ -170,14 +153,14 @@ async def work(
         link.silent_nodes,
         peers=link,
         certificates=certificates,
-        on_certificates=partial(link.send, CERTIFICATES_READ),
+        on_certificates=partial(link.send, Kind.CERTIFICATES_READ),
     )
     opened = partial(open_share, [node.node_id for node in nodes], cluster_id)
     server = Server(config, opened=opened, share=share, on_loaded=settle, files_max=allow_files())
     try:
-        done = await serve(server, lambda _: link.send(READY), ended, [signal.SIGTERM])
+        done = await serve(server, lambda _: link.send(Kind.READY), ended, [signal.SIGTERM])
     except StartFailed as error:
-        link.send(START_FAILED, reason=str(error))
+        link.send(Kind.START_FAILED, reason=str(error))
         done = None
     await link.close()
     return NOT_STARTED if done is None else DONE if done else BROKE

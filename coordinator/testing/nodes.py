@@ -41,7 +41,7 @@ from coordinator.log.store import OpenStore, node_in_turn, share_memory
 from coordinator.log.topics.list import TopicsFile, declare, kafka_id
 from coordinator.loop.lines import Lines
 from coordinator.server.app import Bound, WorkerPart, addresses_of, bind_all
-from coordinator.server.channel import ANSWERED, APPLY, ASKED, CHANGE_RESULT
+from coordinator.server.channel import Kind
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics
 from coordinator.server.relay import OnAsked, Relay, unanswered
@@ -328,14 +328,14 @@ class Nodes:
         if link is None or node.channel is not link:
             return
         number = fields["number"]
-        if kind == APPLY:
+        if kind == Kind.APPLY:
             node.topics.apply(fields["change"], partial(self._applied, node, link, number))
-        elif kind == ASKED:
+        elif kind == Kind.ASKED:
             link.on_asked(fields["question"], partial(self._answered, node, link, number))
-        elif kind == ANSWERED:
+        elif kind == Kind.ANSWERED:
             link.questions.pop(number)(fields["answer"])
         else:
-            assert kind == CHANGE_RESULT
+            assert kind == Kind.CHANGE_RESULT
             done = link.changes.pop(number)
             done(Unavailable(fields["error"]) if fields["error"] else fields["taken"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.server.channel import ANSWERED, ASKED
+from coordinator.server.channel import Kind
 from coordinator.server.relay import Relay
 
 
@@ -43,10 +43,13 @@ def test_a_question_gets_its_answer() -> None:
     two = Relayed()
     for number in (7, 9):
         two.ask(number)
-    assert two.second.sent == [(ASKED, {"number": number, "question": "how?"}) for number in (1, 2)]
+    assert two.second.sent == [(Kind.ASKED, {"number": number, "question": "how?"}) for number in (1, 2)]
     two.relay.answered(2, "so")
     two.relay.answered(1, False)
-    assert two.first.sent == [(ANSWERED, {"number": 9, "answer": "so"}), (ANSWERED, {"number": 7, "answer": False})]
+    assert two.first.sent == [
+        (Kind.ANSWERED, {"number": 9, "answer": "so"}),
+        (Kind.ANSWERED, {"number": 7, "answer": False}),
+    ]
 
 
 def test_a_node_that_ends_answers_nothing() -> None:
@@ -55,7 +58,7 @@ def test_a_node_that_ends_answers_nothing() -> None:
     two.ask(7)
     two.end(two.second)
     two.ask(8)
-    assert two.first.sent == [(ANSWERED, {"number": number, "answer": None}) for number in (7, 8)]
+    assert two.first.sent == [(Kind.ANSWERED, {"number": number, "answer": None}) for number in (7, 8)]
     assert len(two.second.sent) == 1
 
 
@@ -68,4 +71,4 @@ def test_an_answer_is_for_the_process_that_asked() -> None:
     two.ask(1)
     two.relay.answered(1, "to the former one")
     two.relay.answered(2, "to this one")
-    assert two.first.sent == [(ANSWERED, {"number": 1, "answer": "to this one"})]
+    assert two.first.sent == [(Kind.ANSWERED, {"number": 1, "answer": "to this one"})]

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.loop.lines import Lines
-from coordinator.server.channel import APPLY, CHANGE_RESULT
+from coordinator.server.channel import Kind
 from coordinator.server.nodes.topics import Change
 from coordinator.server.shared_topics import SharedTopics
 from tests.server.harness import ManualClock
@@ -93,12 +93,12 @@ def test_a_name_is_created_once_in_one_message(shared: Shared) -> None:
 def test_a_change_is_durable_before_any_worker_knows_it(shared: Shared) -> None:
     """A change is durable before any worker learns of it, and its asker is answered after all workers know it."""
     heard = shared.ask(7, Change([Topic("b", UUID(int=2), 1)]))
-    assert heard["kind"] == APPLY
+    assert heard["kind"] == Kind.APPLY
     assert set(shared.file.load() or ()) == {"a", "b"}
     shared.topics.applied(shared.workers[0], heard["number"])
     assert not shared.workers[0].sent
     shared.topics.applied(shared.workers[1], heard["number"])
-    assert shared.workers[0].last() == {"kind": CHANGE_RESULT, "number": 7, "taken": {}, "error": None}
+    assert shared.workers[0].last() == {"kind": Kind.CHANGE_RESULT, "number": 7, "taken": {}, "error": None}
 
 
 def test_a_worker_that_ends_holds_up_nobody(shared: Shared) -> None:
@@ -109,7 +109,7 @@ def test_a_worker_that_ends_holds_up_nobody(shared: Shared) -> None:
     shared.topics.forget(second)
     heard = 1
     shared.topics.applied(shared.workers[0], heard)
-    assert shared.workers[0].last()["kind"] == CHANGE_RESULT
+    assert shared.workers[0].last()["kind"] == Kind.CHANGE_RESULT
     shared.ask(2, Change([Topic("c", UUID(int=3), 1)]))
     shared.workers[0].channel = object()
     shared.topics.forget(shared.workers[0])
@@ -120,7 +120,7 @@ def test_a_change_that_can_not_be_written_reaches_no_worker(shared: Shared, tmp_
     """A change that can't be written reaches no worker; the asker gets the reason, and a log line has it."""
     (tmp_path / "topics.json.new").mkdir()
     answer = shared.ask(1, Change([Topic("b", UUID(int=2), 1)]))
-    assert answer["kind"] == CHANGE_RESULT
+    assert answer["kind"] == Kind.CHANGE_RESULT
     assert answer["error"]
     assert not shared.workers[1].sent
     assert "topics_not_written" in shared.log.getvalue()

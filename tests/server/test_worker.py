@@ -18,19 +18,7 @@ from coordinator.log.engine import Unavailable
 from coordinator.log.topics.list import Topic
 from coordinator.server import worker
 from coordinator.server.app import addresses_of, bind_all
-from coordinator.server.channel import (
-    ANSWER,
-    ANSWERED,
-    APPLIED,
-    APPLY,
-    ASK,
-    ASKED,
-    CHANGE_REQUEST,
-    CHANGE_RESULT,
-    READY,
-    START_FAILED,
-    line,
-)
+from coordinator.server.channel import Kind, line
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Change
 from coordinator.server.worker import Link
@@ -98,15 +86,15 @@ async def test_a_topic_is_created_when_the_supervisor_says_so(linked: Linked) ->
     """A worker asks for a topic, takes it in when the supervisor sends it, acknowledges it, and answers last."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    assert (asked["kind"], convert(asked["change"], Change)) == (CHANGE_REQUEST, Change([A], [], []))
+    assert (asked["kind"], convert(asked["change"], Change)) == (Kind.CHANGE_REQUEST, Change([A], [], []))
     assert linked.link.topics.get("a") is None
-    linked.supervisor.say(APPLY, number=5, change=Change([A]))
-    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 5}
+    linked.supervisor.say(Kind.APPLY, number=5, change=Change([A]))
+    assert await linked.supervisor.hear() == {"kind": Kind.APPLIED, "number": 5}
     assert linked.link.topics.get("a") == A
     assert linked.outcomes == []
-    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
-    linked.supervisor.say(APPLY, number=6, change=Change())
-    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 6}
+    linked.supervisor.say(Kind.CHANGE_RESULT, number=asked["number"], taken={}, error=None)
+    linked.supervisor.say(Kind.APPLY, number=6, change=Change())
+    assert await linked.supervisor.hear() == {"kind": Kind.APPLIED, "number": 6}
     assert linked.outcomes == [{}]
 
 
@@ -115,10 +103,10 @@ async def test_what_others_create_is_taken_in(linked: Linked) -> None:
     linked.link.topics.create([A, B], linked.outcomes.append)
     asked = await linked.supervisor.hear()
     theirs = Topic("a", UUID(int=99), 4)
-    linked.supervisor.say(APPLY, number=1, change=Change([theirs]))
-    linked.supervisor.say(APPLY, number=2, change=Change([B]))
-    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={"a": "a"}, error=None)
-    linked.supervisor.say(APPLY, number=3, change=Change([OTHER]))
+    linked.supervisor.say(Kind.APPLY, number=1, change=Change([theirs]))
+    linked.supervisor.say(Kind.APPLY, number=2, change=Change([B]))
+    linked.supervisor.say(Kind.CHANGE_RESULT, number=asked["number"], taken={"a": "a"}, error=None)
+    linked.supervisor.say(Kind.APPLY, number=3, change=Change([OTHER]))
     assert [(await linked.supervisor.hear())["number"] for _ in range(3)] == [1, 2, 3]
     assert linked.outcomes == [{"a": "a"}]
     assert list(linked.link.topics) == [theirs, B, OTHER]
@@ -128,21 +116,21 @@ async def test_a_deletion_is_known_when_nothing_of_the_topic_is_in_use(linked: L
     """A worker acknowledges a deletion only after it has released the topic's records and folders."""
     given_up: list[Callable[[], None]] = []
     linked.link.topics.on_deleted = lambda gone, done: map(given_up.append, [done for _ in gone])
-    linked.supervisor.say(APPLY, number=1, change=Change([A]))
-    linked.supervisor.say(APPLY, number=2, change=Change(deleted=[A.topic_id]))
-    linked.supervisor.say(APPLY, number=3, change=Change())
+    linked.supervisor.say(Kind.APPLY, number=1, change=Change([A]))
+    linked.supervisor.say(Kind.APPLY, number=2, change=Change(deleted=[A.topic_id]))
+    linked.supervisor.say(Kind.APPLY, number=3, change=Change())
     assert [(await linked.supervisor.hear())["number"] for _ in range(2)] == [1, 3]
     assert linked.link.topics.get("a") is None
     given_up.pop()()
-    assert await linked.supervisor.hear() == {"kind": APPLIED, "number": 2}
+    assert await linked.supervisor.hear() == {"kind": Kind.APPLIED, "number": 2}
 
 
 async def test_what_can_not_be_written_is_not_there(linked: Linked) -> None:
     """If a topic can't be written, its creation fails with the supervisor's reason."""
     linked.link.topics.create([A], linked.outcomes.append)
     asked = await linked.supervisor.hear()
-    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error="No space left on device")
-    linked.supervisor.say(APPLY, number=1, change=Change())
+    linked.supervisor.say(Kind.CHANGE_RESULT, number=asked["number"], taken={}, error="No space left on device")
+    linked.supervisor.say(Kind.APPLY, number=1, change=Change())
     await linked.supervisor.hear()
     (outcome,) = linked.outcomes
     assert isinstance(outcome, Unavailable)
@@ -156,13 +144,13 @@ async def test_workers_ask_each_other(linked: Linked) -> None:
     answers: list[object] = []
     link.ask(1, ["how?", 7], answers.append)
     asked = await supervisor.hear()
-    assert asked == {"kind": ASK, "number": asked["number"], "node": 1, "question": ["how?", 7]}
-    supervisor.say(ASKED, number=5, question=["open"])
-    assert await supervisor.hear() == {"kind": ANSWER, "number": 5, "answer": None}
+    assert asked == {"kind": Kind.ASK, "number": asked["number"], "node": 1, "question": ["how?", 7]}
+    supervisor.say(Kind.ASKED, number=5, question=["open"])
+    assert await supervisor.hear() == {"kind": Kind.ANSWER, "number": 5, "answer": None}
     link.on_asked = lambda question, answer: answer([*question, "so"])
-    supervisor.say(ANSWERED, number=asked["number"], answer="so")
-    supervisor.say(ASKED, number=6, question=["open"])
-    assert await supervisor.hear() == {"kind": ANSWER, "number": 6, "answer": ["open", "so"]}
+    supervisor.say(Kind.ANSWERED, number=asked["number"], answer="so")
+    supervisor.say(Kind.ASKED, number=6, question=["open"])
+    assert await supervisor.hear() == {"kind": Kind.ANSWER, "number": 6, "answer": ["open", "so"]}
     assert answers == ["so"]
 
 
@@ -196,7 +184,7 @@ async def test_a_worker_whose_callbacks_fail_ends(linked: Linked) -> None:
     for topic in (A, B):
         linked.link.topics.create([topic], fail)
     asked = await linked.supervisor.hear()
-    linked.supervisor.say(CHANGE_RESULT, number=asked["number"], taken={}, error=None)
+    linked.supervisor.say(Kind.CHANGE_RESULT, number=asked["number"], taken={}, error=None)
     assert await asyncio.wait_for(linked.lost.wait(), WITHIN_S)
 
 
@@ -212,7 +200,7 @@ async def test_a_worker_ends_with_its_supervisor(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     supervisor = Supervisor(ours)
     working = asyncio.ensure_future(worker.work(configs[1], bound[1], nodes, "cluster", [A], theirs))
-    assert await supervisor.hear() == {"kind": READY}
+    assert await supervisor.hear() == {"kind": Kind.READY}
     sock = socket.socket()
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, bound[1][0][1].getsockname())
@@ -242,6 +230,6 @@ async def test_a_worker_says_what_keeps_it_from_starting(tmp_path: Path, monkeyp
     nodes = [node_addresses(config, addresses_of(bound))]
     ended = await asyncio.wait_for(worker.work(config, bound, nodes, "cluster", [], theirs), WITHIN_S)
     said = await supervisor.hear()
-    assert (ended, said["kind"]) == (worker.NOT_STARTED, START_FAILED)
+    assert (ended, said["kind"]) == (worker.NOT_STARTED, Kind.START_FAILED)
     assert "20 files" in said["reason"]
     supervisor.hang_up()
