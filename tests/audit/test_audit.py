@@ -208,7 +208,7 @@ def test_group_that_is_wrong_among_others_is_found(tmp_path: Path) -> None:
 
 def test_partitions_that_both_logs_have_are_compared() -> None:
     """The audit compares only partitions in both logs, because others may be on another broker."""
-    before, after = Plan("a", sizes={0: 1, 1: 1, 2: 1}), Plan("b", sizes={1: 1, 2: 0, 3: 1})
+    before, after = Plan(sizes={0: 1, 1: 1, 2: 1}), Plan(sizes={1: 1, 2: 0, 3: 1})
     both, (note,) = compared(before, after)
     assert both == {1, 2}
     assert "partition 0, 3:" in note

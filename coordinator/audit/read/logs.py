@@ -139,7 +139,6 @@ class Plan:
     markers: partition -> producer id -> (offset, committed) of the ends of its transactions, ascending.
     """
 
-    path: str
     logs: list[Log] = field(default_factory=list)
     partition_count: int | None = None
     ranges: list[Range] = field(default_factory=list)
@@ -208,7 +207,7 @@ def look(path: Path, partition_count: int | None = None) -> Plan:
     if not logs:
         raise FileNotFoundError(errno.ENOENT, f"no {OFFSETS_TOPIC}-* in it", str(path))
     sizes = {log.partition: 0 for log in logs if log.partition is not None}
-    found = Plan(str(path), logs, partition_count, sizes=sizes, is_replica=not _is_tenures(home))
+    found = Plan(logs, partition_count, sizes=sizes, is_replica=not _is_tenures(home))
     if partition_count is None and logs[0].folder != home:
         # If some are missing, this folder doesn't show how many there are.
         known = known_partitions(home, logs)

@@ -60,7 +60,7 @@ def audit_cluster(session: SparkSession, where: Cluster, out: Path | None, optio
         limits = options.limits._replace(partition_count=len(partitions))
         result.ends_ms |= {row[0]: row[1] for row in source.groupBy("partition").agg(F.max("ts")).collect()}
         events = read_cluster_events(where)
-        check_groups(to_table(source, "records"), limits, Plan(where.bootstrap), events, result, Ids())
+        check_groups(to_table(source, "records"), limits, Plan(), events, result, Ids())
         for story in result.stories:
             result.sizes[story.partition] += story.bytes
         if out is not None:
