@@ -40,7 +40,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
-from coordinator.group.client import Client, Now
+from coordinator.group.client import Now
 from coordinator.group.consumer.steady import Steady
 from coordinator.group.effects import Effects, Resolution, TimerKey
 from coordinator.group.events import (
@@ -69,20 +69,11 @@ from protocol.speed import new
 from schemas.errors import ErrorCode
 
 
-def _nothing(_: EngineError | None) -> None:
-    """After a release there is nothing to do."""
-
-
 def _without_commits(held: Held) -> Held:
     """Refuse the repeated commits among held answers."""
     for commit in held.commits:
         commit.refuse(ErrorCode.NOT_COORDINATOR)
     return held._replace(commits=())
-
-
-def _sender(client: Client) -> str:
-    """The sender of a request, in a log line."""
-    return f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
 
 
 class Standing(Enum):
@@ -466,7 +457,10 @@ class Partition:
     def _broke(self, event: Any) -> None:
         """The coordinator broke an assertion while it handled `event`."""
         trace = traceback.format_exc()
-        by = _sender(event.client) if isinstance(event, ClientEvent) else ""
+        by = ""
+        if isinstance(event, ClientEvent):
+            client = event.client
+            by = f" of {client.id} at {client.host} ({client.principal}, through {client.listener})"
         text = f"{self.name} met a {type(event).__name__}{by} that broke a rule of its own, it starts anew: {trace}"
         self._host.lines.error("coordinator_broke", text, partition=self.index)
         if isinstance(event, Load):
@@ -538,7 +532,7 @@ class Partition:
         self.unload(ErrorCode.NOT_COORDINATOR)
         self._lose()
         self._host.lines.info("partition_handed_over", f"{self.name} goes to another node", partition=self.index)
-        self._host.engine.release(own, _nothing)
+        self._host.engine.release(own, lambda _: None)
 
     def stay_away(self) -> None:
         """Another node owns the partition, or none: it isn't this node's."""

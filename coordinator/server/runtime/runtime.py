@@ -62,10 +62,6 @@ Search = Callable[[Resolution, Callable[[RegexResolved], None]], None]
 """Finds the topics that regular expressions match, and calls back on the loop's thread."""
 
 
-def search_nothing(_what: Resolution, _done: Callable[[RegexResolved], None]) -> None:
-    """A search that never ends: without topics there is nothing to find."""
-
-
 class Runtime:
     """See the module.
 
@@ -133,7 +129,8 @@ class Runtime:
         self.on_durable: Callable[[int], None] | None = None
         self.topics: Topics = NO_TOPICS
         self.group_configs: Mapping[str, GroupSettings] = NO_CONFIGS
-        self.search: Search = search_nothing
+        # Without topics there is nothing to find.
+        self.search: Search = lambda _what, _done: None
         self.partitions = [Partition(index, self) for index in range(count)]
         self._partition_of: dict[str, Partition] = {}
 

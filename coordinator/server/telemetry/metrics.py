@@ -321,10 +321,7 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
 
 
 def _by(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
-    return family
+    return _counters(name, text, [label], counts.items())
 
 
 def _counters(name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> CounterMetricFamily:
