@@ -40,7 +40,6 @@ from coordinator.group.consumer.rules import CONSUMER_RULES
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
-    ClientEvent,
     CommitInTransaction,
     CommitOffsets,
     CommitPrepared,
@@ -222,7 +221,7 @@ class Coordinator:
             group = self.groups.get(body.group_id)
             if group is None:
                 if body.member_id != UNKNOWN_MEMBER_ID:
-                    self._refuse(turn, event, ErrorCode.UNKNOWN_MEMBER_ID)
+                    turn.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
                     return
                 group = self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
             elif group.kind is Kind.CONSUMER and not group.size:
@@ -233,7 +232,7 @@ class Coordinator:
         group_id = event.body.group_id
         group = self.groups.get(group_id)
         if group is None or not group_id:
-            self._refuse(turn, event, _absent(group_id))
+            turn.refuse(event, _absent(group_id))
         else:
             RULES[group.kind].sync(turn, group, event)
 
@@ -250,7 +249,7 @@ class Coordinator:
         body = event.body
         group = self.groups.get(body.group_id)
         if not body.group_id:
-            self._refuse(turn, event, ErrorCode.INVALID_GROUP_ID)
+            turn.refuse(event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
             errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving.leaving_members(event))
             answer: LeaveGroupResponse = leaving.answer(event, errors)
@@ -280,7 +279,9 @@ class Coordinator:
     def _refuse_consumer_heartbeat(
         self, turn: Turn, group: AnyGroup | None, event: ConsumerHeartbeat, refused: RefusedRequest
     ) -> None:
-        turn.answer(event.request, consumer_heartbeat.refusal(refused.refusal.error, refused.refusal.message))
+        body = event.refused(refused.refusal.error)
+        body.error_message = refused.refusal.message
+        turn.answer(event.request, body)
         if event.body.member_epoch >= JOINING and not upgrade.is_waiting_again(group, refused.refusal):
             turn.note_refused(group, event, refused.refusal)
 
@@ -323,7 +324,9 @@ class Coordinator:
                 described.head.waiting = consumer_describe.describe_waiting(turn, group)
             turn.answer(event.request, described)
         else:
-            body = consumer_describe.not_found(event.group_id, is_classic=group is not None)
+            body = event.refused(ErrorCode.GROUP_ID_NOT_FOUND)
+            words = "not found." if group is None else "is not a consumer group."
+            body.error_message = f"Group {event.group_id[:100]} {words}"
             turn.answer(event.request, body)
 
     def _topics_changed(self, turn: Turn, event: TopicsChanged) -> None:
@@ -351,13 +354,7 @@ class Coordinator:
         if isinstance(group, ConsumerGroup):
             target.made(turn, group, event)
 
-    def _commit(self, turn: Turn, event: CommitOffsets) -> None:
-        self._with_committing_group(turn, event, offsets.commit)
-
-    def _commit_prepared(self, turn: Turn, event: CommitPrepared) -> None:
-        self._with_committing_group(turn, event, offsets.commit_prepared)
-
-    def _with_committing_group(self, turn: Turn, event: C, rule: Callable[[Turn, AnyGroup, C, Admit], None]) -> None:
+    def _commit(self, turn: Turn, event: C, rule: Callable[[Turn, AnyGroup, C, Admit], None]) -> None:
         body = event.body
         if body.group_id not in self.groups and body.generation_id_or_member_epoch < 0:
             self.groups[body.group_id] = Group(body.group_id, turn.now.wall_ms)
@@ -366,7 +363,7 @@ class Coordinator:
         if group is None:
             # Kafka 4 says GROUP_ID_NOT_FOUND in version 9 too, which Kafka 3.9 knows and answers in this way.
             is_new = event.version > COMMIT_OF_KAFKA_3
-            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
+            turn.refuse(event, ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION)
         else:
             rule(turn, group, event, RULES[group.kind].admit)
 
@@ -403,7 +400,7 @@ class Coordinator:
         group_id = event.body.group_id
         group = self.groups.get(group_id)
         if group is None or not group_id:
-            self._refuse(turn, event, _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
+            turn.refuse(event, _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
             return
         offsets.delete(turn, group, event)
         if event.body.topics:
@@ -426,7 +423,7 @@ class Coordinator:
     def _delete(self, turn: Turn, event: DeleteGroup) -> None:
         group = self.groups.get(event.group_id)
         if group is None:
-            self._refuse(turn, event, ErrorCode.GROUP_ID_NOT_FOUND)
+            turn.refuse(event, ErrorCode.GROUP_ID_NOT_FOUND)
             return
         turn.answer(event.request, describe.delete(turn, group, event.client, RULES[group.kind].bury))
         self._forget_if_dead(group)
@@ -488,11 +485,8 @@ class Coordinator:
 
     # Shared by several events.
 
-    def _refuse(self, turn: Turn, event: ClientEvent, error: ErrorCode) -> None:
-        turn.effects.responses.append(Response(event.request, event.refused(error)))
-
     def _refuse_join(self, turn: Turn, event: JoinGroup, error: ErrorCode, why: str | None = None) -> None:
-        self._refuse(turn, event, error)
+        turn.refuse(event, error)
         turn.note_refused(self.groups.get(event.body.group_id), event, Refusal(error, why=why))
 
     def _delete_if_unused(self, turn: Turn, group: AnyGroup, *, if_expired: bool = False) -> None:
@@ -517,8 +511,8 @@ class Coordinator:
         GroupSettingsChanged: _group_settings_changed,
         RegexResolved: _regex_resolved,
         TargetMade: _target_made,
-        CommitOffsets: _commit,
-        CommitPrepared: _commit_prepared,
+        CommitOffsets: lambda self, turn, event: self._commit(turn, event, offsets.commit),
+        CommitPrepared: lambda self, turn, event: self._commit(turn, event, offsets.commit_prepared),
         CommitInTransaction: _commit_in_transaction,
         EndTransaction: _end_transaction,
         FetchOffsets: _fetch,

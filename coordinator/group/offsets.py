@@ -115,7 +115,7 @@ class Stored(NamedTuple, Generic[Repeat]):
 def commit(turn: Turn, group: AnyGroup, event: CommitOffsets, admit: Admit) -> None:
     """Handle an OffsetCommit."""
     if (error := admit(turn, group, event)) is not NONE:
-        turn.answer(event.request, commit_answer(event.body, error))
+        turn.refuse(event, error)
         return
     body, config, wall_ms = event.body, turn.config, turn.now.wall_ms
     offsets: dict[tuple[str, int], CommittedOffset] = {}
@@ -311,9 +311,7 @@ def fetch(
     """
     error = error_of(group, event.member_id, event.member_epoch)
     if error is not NONE:
-        turn.answer(
-            event.request, OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
-        )
+        turn.refuse(event, error)
         return
     if event.topics is None:
         wanted = [(topic, list(partitions)) for topic, partitions in group.offsets.items()]
@@ -366,11 +364,11 @@ def delete(turn: Turn, group: AnyGroup, event: DeleteOffsets) -> None:
     An Empty group lets go of any offset, a group of consumers of offsets in topics that it isn't subscribed to.
     """
     if group.state is DEAD:
-        turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        turn.refuse(event, ErrorCode.GROUP_ID_NOT_FOUND)
         return
     empty = group.state is EMPTY
     if not empty and group.protocol_type != CONSUMER:
-        turn.answer(event.request, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+        turn.refuse(event, ErrorCode.NON_EMPTY_GROUP)
         return
     topics, removed = [], []
     for topic in event.body.topics:

@@ -15,7 +15,7 @@ from coordinator.group.answers import join_error, sync_error
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.client import Client, Now
 from coordinator.group.effects import SESSION, SYNC, Effects, Response, Timer, TimerKey, TimerKind
-from coordinator.group.events import ConsumerHeartbeat, JoinGroup
+from coordinator.group.events import ClientEvent, ConsumerHeartbeat, JoinGroup
 from coordinator.group.group import NEVER, Group, Member, Waiting
 from coordinator.group.refusal import WORDS, Refusal
 from coordinator.group.topics import NO_TOPICS, Topics
@@ -87,6 +87,10 @@ class Turn:
     def answer(self, request: Hashable, body: Any) -> None:
         """Answer a request."""
         self.effects.responses.append(new(Response, (request, body)))
+
+    def refuse(self, event: ClientEvent, error: ErrorCode) -> None:
+        """Answer the request of an event with an error."""
+        self.answer(event.request, event.refused(error))
 
     def answer_all(self, answers: Iterable[tuple[Hashable, Any]]) -> None:
         """Answer requests, each with its body."""

@@ -27,7 +27,6 @@ from collections.abc import Iterable
 
 from coordinator.config import ALLOWED, HELD, REFUSED, GroupSettings
 from coordinator.group import notes
-from coordinator.group.answers import join_error
 from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
 from coordinator.group.events import JoinGroup
@@ -56,7 +55,7 @@ def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
     if own is None or own.unexpected != REFUSED or event.body.group_instance_id in own.expected:
         return False
     turn.note_refused(group, event, NOT_EXPECTED)
-    refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    turn.refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
     return True
 
 
@@ -71,11 +70,11 @@ def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[H
     former = arrivals.held.get(held.key)
     if former is not None:
         again = ErrorCode.NOT_COORDINATOR if held.event.body.group_instance_id is None else ErrorCode.FENCED_INSTANCE_ID
-        refuse(turn, former.event, again)
+        turn.refuse(former.event, again)
     elif len(arrivals.held) >= HELD_MAX:
         why = f"{HELD_MAX} joins wait for expected members"
         turn.note_refused(group, event, Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, why=why))
-        refuse(turn, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        turn.refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
         return []
     arrivals.held[held.key] = held
     name = event.body.group_instance_id
@@ -176,7 +175,7 @@ def fired(turn: Turn, group: Group) -> list[Held]:
             name = held.event.body.group_instance_id
             if arrivals.awaited is not None and name in own.expected:
                 arrivals.awaited.add(name)
-            refuse(turn, held.event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            turn.refuse(held.event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return let_go(turn, group, own, time_is_up=time_is_up)
 
 
@@ -210,11 +209,6 @@ def release_all(turn: Turn, group: Group) -> None:
     arrivals, group.arrivals = group.arrivals, None
     if arrivals is not None:
         for held in arrivals.held.values():
-            refuse(turn, held.event, ErrorCode.NOT_COORDINATOR)
+            turn.refuse(held.event, ErrorCode.NOT_COORDINATOR)
         if arrivals.timer_at_ms is not None:
             turn.arm(ARRIVALS, group, None)
-
-
-def refuse(turn: Turn, event: JoinGroup, error: ErrorCode) -> None:
-    """Answer a JoinGroup with an error."""
-    turn.answer(event.request, join_error(event.version, error, event.body.member_id))

@@ -27,7 +27,6 @@ from coordinator.group.state import DEAD
 from coordinator.group.topics import Topics
 from coordinator.group.turn import Turn
 from protocol.messages import ConsumerGroupDescribeResponse
-from schemas.errors import ErrorCode
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -173,12 +172,6 @@ def assignment(topics: Topics, held: Mapping[UUID, Collection[int]]) -> Consumer
             if topic is not None
         ]
     )
-
-
-def not_found(group_id: str, *, is_classic: bool) -> ConsumerGroupDescribeResponse.DescribedGroup:
-    """The answer for a group that isn't there, or that is of another kind."""
-    words = f"Group {group_id[:100]} is not a consumer group." if is_classic else f"Group {group_id[:100]} not found."
-    return Described(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=words)
 
 
 def bury(turn: Turn, group: ConsumerGroup) -> None:

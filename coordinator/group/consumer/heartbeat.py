@@ -46,11 +46,6 @@ SAME_TIMEOUT = -1
 """rebalance_timeout_ms of a request that leaves the timeout as it is."""
 
 
-def refusal(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a refused heartbeat: no member id, epoch and interval 0, as in Kafka."""
-    return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message, member_id=None)
-
-
 def validate(event: ConsumerHeartbeat, config: GroupConfig) -> RefusedRequest | None:
     """The refusal of a request that no group takes; None if it is in order (Kafka: GroupCoordinatorService)."""
     body, assignors = event.body, config.group_consumer_assignors
