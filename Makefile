@@ -190,8 +190,8 @@ docs: .venv/.docs ## the documentation as a site in build/site; a dead link or a
 .PHONY: stubs
 stubs: .venv/.dev ## write the types of messages and the keys of APIs, after a change of a schema
 	@mkdir -p build
-	$(BIN)/python -m protocol.stub keys >build/api_keys.py && mv build/api_keys.py schemas/api_keys.py
-	$(BIN)/python -m protocol.stub >build/messages.pyi && mv build/messages.pyi protocol/messages.pyi
+	$(BIN)/python -m tests.protocol.stub keys >build/api_keys.py && mv build/api_keys.py schemas/api_keys.py
+	$(BIN)/python -m tests.protocol.stub >build/messages.pyi && mv build/messages.pyi protocol/messages.pyi
 
 .PHONY: format
 format: .venv/.dev ## format the code, and rewrite docs/ask-why/audit-checks.md

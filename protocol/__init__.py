@@ -9,7 +9,6 @@
     records      the batches of a log
     consumer     subscriptions and assignments of consumers
     checksum     CRC-32C
-    stub         messages.pyi, for type checkers
     speed        named tuples without their constructor, enums that hash fast
     errors       the errors of bytes that break the format
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol import messages, stub
+from protocol import messages
+from tests.protocol import stub
 
 pytestmark = pytest.mark.tidy
 

@@ -1,7 +1,7 @@
 """Writes messages.pyi, from which type checkers learn the fields of every message, and the table of the keys of APIs.
 
-    python -m protocol.stub > protocol/messages.pyi
-    python -m protocol.stub keys    prints schemas/api_keys.py
+    python -m tests.protocol.stub > build/messages.pyi
+    python -m tests.protocol.stub keys    prints schemas/api_keys.py
 
 `make stubs` writes both, after a change of a schema; a test fails while a file is stale.
 
