@@ -332,16 +332,8 @@ class Mover:
         start, end = prefix, prefix_end(prefix)
         more = True
         while more:
-            page = self._outcome(
-                partial(
-                    lambda start, limit, revision, done: self._client.range(
-                        start, end, done, limit=limit, revision=revision, keys_only=keys_only
-                    ),
-                    start,
-                    limit,
-                    revision,
-                )
-            )
+            read = partial(self._client.range, start, end, limit=limit, revision=revision, keys_only=keys_only)
+            page = self._outcome(read)
             if isinstance(page, Rejected) and limit > 1:  # a page that is too large for gRPC
                 limit = max(limit // 8, 1)
                 continue
