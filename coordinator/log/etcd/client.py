@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import grpc
 from grpc import _channel as grpc_channel
 
+from coordinator.log.cluster import RecentCalls
 from coordinator.log.cluster.keys import prefix_end
 from coordinator.log.cluster.loop import Loop, now_ms
 from coordinator.log.cluster.port import (
@@ -52,7 +53,6 @@ from coordinator.log.cluster.port import (
     TxnResult,
 )
 from coordinator.log.etcd.messages import CREATE_REVISION, DELETED, MESSAGES, MOD_REVISION, PACKAGE, VALUE, message
-from coordinator.log.etcd.recent import Recent
 from coordinator.log.segments.counts import Histogram
 
 TRY_S = 1.0
@@ -164,6 +164,40 @@ class _Member:
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Upper ends of the buckets for answers; no try takes longer than TRY_S."""
+SLOT_S, KEPT_S = 10, 60
+SLOW_S = 0.1
+"""etcd itself logs a request that takes longer ("apply request took too long")."""
+
+
+class Recent:
+    """The times that the answers took in the last minute: whether etcd is slow at present, as no histogram says.
+
+    Calls are counted in slots of SLOT_S, and slots older than KEPT_S don't count. One thread writes, any thread reads,
+    without a lock.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[int, RecentCalls] = {}
+
+    def add(self, now_s: float, took_s: float, *, lost: bool = False) -> None:
+        """Count a call that ended now. lost: it had no answer."""
+        slot = int(now_s // SLOT_S)
+        calls, slow, gone, longest_ms = self._slots.get(slot, RecentCalls())
+        now = RecentCalls(calls + 1, slow + (took_s > SLOW_S), gone + lost, max(longest_ms, round(took_s * 1_000)))
+        if slot not in self._slots:
+            self._slots = {number: old for number, old in self._slots.items() if number > slot - KEPT_S // SLOT_S}
+        self._slots[slot] = now
+
+    def read(self, now_s: float) -> RecentCalls:
+        """The calls of the last KEPT_S."""
+        since = now_s // SLOT_S - KEPT_S // SLOT_S
+        slots = [each for number, each in list(self._slots.items()) if number > since]
+        return RecentCalls(
+            sum(each.calls for each in slots),
+            sum(each.slow for each in slots),
+            sum(each.lost for each in slots),
+            max((each.longest_ms for each in slots), default=0),
+        )
 
 
 class Calls:

@@ -10,9 +10,8 @@ import pytest
 
 from coordinator.log.cluster import NodeAddresses, RecentCalls
 from coordinator.log.etcd import client as clients
-from coordinator.log.etcd.client import SECONDS, Access
+from coordinator.log.etcd.client import KEPT_S, SECONDS, SLOT_S, SLOW_S, Access, Recent
 from coordinator.log.etcd.engine import EtcdEngine, open_engine
-from coordinator.log.etcd.recent import KEPT_S, SLOT_S, SLOW_S, Recent
 from coordinator.story.cluster_diagnosis import SLOW_MIN, cluster_findings
 from coordinator.story.described import StoreHealth
 from tests.log.calls import begin_append, opened, record
