@@ -142,8 +142,8 @@ class EtcdStore(Store):
         )
         self.engine.register(NodeAddresses(NODE_ID, {}))
         # The node also has to see its registration: before that, no node is the best one for any partition.
-        core = self.engine.core
-        wait_until(lambda: core.claims.may_claim and NODE_ID in core.members.now.nodes, "the node may claim", WITHIN_S)
+        claims = self.engine.core.claims
+        wait_until(lambda: claims.may_claim and NODE_ID in claims.picture.nodes, "the node may claim", WITHIN_S)
         self.engine.start(self.tell)
 
     def fail_next_append(self) -> None:

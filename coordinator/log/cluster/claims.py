@@ -60,7 +60,7 @@ AGAIN_MS = 200
 
 
 class Picture(NamedTuple):
-    """The cluster as this node has last seen it; nobody changes it.
+    """The cluster as this node has last seen it; nobody changes it, the next one takes its place.
 
     nodes: what each node registered, by its id. owners: the owner of each partition, None for nobody. A picture that is
     a little old does no harm: the node that a client is sent to says NOT_COORDINATOR, and the client asks again.
@@ -68,13 +68,6 @@ class Picture(NamedTuple):
 
     nodes: Mapping[int, bytes]
     owners: Sequence[int | None]
-
-
-class Members:
-    """The newest picture, for any thread: the engine's thread replaces it as a whole."""
-
-    def __init__(self, partition_count: int) -> None:
-        self.now = Picture({}, [None] * partition_count)
 
 
 NO_SHARE = NodeShare(0, frozenset())
@@ -98,7 +91,7 @@ class Claims:
 
     held: the ownerships of this node. acquiring: partitions that are being claimed. on_gone: takes an ownership whose
     own/ppp is gone, although its lease is there. settle_ms: see SETTLE_MS. log: takes facts for the operator.
-    share: the partitions that this node should have; for any thread.
+    picture: the newest. share: the partitions that this node should have. Both are for any thread.
     """
 
     def __init__(
@@ -106,7 +99,7 @@ class Claims:
         port: Port,
         keys: Keys,
         node_id: int,
-        members: Members,
+        partition_count: int,
         session: Session,
         held: Mapping[int, Owned],
         acquiring: Mapping[int, object],
@@ -114,18 +107,18 @@ class Claims:
         settle_ms: int,
         log: Callable[[str, dict[str, object]], None],
     ) -> None:
+        self.picture = Picture({}, [None] * partition_count)
         self.share = NO_SHARE
         self._log = log
         self._settle_ms = settle_ms
         self._port = port
         self._keys = keys
         self._node_id = node_id
-        self._members = members
         self._session = session
         self._held = held
         self._acquiring = acquiring
         self._on_gone = on_gone
-        self._count = len(members.now.owners)
+        self._count = partition_count
         self._nodes = Follower(port, keys.nodes, self._changed)
         self._owners = Follower(port, keys.owners, self._changed)
         self._on_ownership: OnOwnership | None = None
@@ -214,7 +207,7 @@ class Claims:
         if self._is_leaving:
             self._take_back()
             return
-        is_first = not (self._members.now.nodes.keys() - {self._node_id})
+        is_first = not (self.picture.nodes.keys() - {self._node_id})
         wait_ms = self._settle_ms if is_first else 0
         self._claims_from_ms = self._port.now_ms() + wait_ms
         self._port.later(wait_ms, self._decide)
@@ -282,7 +275,7 @@ class Claims:
         for key, kv in self._owners.keys.items():
             if 0 <= (partition := self._read(key, key.rpartition(b"/")[2])) < self._count:
                 owners[partition] = self._read_owner(kv, nodes)
-        self._members.now = Picture(nodes, owners)
+        self.picture = Picture(nodes, owners)
         if self._registered and self._node_id not in nodes and self._nodes.revision > self._registered:
             self.announce()  # somebody has deleted it
         self._decide()
@@ -314,7 +307,7 @@ class Claims:
         if self._on_ownership is None or not self.known or self._ended:
             return
         now_ms = self._port.now_ms()
-        nodes, owners = self._members.now
+        nodes, owners = self.picture
         others = [node_id for node_id in nodes if node_id != self._node_id or not self._is_leaving]
         missing = set(self.share.missing)
         for partition in partitions or range(self._count):

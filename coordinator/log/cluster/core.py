@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.log.cluster.claims import SETTLE_MS, Claims, Members
+from coordinator.log.cluster.claims import SETTLE_MS, Claims
 from coordinator.log.cluster.keys import NO_HEAD, UNREADABLE, Head, Keys, any_head, prefix_end
 from coordinator.log.cluster.port import (
     Compacted,
@@ -72,8 +72,8 @@ class Core:
     """See the module.
 
     keys: of the cluster. ttl_ms: of the lease. log: takes facts for the operator. settle_ms: see claims.
-    members: who is there. session: whether this node's lease holds. claims: the partitions that it should have. Any
-    thread may ask for `members.now`, `session.valid()` and `claims.share`.
+    session: whether this node's lease holds. claims: who is there, and the partitions that it should have. Any thread
+    may ask for `claims.picture`, `session.valid()` and `claims.share`.
     """
 
     def __init__(
@@ -86,7 +86,6 @@ class Core:
         log: Log = lambda _name, _fields: None,
         settle_ms: int = SETTLE_MS,
     ) -> None:
-        self.members = Members(partition_count)
         self.session = Session(port, ttl_ms, self._leased, self._lease_lost)
         self.writer = Writer(keys)
         self._port = port
@@ -96,7 +95,7 @@ class Core:
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, _Claiming] = {}
         self.claims = Claims(
-            port, keys, node_id, self.members, self.session, self._held, self._acquiring, self._gone, settle_ms, log
+            port, keys, node_id, partition_count, self.session, self._held, self._acquiring, self._gone, settle_ms, log
         )
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0

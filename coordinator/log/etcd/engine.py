@@ -165,14 +165,14 @@ class EtcdEngine:
 
     def nodes(self) -> Sequence[NodeAddresses]:
         """See Cluster."""
-        registered = self.core.members.now.nodes
+        registered = self.core.claims.picture.nodes
         if self._nodes[0] is not registered:
             self._nodes = registered, [parse_node(node_id, info) for node_id, info in sorted(registered.items())]
         return self._nodes[1]
 
     def owner(self, partition: int) -> int | None:
         """See Cluster."""
-        return self.core.members.now.owners[partition]
+        return self.core.claims.picture.owners[partition]
 
     def share(self) -> NodeShare:
         """See Cluster."""

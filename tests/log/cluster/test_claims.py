@@ -153,7 +153,7 @@ def test_a_registration_that_somebody_deleted_comes_back() -> None:
     port = world.etcd.port(world.processes[2])
     port.txn(Txn([], [Delete(KEYS.node(1))]), lambda _outcome: None)
     world.time.run(3_000)
-    assert set(world.cores[2].members.now.nodes) == {1, 2}
+    assert set(world.cores[2].claims.picture.nodes) == {1, 2}
 
 
 def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
@@ -163,7 +163,7 @@ def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
     world.time.run(1_000)
     assert wanted(world, 1) == set()
     assert wanted(world, 2) == set(range(PARTITIONS))
-    assert set(world.cores[2].members.now.nodes) == {2}
+    assert set(world.cores[2].claims.picture.nodes) == {2}
 
 
 def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() -> None:
@@ -176,7 +176,7 @@ def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() ->
     for member in range(3):
         world.etcd.heal(member)
     world.time.run(2 * TTL_MS)
-    assert set(world.cores[2].members.now.nodes) == {2}
+    assert set(world.cores[2].claims.picture.nodes) == {2}
 
 
 def test_a_share_says_since_when_it_counts() -> None:

@@ -74,14 +74,14 @@ def test_an_owner_and_a_node_of_a_newer_version_are_nobody() -> None:
     etcd.put(KEYS.owners + b"v2;5", b"1")
     world.time.run(20_000)
     core: Core = world.cores[1]
-    assert core.members.now.owners[:2] == [-1, -1]
-    assert set(core.members.now.nodes) == {1}
+    assert core.claims.picture.owners[:2] == [-1, -1]
+    assert set(core.claims.picture.nodes) == {1}
     assert world.logged == ["key_unreadable"] * 4
     assert [etcd.get(KEYS.own(each)).value for each in (0, 1)] == [NEWER, NEWER]  # type: ignore[union-attr]
     world.processes[2] = world.time.process("node 2")
     world.start(2)
     world.time.run(3_000)
-    assert set(core.members.now.nodes) == {1, 2}
+    assert set(core.claims.picture.nodes) == {1, 2}
     assert any(best_node(each, (1, 2)) == 2 for each in range(PARTITIONS))
 
 
@@ -92,12 +92,12 @@ def test_a_registration_without_a_lease_is_that_of_no_node() -> None:
     etcd.put(KEYS.node(5), b"zzz")
     etcd.put(KEYS.owners + b"999", b"3")
     core = world.cores[1]
-    assert set(core.members.now.nodes) == {1}
-    assert core.members.now.owners == [None] * PARTITIONS
+    assert set(core.claims.picture.nodes) == {1}
+    assert core.claims.picture.owners == [None] * PARTITIONS
     assert world.logged == ["key_unreadable"]
     assert not any(owner == 5 for _, owner, _ in world.told[1])
     etcd.put(KEYS.node(6), NEWER, etcd.lease())
-    assert set(core.members.now.nodes) == {1, 6}
+    assert set(core.claims.picture.nodes) == {1, 6}
 
 
 @pytest.mark.parametrize(

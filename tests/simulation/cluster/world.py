@@ -164,7 +164,7 @@ class World:
             return None
         if (host, node_id) in self._no_way_to or (host, node_id) in self._no_way_back:
             return None
-        owner = node.engine.core.members.now.owners[partition_for(group, PARTITIONS)]
+        owner = node.engine.core.claims.picture.owners[partition_for(group, PARTITIONS)]
         return owner if owner in self.nodes else None
 
     def ask(self, host: int, node_id: int, group: str, event: Any, within_ms: int, done: Callable[[Any], None]) -> None:
