@@ -179,8 +179,7 @@ def writer(cls: type[Message], version: int) -> Callable[..., bytes]:
 def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> AnyMessage:
     """The message whose body starts at `offset`. Raises ProtocolError.
 
-    It ignores bytes behind the body, as Kafka does (AbstractRequest.parseRequest). `decode_from` returns where the
-    body ends.
+    It ignores bytes behind the body, as Kafka does (AbstractRequest.parseRequest).
     """
     function = cls._decoders[version]
     try:
@@ -191,18 +190,6 @@ def decode(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) 
     if end > len(buffer):
         raise ProtocolError(f"{cls.NAME} v{version}: cut short")
     return message
-
-
-def decode_from(cls: type[AnyMessage], buffer: bytes, version: int, offset: int = 0) -> tuple[AnyMessage, int]:
-    """The message whose body starts at `offset`, and the offset behind it. Raises ProtocolError."""
-    function = cls._decoders[version]
-    try:
-        decoded: tuple[AnyMessage, int] = function(buffer, offset)
-    except _BROKEN as error:
-        raise _protocol_error(cls, version, error) from None
-    if decoded[1] > len(buffer):
-        raise ProtocolError(f"{cls.NAME} v{version}: cut short")
-    return decoded
 
 
 def decode_in_steps(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from protocol.compile import WRONG
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.messages import Message, api_schema, decode, encode, encode_in_steps, request_class, response_class
+from protocol.messages import Message, api_schema, decode, encode, encode_in_steps, response_class
 from protocol.primitives import decode_tags, decode_text
 from protocol.speed import new
 
@@ -89,12 +89,6 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     size = _REQUEST_SIZE + len(client) + len(tags) + len(body)
     client_size = -1 if client_id is None else len(client)
     return b"".join((_pack_request(size, message.API_KEY, version, correlation_id, client_size), client, tags, body))
-
-
-def decode_request(frame: bytes) -> tuple[RequestHeader, Message]:
-    """The header and the message of a request. Raises ProtocolError, also for an unsupported version of ApiVersions."""
-    header = decode_request_header(frame)
-    return header, decode(request_class(header.api_key), frame, header.api_version, header.body_offset)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> bytes:

@@ -7,7 +7,6 @@ from uuid import UUID
 from protocol.compile import Message as Message
 from protocol.compile import alike as alike
 from protocol.compile import decode as decode
-from protocol.compile import decode_from as decode_from
 from protocol.compile import decode_in_steps as decode_in_steps
 from protocol.compile import encode as encode
 from protocol.compile import encode_in_steps as encode_in_steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import frames
-from protocol.header import decode_request, encode_response
+from protocol.header import encode_response
 from protocol.messages import (
     API_KEYS,
     CreateTopicsResponse,
@@ -17,6 +17,7 @@ from protocol.messages import (
     SyncGroupResponse,
     encode,
 )
+from tests.support.decoded import decode_request
 
 MEMBER = frames.string("a-member-of-another-length")
 INSTANCE = frames.string("worker-1")

@@ -9,9 +9,10 @@ import pytest
 from benchmarks.driver import Script
 from benchmarks.members import UnexpectedAnswer
 from benchmarks.transactions import COMMIT, END, PRODUCE, Producer
-from protocol.header import decode_request, encode_response
+from protocol.header import encode_response
 from protocol.messages import API_KEYS, EndTxnResponse, Message, ProduceResponse, TxnOffsetCommitResponse
 from schemas.errors import ErrorCode
+from tests.support.decoded import decode_request
 
 NONE, AGAIN = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 

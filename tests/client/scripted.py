@@ -17,7 +17,7 @@ from typing import Any
 
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
-from protocol.header import decode_request, decode_request_header, encode_response
+from protocol.header import decode_request_header, encode_response
 from protocol.messages import (
     API_KEYS,
     api_schema,
@@ -25,6 +25,7 @@ from protocol.messages import (
     response_class,
 )
 from schemas.errors import ErrorCode
+from tests.support.decoded import decode_request
 from tests.support.started import Started
 
 HANG_UP = "hang up"

@@ -18,7 +18,6 @@ from protocol.compile import (
     Message,
     alike,
     decode,
-    decode_from,
     decode_in_steps,
     encode,
     encode_in_steps,
@@ -40,6 +39,7 @@ from protocol.primitives import COPIED_BYTES
 from protocol.source import JOINED_MAX
 from tests.protocol.strategies import MESSAGES, any_message, full_message, share
 from tests.support.cases import each
+from tests.support.decoded import decode_from
 
 AnyValue = TypeVar("AnyValue")
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from protocol.header import decode_request, decode_response, encode_request, encode_response
+from protocol.header import decode_response, encode_request, encode_response
+from tests.support.decoded import decode_request
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.json"))

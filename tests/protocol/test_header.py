@@ -14,7 +14,6 @@ from protocol.connection import FrameReader
 from protocol.errors import ProtocolError, UnknownApi, UnsupportedVersion
 from protocol.header import (
     RequestHeader,
-    decode_request,
     decode_request_header,
     decode_response,
     encode_request,
@@ -32,6 +31,7 @@ from protocol.messages import (
 )
 from tests.protocol.strategies import full_message, is_flexible
 from tests.support.cases import each
+from tests.support.decoded import decode_request
 
 APIS = [
     (api, version)

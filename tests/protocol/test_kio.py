@@ -27,10 +27,11 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
 from protocol.header import encode_request, encode_response
-from protocol.messages import API_KEYS, decode_from, definition, encode
+from protocol.messages import API_KEYS, definition, encode
 from schemas.api import module_name
 from tests.protocol.strategies import MESSAGES, any_message, full_message, is_flexible, message_class, share
 from tests.support.cases import each
+from tests.support.decoded import decode_from
 
 if TYPE_CHECKING:
     from protocol.definition import Struct

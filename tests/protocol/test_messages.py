@@ -20,7 +20,6 @@ from protocol.messages import (
     JoinGroupRequest,
     api_schema,
     decode,
-    decode_from,
     definition,
     encode,
     writer,
@@ -36,6 +35,7 @@ from tests.protocol.strategies import (
     unknown_tags,
 )
 from tests.support.cases import each
+from tests.support.decoded import decode_from
 
 VERSIONS = {name: [version for other, version in MESSAGES if other == name] for name, _ in MESSAGES}
 EACH_NAME = pytest.mark.parametrize("name", VERSIONS)

@@ -33,13 +33,13 @@ from protocol.messages import (
     TransactionLogValue,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    decode_from,
     definition,
     encode,
 )
 from tests.protocol.consumer_group_records import RECORDS, SHARE, STREAMS, TOPIC_ID
 from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
+from tests.support.decoded import decode_from
 
 with warnings.catch_warnings():
     # Importing kafka-python calls a function that Python has deprecated.

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 
 from protocol import primitives
-from protocol.compile import decode_from, encode, message_class
+from protocol.compile import encode, message_class
 from protocol.definition import define
 from protocol.errors import ProtocolError
+from tests.support.decoded import decode_from
 
 PLAIN, FLEXIBLE = 0, 1
 """The two versions of the messages in this file."""

@@ -37,9 +37,10 @@ from coordinator.server.wire.long_calls import LongCalls
 from coordinator.testing.loop_thread import LoopThread
 from protocol.connection import SIZE_BYTES, FrameReader
 from protocol.errors import UnknownApi, UnsupportedVersion
-from protocol.header import decode_request, decode_request_header, decode_response
+from protocol.header import decode_request_header, decode_response
 from protocol.messages import API_KEYS, JoinGroupRequest, JoinGroupResponse
 from tests.server.harness import config_of
+from tests.support.decoded import decode_request
 
 HOST = "127.0.0.1"
 FRAME_SIZE_MAX = 100 * 1024 * 1024

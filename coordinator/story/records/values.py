@@ -34,7 +34,6 @@ from protocol.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
     decode,
-    decode_from,
 )
 from protocol.primitives import decode_uvarint
 
@@ -136,7 +135,7 @@ def read_key(data: bytes) -> Key:
         return Key(UNKNOWN_KIND, version)
     try:
         # All keys of the newer protocols begin with the group's id.
-        group_id = decode_from(GroupMetadataKey, data, GROUP_KEY_VERSION, _int16.size)[0].group
+        group_id = decode(GroupMetadataKey, data, GROUP_KEY_VERSION, _int16.size).group
     except ProtocolError:
         group_id = None
     return Key(NEWER_KINDS[version], version, group_id)

@@ -19,7 +19,6 @@ from protocol.messages import (
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitValue,
-    decode_from,
 )
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
@@ -35,6 +34,7 @@ from tests.server.requests.test_records import (
     until,
 )
 from tests.support import requests
+from tests.support.decoded import decode_from
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
 from tests.support.requests import configs_request, topics_request
