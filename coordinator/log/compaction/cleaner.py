@@ -55,7 +55,7 @@ class LogUpkeep(ABC):
     def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
         self.folder = folder
         self._disk = disk
-        self._log = log
+        self.log = log
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
         """Return the steps in which a new file replaces the old ones, for `swap`; this takes no step itself."""
@@ -79,7 +79,7 @@ class LogUpkeep(ABC):
 
     def is_current(self, work: Work) -> bool:
         """Whether the log stayed open since `work` was made; otherwise the result is dropped, which is no failure."""
-        return self._log.is_open() and self._log.reads == work.reads
+        return self.log.is_open() and self.log.reads == work.reads
 
     @abstractmethod
     def _stopped(self, work: Work, reason: str) -> None:

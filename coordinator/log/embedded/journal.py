@@ -297,7 +297,7 @@ class Journal:
             self._files[self._other] = other = made
         assert other is not None
         if waits:
-            self._counts.journal_waited(time.perf_counter() - began)
+            self._counts.journal_waits.add(time.perf_counter() - began)
         other.at = WINDOWS_AT
         self._current = self._other
         if self._checkpoint is None:

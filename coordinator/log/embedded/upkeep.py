@@ -65,7 +65,7 @@ class Upkeep(LogUpkeep):
 
     def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
         """Return the compaction that is due, if any. First close the active segment if that is due. Raises OSError."""
-        log, cleaning = self._log, self.cleaning
+        log, cleaning = self.log, self.cleaning
         if not log.is_open() or not self._is_swapped(now_ms):
             return None
         if is_new_round:
@@ -107,7 +107,7 @@ class Upkeep(LogUpkeep):
 
     def _is_swapped(self, now_ms: int) -> bool:
         """Finish an interrupted swap unless a read of the log did; False if it is too early. Raises OSError."""
-        if self._log.reads == self._stopped_at_read:
+        if self.log.reads == self._stopped_at_read:
             if now_ms < self._not_before_ms:
                 return False
             self._pause(now_ms)
@@ -122,12 +122,12 @@ class Upkeep(LogUpkeep):
 
     def _roll(self, now_ms: int) -> None:
         """Close the active segment if it is old, or if it is quiet and makes the log dirty."""
-        is_quiet = self._seen_offset == self._log.next_offset
-        self._seen_offset = self._log.next_offset
+        is_quiet = self._seen_offset == self.log.next_offset
+        self._seen_offset = self.log.next_offset
         _, total, dirty, active = self._measure()
-        if active is None or self._log.size == 0:
+        if active is None or self.log.size == 0:
             return
-        size = self._log.size
+        size = self.log.size
         is_dirty = size >= QUIET_SIZE_MIN and dirty + size > self.cleaning.min_cleanable_ratio * (total + size)
         if not (is_quiet and is_dirty):
             try:
@@ -136,7 +136,7 @@ class Upkeep(LogUpkeep):
                 return  # the next load reports it
             if not is_old:
                 return
-        self._log.roll()
+        self.log.roll()
 
     def _measure(self) -> tuple[int, int, int, Segment | None]:
         """Where the active segment starts; bytes of closed segments; dirty bytes among them; the active segment."""

@@ -68,10 +68,6 @@ class Counts:
             self.flushes.add(flush_s)
             self.bytes += size
 
-    def journal_waited(self, wait_s: float) -> None:
-        """Count a window that waited for room in the journal."""
-        self.journal_waits.add(wait_s)
-
     def failed(self) -> None:
         """Count an append that failed."""
         with self._guard:

@@ -93,6 +93,7 @@ class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
     epoch: what was asked for, or, once `read` has found that a batch has that one already or a higher one, the next.
+    next_offset: of the record to be appended next, in an open log.
     closed_because: why appends aren't taken, "" while they are. reads: how often `read` was begun.
     progress: of a `read` that is under way, from 0 to 1. open_transactions, waiting_commits: what the last one found,
     transactions without an end and the records in there that don't count yet. counts: where appends are counted.
@@ -122,7 +123,7 @@ class PartitionLog:
         self._segment_size = segment_size
         self._cut = cut
         self._counts = counts or Counts()
-        self._next_offset = 0
+        self.next_offset = 0
         self._descriptor: int | None = None
         # The newest segment, and what of it is durable; None before the first read, and in a log without segments.
         self._durable: Durable | None = None
@@ -137,11 +138,6 @@ class PartitionLog:
     def is_open(self) -> bool:
         """Whether appends are taken."""
         return not self.closed_because
-
-    @property
-    def next_offset(self) -> int:
-        """Of the record to be appended next, in an open log."""
-        return self._next_offset
 
     @property
     def size(self) -> int:
@@ -178,7 +174,7 @@ class PartitionLog:
         if reader.segment is not None:
             check_room(reader.segment, reader.size, reader.next_offset)
             self._make_durable(reader.segment, reader.size)
-        self._next_offset = reader.next_offset
+        self.next_offset = reader.next_offset
         self._may_have_appended = True
         self.closed_because = ""
 
@@ -191,7 +187,7 @@ class PartitionLog:
         durable = 0
         batches: list[bytes] = []
         size = self._durable.size if self._durable else 0
-        next_offset = self._next_offset
+        next_offset = self.next_offset
         try:
             for number, records in enumerate(appends):
                 batch = encode_batch(records, next_offset, self.epoch)
@@ -215,7 +211,7 @@ class PartitionLog:
             return None
         segment, position = self._durable
         batches: list[bytes] = []
-        size, next_offset = position, self._next_offset
+        size, next_offset = position, self.next_offset
         for records in appends:
             batch = encode_batch(records, next_offset, self.epoch)
             next_offset += len(records)
@@ -229,7 +225,7 @@ class PartitionLog:
         """The journal has made durable what was staged last."""
         assert self._durable == (staged.segment, staged.position)
         self._durable = new(Durable, (staged.segment, staged.position + staged.size))
-        self._next_offset = staged.next_offset
+        self.next_offset = staged.next_offset
         self._unsynced += staged.batches
         self.unwritten += staged.batches
 
@@ -268,7 +264,7 @@ class PartitionLog:
         """Make durable in the segment what only the journal has. Raises Damaged, OSError; the log is closed then."""
         if self._unsynced and self.is_open():
             try:
-                self._flush([], self._next_offset)
+                self._flush([], self.next_offset)
             except OSError as error:
                 self._fail(error)
         if self._unsynced:
@@ -293,7 +289,7 @@ class PartitionLog:
         assert not self.closed_because
         assert self.size
         try:
-            self._begin_segment(self._next_offset)
+            self._begin_segment(self.next_offset)
         except OSError as error:
             self._fail(error)
 
@@ -334,7 +330,7 @@ class PartitionLog:
         self._durable = Durable(segment, size + appended)
         if batches:
             self._counts.appended(appended, ended - began, ended - written)
-        self._next_offset = next_offset
+        self.next_offset = next_offset
 
     def _write(self, batches: list[bytes]) -> None:
         """Write to the segment what it wasn't handed yet, and `batches` behind it."""
@@ -355,7 +351,7 @@ class PartitionLog:
 
     def _begin_segment(self, base_offset: int) -> None:
         """Create an empty segment, durably, and write to it from now on. All before it is made durable first."""
-        self._flush([], self._next_offset)
+        self._flush([], self.next_offset)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._disk.close(descriptor)

@@ -111,7 +111,7 @@ class Compactions:
             upkeep = work.upkeep
             assert isinstance(upkeep, TopicUpkeep)
             try:
-                upkeep.begin()
+                upkeep.log.begin_compaction()
             except Exception as error:  # noqa: BLE001 - of the disk, or a mistake of ours
                 self._failed(upkeep.key, upkeep.folder, 0.0, describe(error))
             else:
@@ -143,7 +143,7 @@ class Compactions:
         folder = self._logs.folder(partition)
         try:
             upkeep = self._upkeeps.get(partition.key)
-            if upkeep is None or not upkeep.is_open():
+            if upkeep is None or not upkeep.log.is_open():
                 known = self._logs.known(partition)
                 if known is None and not may_need_compaction(self._disk, folder, partition.limits):
                     return None

@@ -99,22 +99,22 @@ class TopicLog(PartitionLog):
         self._has_gaps = clean_offset is not None
         self.producers = Producers()
         self.view = View(self._disk)
-        self._next_offset = 0
+        self.next_offset = 0
         tails = Tails(self._disk, self._folder, self._durable, self._cut)
         segments = list_segments(self._disk, self._folder)
         for segment in segments:
-            if segment.base_offset != self._next_offset and segment is not segments[0]:
-                reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self._next_offset}"
+            if segment.base_offset != self.next_offset and segment is not segments[0]:
+                reason = f"starts at offset {segment.base_offset}, the segment before it ends at {self.next_offset}"
                 raise Damaged(str(segment.path), 0, reason)
-            self._next_offset = segment.base_offset
+            self.next_offset = segment.base_offset
             self.view.parts.append(self._read(segment, tails, is_newest=segment is segments[-1]))
         first = segments[0].base_offset if segments else 0
-        self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self._next_offset)
-        self.view.end = self._next_offset
+        self.view.start = min(max(first, noted_offset(self._folder / START_NAME) or 0), self.next_offset)
+        self.view.end = self.next_offset
         # A torn tail may have taken offsets with it, so the noted offset may be behind the end.
-        self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self._next_offset else 0
+        self.clean_offset = clean_offset if clean_offset is not None and clean_offset <= self.next_offset else 0
         if self.view.parts:
-            check_room(self.view.parts[-1].segment, self.view.parts[-1].size, self._next_offset)
+            check_room(self.view.parts[-1].segment, self.view.parts[-1].size, self.next_offset)
             self._make_durable(self.view.parts[-1].segment, self.view.parts[-1].size)
         self.closed_because = ""
 
@@ -126,9 +126,9 @@ class TopicLog(PartitionLog):
             try:
                 for frame in read_frames(self._disk, descriptor, size):
                     header = frame.header
-                    is_next = header.base_offset == self._next_offset
+                    is_next = header.base_offset == self.next_offset
                     if not (is_next or self._may_follow(header)) or header.next_offset > end:
-                        reason = f"offset {header.base_offset}, expected {self._next_offset}"
+                        reason = f"offset {header.base_offset}, expected {self.next_offset}"
                         raise Damaged(str(segment.path), frame.position, reason)
                     self._take(part, frame.position, header.base_offset, header, frame.data, frame.at)
             except CorruptBatch as error:
@@ -140,14 +140,14 @@ class TopicLog(PartitionLog):
         part.add(position, base_offset, header)
         if header.producer_id >= 0:
             take_batch(self.producers, self.view, base_offset, header, data, at)
-        self._next_offset = self.view.end = base_offset + header.last_offset_delta + 1
+        self.next_offset = self.view.end = base_offset + header.last_offset_delta + 1
 
     def _could_follow(self, header: Header) -> bool:
-        return header.base_offset >= self._next_offset
+        return header.base_offset >= self.next_offset
 
     def _may_follow(self, header: Header) -> bool:
         """Whether a batch may stand behind a gap."""
-        return self._has_gaps and header.base_offset > self._next_offset
+        return self._has_gaps and header.base_offset > self.next_offset
 
     def _note_offset(self, name: str, offset: int) -> None:
         """Store an offset durably in the format of Kafka's checkpoints. Raises OSError."""
@@ -215,7 +215,7 @@ class TopicLog(PartitionLog):
                 if not isinstance(header, Header):
                     outcomes.append(header)
                     continue
-                base_offset = self._next_offset
+                base_offset = self.next_offset
                 end_offset = base_offset + header.last_offset_delta + 1
                 is_old = size and header.max_timestamp_ms - self.view.parts[-1].first_ms > limits.segment_ms
                 if is_old or self._is_full(size, header.size, end_offset):
@@ -228,7 +228,7 @@ class TopicLog(PartitionLog):
                 self._take(self.view.parts[-1], size, base_offset, header, data)
                 size += header.size
                 outcomes.append(Written(base_offset, append_time_ms, self.view.start))
-            self._flush(queued, self._next_offset)
+            self._flush(queued, self.next_offset)
         except OSError as error:
             self._fail(error)
             return outcomes[:flushed] + [error] * (len(batches) - flushed)
@@ -262,9 +262,9 @@ class TopicLog(PartitionLog):
 
     def delete_before(self, offset: int) -> None:
         """Let the log start at `offset`, durably. Raises Rejected, OSError."""
-        offset = self._next_offset if offset == NO_OFFSET else offset
-        if not 0 <= offset <= self._next_offset:
-            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self._next_offset}.")
+        offset = self.next_offset if offset == NO_OFFSET else offset
+        if not 0 <= offset <= self.next_offset:
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset}, the log ends at {self.next_offset}.")
         if offset <= self.view.start:
             return
         self._note_offset(START_NAME, offset)
@@ -301,7 +301,7 @@ class TopicLog(PartitionLog):
                 self.roll()
                 if not self.is_open():
                     return 0
-                self.view.parts.append(Part(segment_at(self._folder, self._next_offset)))
+                self.view.parts.append(Part(segment_at(self._folder, self.next_offset)))
         self.view.start = max(self.view.start, self.view.parts[count].segment.base_offset if count else 0)
         self.view.forget_aborted(self.view.start)
         self._remove(count)

@@ -37,7 +37,7 @@ class TopicUpkeep(LogUpkeep):
     dirty_ratio: the dirty part of the segments that may be compacted, as of the last look.
     """
 
-    _log: TopicLog
+    log: TopicLog
 
     def __init__(
         self, disk: Disk, folder: Path, log: TopicLog, key: tuple[UUID, int], keys_max: int = KEYS_MAX
@@ -48,13 +48,9 @@ class TopicUpkeep(LogUpkeep):
         self._keys_max = keys_max
         self._stopped_at_read = -1
 
-    def is_open(self) -> bool:
-        """Whether the log is open."""
-        return self._log.is_open()
-
     def look(self, limits: Limits, now_ms: int) -> Work | None:
-        """Return the compaction that is due, if any; the caller calls `begin` before it uses the compaction."""
-        log = self._log
+        """Return the compaction that is due, if any; it begins with `log.begin_compaction`."""
+        log = self.log
         if log.is_being_compacted:
             return None
         closed = log.view.parts[:-1]
@@ -84,19 +80,15 @@ class TopicUpkeep(LogUpkeep):
         )
         return Work(self, task, log.reads, self.dirty_ratio)
 
-    def begin(self) -> None:
-        """Prepare the log for a compaction, which lasts until `finish`. Raises OSError."""
-        self._log.begin_compaction()
-
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
         """See LogUpkeep."""
-        return self._log.swap(cleaned)
+        return self.log.swap(cleaned)
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
         """Note the result, None if the compaction was interrupted. Raises OSError."""
         if not self.is_current(work):
             return
-        self._log.end_compaction(self._log.clean_offset if compaction is None else compaction.clean_offset)
+        self.log.end_compaction(self.log.clean_offset if compaction is None else compaction.clean_offset)
         if compaction is None:
             remove_cleaned(self._disk, self.folder)
 
@@ -106,7 +98,7 @@ class TopicUpkeep(LogUpkeep):
 
     def _stopped(self, work: Work, reason: str) -> None:
         self._stopped_at_read = work.reads
-        self._log.close(reason)  # the next `open` mends it
+        self.log.close(reason)  # the next `open` mends it
 
 
 def may_need_compaction(disk: Disk, folder: Path, limits: Limits) -> bool:

@@ -60,7 +60,7 @@ def cleaned(
     work = upkeep.look(limits, now_ms)
     if work is None:
         return None
-    upkeep.begin()
+    upkeep.log.begin_compaction()
 
     def swap(cleaned: Cleaned) -> None:
         steps = upkeep.begin_swap(cleaned)
