@@ -428,11 +428,6 @@ def _files_among(data_dir: Path, names: Iterable[str]) -> dict[int, list[Path]]:
     return found
 
 
-def left_partitions(disk: Disk, data_dir: Path) -> list[int]:
-    """Return the partitions for which something is left in files of their own."""
-    return sorted(_left_among(disk.list_folder(data_dir)))
-
-
 def _left_for(found: re.Match[str]) -> int:
     """The partition that a name of a file with what is left is about."""
     return journal_number(int(found[2]), TRANSACTIONS_TOPIC if found[1] else OFFSETS_TOPIC)
@@ -545,13 +540,8 @@ def discard_unfinished(disk: Disk, data_dir: Path, partitions: Container[int]) -
             disk.remove(data_dir / name)
 
 
-def read_left(disk: Disk, data_dir: Path, partition: int) -> Contents:
-    """Read what is left for a partition, oldest first. Raises Damaged, OSError."""
-    numbers = _left_among(disk.list_folder(data_dir)).get(partition, ())
-    return _read_left(disk, partition, [left_path(data_dir, partition, number) for number in numbers])
-
-
 def _read_left(disk: Disk, partition: int, paths: list[Path]) -> Contents:
+    """Read the files with what is left for a partition, oldest first. Raises Damaged, OSError."""
     contents = Contents(paths, {}, {}, None)
     for path in contents.paths:
         windows = list(_windows(disk, path))
@@ -566,7 +556,8 @@ def _read_left(disk: Disk, partition: int, paths: list[Path]) -> Contents:
 
 def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
     """Give a partition what is left for it, if anything is. Raises Damaged, OSError."""
-    left = read_left(disk, data_dir, partition)
+    numbers = _left_among(disk.list_folder(data_dir)).get(partition, ())
+    left = _read_left(disk, partition, [left_path(data_dir, partition, number) for number in numbers])
     for damage in left.damaged.values():
         raise damage
     redo(disk, data_dir, partition, left.extents.get(partition, ()))
