@@ -32,21 +32,18 @@ def server_config(
     settings: list[str], config_file: Path | None, flags: Mapping[str, tuple[str, str]] | None = None
 ) -> Config:
     """The settings that the server would take; a wrong one ends the command. flags: as of `load`."""
-    from coordinator.config import ConfigError, load
+    from coordinator.config import ConfigError, load, read_properties
 
     try:
-        properties = config_file.read_text(encoding="utf-8") if config_file else ""
         return load(
             flags=flags,
             sets=settings,
             environment=os.environ,
-            properties=properties,
+            properties=read_properties(config_file),
             file_name=str(config_file or ""),
         )[0]
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(ExitCode.USAGE, f"--config: {config_file}: {getattr(error, 'strerror', None) or error}")
 
 
 def store_config(

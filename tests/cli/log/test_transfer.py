@@ -513,9 +513,9 @@ def test_wrong_use_ends_with_2(tmp_path: Path, arguments: list[str], message: st
 
 
 def test_number_of_partitions_comes_from_the_servers_settings(data_dir: Path, tmp_path: Path) -> None:
-    """Import takes the number of partitions from the file with the server's settings."""
+    """Import takes the number of partitions from the file with the server's settings, in Latin-1 as the server."""
     file = tmp_path / "server.properties"
-    file.write_text("offsets.topic.num.partitions=4\n")
+    file.write_text("# f\u00fcr Gruppen\noffsets.topic.num.partitions=4\n", encoding="latin-1")
     ran = run_app(app, "import", str(data_dir), "--data-dir", str(tmp_path / "new"), "--config", str(file))
     assert ran.code == 0
 
