@@ -29,8 +29,6 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import Any
 
-from msgspec.json import decode, encode
-
 
 class Kind(StrEnum):
     """The kind of a message: see the module."""
@@ -53,6 +51,8 @@ class Kind(StrEnum):
 
 def line(kind: str, **fields: Any) -> bytes:
     """The line of a message."""
+    from msgspec.json import encode  # noqa: PLC0415 - each server imports this module, and workers alone need msgspec
+
     return encode({"kind": kind, **fields}) + b"\n"
 
 
@@ -64,6 +64,8 @@ class LineReader:
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         """Take more bytes; returns the messages that they complete."""
+        from msgspec.json import decode  # noqa: PLC0415 - as above
+
         begun, end, rest = data.rpartition(b"\n")
         if not end:
             self._rest += data
