@@ -101,14 +101,14 @@ def segments_among(folder: Path, names: Iterable[str]) -> list[Segment]:
 
 
 def read_frames(
-    disk: Disk, descriptor: int, size: int, *, start: int = 0, crc: bool = True, batch_size_max: int = BATCH_SIZE_MAX
+    disk: Disk, descriptor: int, size: int, *, start: int = 0, batch_size_max: int = BATCH_SIZE_MAX
 ) -> Iterator[Frame]:
-    """Find the batches in the first `size` bytes of a file, each with its CRC checked unless `crc` is off.
+    """Find the batches in the first `size` bytes of a file, each with its CRC checked.
 
     start: where the first batch begins. Raises CorruptBatch, with the position in the file, where the bytes are no
     batch, or one of more than `batch_size_max` bytes, or of more than HOLES_SIZE_MAX in holes.
     """
-    found = read_others(disk, descriptor, size, _none, start=start, crc=crc, batch_size_max=batch_size_max)
+    found = read_others(disk, descriptor, size, _none, start=start, batch_size_max=batch_size_max)
     return (frame for frame in found if isinstance(frame, Frame))
 
 
@@ -123,7 +123,6 @@ def read_others(
     handle: ChunkHandler,
     *,
     start: int = 0,
-    crc: bool = True,
     batch_size_max: int = BATCH_SIZE_MAX,
 ) -> Iterator[Frame | int]:
     """Yield the batches that `handle` leaves, and the position after each chunk; for the rest see `read_frames`."""
@@ -155,8 +154,7 @@ def read_others(
                     raise CorruptBatch(at, f"a batch of at least {needed} bytes, {len(data)} could be read")
                 continue
             assert header is not None
-            if crc:
-                check_crc(data, at, header)
+            check_crc(data, at, header)
             yield Frame(position, header, data, at)
             position += header.size
             at += header.size
