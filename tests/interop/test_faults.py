@@ -282,52 +282,54 @@ async def scene(
         await member.close()
 
 
-async def test_a_heartbeat_that_says_rebalance_makes_the_member_rejoin(broker: Faulty, client: type[Any]) -> None:
+@pytest.fixture
+async def it(broker: Faulty, client: Callable[..., Any]) -> AsyncIterator[Scene]:
+    """Yield such a scene."""
+    async with scene(broker, client) as made:
+        yield made
+
+
+async def test_a_heartbeat_that_says_rebalance_makes_the_member_rejoin(it: Scene) -> None:
     """It gives its partitions back and joins with its member id: one more rebalance, whose cause is the rejoin."""
-    async with scene(broker, client) as it:
-        it.plan(plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", instance_id=INSTANCE))
-        await it.poll_until("assigned", "revoked", "assigned")
-        await it.assert_stands("member_joined", "leader_rejoined")
+    it.plan(plan.error(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", instance_id=INSTANCE))
+    await it.poll_until("assigned", "revoked", "assigned")
+    await it.assert_stands("member_joined", "leader_rejoined")
 
 
-async def test_a_heartbeat_that_says_unknown_makes_the_member_join_anew(broker: Faulty, client: type[Any]) -> None:
+async def test_a_heartbeat_that_says_unknown_makes_the_member_join_anew(it: Scene, client: type[Any]) -> None:
     """It joins without a member id; its seat is its own, so no rebalance begins."""
-    async with scene(broker, client) as it:
-        it.plan(plan.error(ErrorCode.UNKNOWN_MEMBER_ID, "Heartbeat", instance_id=INSTANCE))
-        await it.poll_until("assigned", "lost" if client is Confluent else "revoked", "assigned")
-        await it.assert_stands("member_joined", replacements=1)
+    it.plan(plan.error(ErrorCode.UNKNOWN_MEMBER_ID, "Heartbeat", instance_id=INSTANCE))
+    await it.poll_until("assigned", "lost" if client is Confluent else "revoked", "assigned")
+    await it.assert_stands("member_joined", replacements=1)
 
 
-async def test_a_heartbeat_that_says_fenced_ends_the_client(broker: Faulty, client: type[Any]) -> None:
+async def test_a_heartbeat_that_says_fenced_ends_the_client(it: Scene, broker: Faulty, client: type[Any]) -> None:
     """The client raises: librdkafka as its fatal error, aiokafka as an error that it doesn't know. None joins again."""
-    async with scene(broker, client) as it:
-        it.plan(plan.error(ErrorCode.FENCED_INSTANCE_ID, "Heartbeat", instance_id=INSTANCE))
-        with pytest.raises(KafkaException if client is Confluent else AioError):
-            await it.poll_while(lambda: True)
-        assert it.apis.count("JoinGroup") == 1
-        broker.settle()
-        assert broker.causes()[:1] == ["member_joined"]
+    it.plan(plan.error(ErrorCode.FENCED_INSTANCE_ID, "Heartbeat", instance_id=INSTANCE))
+    with pytest.raises(KafkaException if client is Confluent else AioError):
+        await it.poll_while(lambda: True)
+    assert it.apis.count("JoinGroup") == 1
+    broker.settle()
+    assert broker.causes()[:1] == ["member_joined"]
 
 
-async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(broker: Faulty, client: type[Any]) -> None:
+async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(it: Scene, broker: Faulty) -> None:
     """The effect is there before the client knows; after its request timeout it connects and commits again."""
-    async with scene(broker, client) as it:
-        fault = it.plan(plan.drop_response("OffsetCommit", group=broker.group))
-        await it.member.commit(7)
-        assert fault.fired == 1
-        assert it.stored[:2] == [None, 7]
-        assert it.committed == 7
-        await it.assert_stands("member_joined")
+    fault = it.plan(plan.drop_response("OffsetCommit", group=broker.group))
+    await it.member.commit(7)
+    assert fault.fired == 1
+    assert it.stored[:2] == [None, 7]
+    assert it.committed == 7
+    await it.assert_stands("member_joined")
 
 
-async def test_a_commit_that_is_lost_is_sent_again(broker: Faulty, client: type[Any]) -> None:
+async def test_a_commit_that_is_lost_is_sent_again(it: Scene, broker: Faulty) -> None:
     """As above, but the first one had no effect."""
-    async with scene(broker, client) as it:
-        it.plan(plan.drop_request("OffsetCommit", group=broker.group))
-        await it.member.commit(7)
-        assert it.stored[:2] == [None, None]
-        assert it.committed == 7
-        await it.assert_stands("member_joined")
+    it.plan(plan.drop_request("OffsetCommit", group=broker.group))
+    await it.member.commit(7)
+    assert it.stored[:2] == [None, None]
+    assert it.committed == 7
+    await it.assert_stands("member_joined")
 
 
 async def test_a_join_that_is_cut_off_is_sent_again(broker: Faulty, client: type[Any]) -> None:
@@ -349,36 +351,33 @@ async def test_a_join_whose_answer_is_cut_off_takes_its_own_seat(broker: Faulty,
         assert it.apis.count("JoinGroup") == 2
 
 
-async def test_a_commit_to_another_coordinator_looks_for_it(broker: Faulty, client: type[Any]) -> None:
+async def test_a_commit_to_another_coordinator_looks_for_it(it: Scene, broker: Faulty) -> None:
     """NOT_COORDINATOR costs a FindCoordinator, and no rebalance."""
-    async with scene(broker, client) as it:
-        it.apis.clear()
-        it.plan(plan.error(ErrorCode.NOT_COORDINATOR, "OffsetCommit", group=broker.group))
-        await it.member.commit(7)
-        assert it.committed == 7
-        at = it.apis.index("OffsetCommit")
-        assert "FindCoordinator" in it.apis[at : at + 1 + it.apis[at + 1 :].index("OffsetCommit")]
-        await it.assert_stands("member_joined")
+    it.apis.clear()
+    it.plan(plan.error(ErrorCode.NOT_COORDINATOR, "OffsetCommit", group=broker.group))
+    await it.member.commit(7)
+    assert it.committed == 7
+    at = it.apis.index("OffsetCommit")
+    assert "FindCoordinator" in it.apis[at : at + 1 + it.apis[at + 1 :].index("OffsetCommit")]
+    await it.assert_stands("member_joined")
 
 
-async def test_a_heartbeat_to_another_coordinator_moves_nothing(broker: Faulty, client: type[Any]) -> None:
+async def test_a_heartbeat_to_another_coordinator_moves_nothing(it: Scene, broker: Faulty) -> None:
     """The member keeps its partitions, whichever request learns that the group moved."""
-    async with scene(broker, client) as it:
-        fault = it.plan(plan.move(broker.group))
-        await it.poll_while_it_answers(5)
-        assert fault.fired == 1
-        assert it.member.moves == ["assigned"]
-        await it.assert_stands("member_joined")
+    fault = it.plan(plan.move(broker.group))
+    await it.poll_while_it_answers(5)
+    assert fault.fired == 1
+    assert it.member.moves == ["assigned"]
+    await it.assert_stands("member_joined")
 
 
-async def test_a_coordinator_that_loads_moves_nothing(broker: Faulty, client: type[Any]) -> None:
+async def test_a_coordinator_that_loads_moves_nothing(it: Scene, broker: Faulty) -> None:
     """Heartbeats get NONE meanwhile."""
-    async with scene(broker, client) as it:
-        fault = it.plan(plan.loading(broker.group, times=3))
-        await it.poll_while_it_answers(6)
-        assert fault.fired == 3
-        assert it.member.moves == ["assigned"]
-        await it.assert_stands("member_joined")
+    fault = it.plan(plan.loading(broker.group, times=3))
+    await it.poll_while_it_answers(6)
+    assert fault.fired == 3
+    assert it.member.moves == ["assigned"]
+    await it.assert_stands("member_joined")
 
 
 async def test_a_group_without_a_coordinator_waits_for_one(broker: Faulty, client: type[Any]) -> None:
@@ -455,36 +454,33 @@ async def test_a_coordinator_dies_before_a_restarted_follower_has_synced(
         await restarted.close()
 
 
-async def test_a_slow_coordinator_moves_nothing(broker: Faulty, client: type[Any]) -> None:
+async def test_a_slow_coordinator_moves_nothing(it: Scene) -> None:
     """Answers that come late are answers."""
-    async with scene(broker, client) as it:
-        fault = it.plan(plan.delay(300, "Heartbeat", times=3))
-        await it.poll_while_it_answers(5)
-        assert fault.fired == 3
-        assert it.member.moves == ["assigned"]
-        await it.assert_stands("member_joined")
+    fault = it.plan(plan.delay(300, "Heartbeat", times=3))
+    await it.poll_while_it_answers(5)
+    assert fault.fired == 3
+    assert it.member.moves == ["assigned"]
+    await it.assert_stands("member_joined")
 
 
-async def test_a_client_in_a_black_hole_expires_and_comes_back(broker: Faulty, client: type[Any]) -> None:
+async def test_a_client_in_a_black_hole_expires_and_comes_back(it: Scene, broker: Faulty) -> None:
     """Its seat goes after the session timeout; when the black hole ends, it joins again."""
-    async with scene(broker, client) as it:
-        hole = it.plan(plan.blackhole(INSTANCE))
-        await it.poll_while(lambda: "member_expired" not in broker.causes())
-        broker.call(broker.faults.remove, hole)
-        await it.poll_while(lambda: it.member.moves.count("assigned") < 2)
-        await it.assert_stands("member_joined", "member_expired", "member_joined")
+    hole = it.plan(plan.blackhole(INSTANCE))
+    await it.poll_while(lambda: "member_expired" not in broker.causes())
+    broker.call(broker.faults.remove, hole)
+    await it.poll_while(lambda: it.member.moves.count("assigned") < 2)
+    await it.assert_stands("member_joined", "member_expired", "member_joined")
 
 
 @pytest.mark.long
-async def test_a_client_survives_a_random_plan(broker: Faulty, client: type[Any]) -> None:
+async def test_a_client_survives_a_random_plan(it: Scene, broker: Faulty) -> None:
     """After all faults of a plan drawn from a seed, a commit goes through; the text of the plan repeats it."""
-    async with scene(broker, client) as it:
-        text = plan.written(plan.random_plan(SEED, 6, [INSTANCE]))
-        broker.call(broker.faults.add, *plan.parse(text))
-        await it.poll_while_it_answers(8)
-        assert len(broker.faults.never_fired) < 6, text
-        broker.call(broker.faults.clear)
-        await it.poll_while_it_answers(3)
-        await it.poll_while_it_answers(3)
-        await it.member.commit(9)
-        assert it.committed == 9
+    text = plan.written(plan.random_plan(SEED, 6, [INSTANCE]))
+    broker.call(broker.faults.add, *plan.parse(text))
+    await it.poll_while_it_answers(8)
+    assert len(broker.faults.never_fired) < 6, text
+    broker.call(broker.faults.clear)
+    await it.poll_while_it_answers(3)
+    await it.poll_while_it_answers(3)
+    await it.member.commit(9)
+    assert it.committed == 9

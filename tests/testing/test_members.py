@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -40,6 +40,13 @@ def stopped() -> Iterator[None]:
     assert [thread for thread in threading.enumerate() if thread.name.startswith("members of")] == []
 
 
+@pytest.fixture
+async def server() -> AsyncIterator[Serving]:
+    """Yield a server in memory, with the settings of tests."""
+    async with serving() as made:
+        yield made
+
+
 def members_of(server: Serving, count: int, **options: Any) -> Members:
     """Fill group "g" with members that subscribe to `orders`, which has three partitions."""
     host, port = server.server.address
@@ -63,140 +70,130 @@ def rebalances(server: Serving) -> int:
     return len(server.events("rebalance_started"))
 
 
-async def test_members_form_a_group() -> None:
+async def test_members_form_a_group(server: Serving) -> None:
     """Static members come to one generation, share the partitions in ranges, and have instance ids by their index."""
-    async with serving() as server:
-        members = members_of(server, 3, client_id="worker")
-        generation = await seated(members)
-        assert [member.instance_id for member in members] == ["worker-0", "worker-1", "worker-2"]
-        assert [member.generation for member in members] == [generation] * 3
-        assert seats(members) == [(0,), (1,), (2,)]
-        completed = server.events("rebalance_completed")[-1]
-        assert (completed["generation"], completed["members"], completed["static_members"]) == (generation, 3, 3)
-        assert {event["client_id"] for event in server.events("member_joined")} == {"worker"}
+    members = members_of(server, 3, client_id="worker")
+    generation = await seated(members)
+    assert [member.instance_id for member in members] == ["worker-0", "worker-1", "worker-2"]
+    assert [member.generation for member in members] == [generation] * 3
+    assert seats(members) == [(0,), (1,), (2,)]
+    completed = server.events("rebalance_completed")[-1]
+    assert (completed["generation"], completed["members"], completed["static_members"]) == (generation, 3, 3)
+    assert {event["client_id"] for event in server.events("member_joined")} == {"worker"}
 
 
-async def test_dynamic_members_form_a_group() -> None:
+async def test_dynamic_members_form_a_group(server: Serving) -> None:
     """Without instance ids the members join with the ids that the coordinator gives them."""
-    async with serving() as server:
-        members = members_of(server, 4, static=False)
-        await seated(members)
-        assert [member.instance_id for member in members] == [None] * 4
-        assert sorted(seats(members)) == [(), (0,), (1,), (2,)]
-        assert server.events("rebalance_completed")[-1]["static_members"] == 0
+    members = members_of(server, 4, static=False)
+    await seated(members)
+    assert [member.instance_id for member in members] == [None] * 4
+    assert sorted(seats(members)) == [(), (0,), (1,), (2,)]
+    assert server.events("rebalance_completed")[-1]["static_members"] == 0
 
 
-async def test_a_restart_moves_nothing() -> None:
+async def test_a_restart_moves_nothing(server: Serving) -> None:
     """Each static member that restarts, the leader among them, gets a new id and its old seat; no generation ends."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        generation = await seated(members)
-        before, ids, begun = seats(members), [member.member_id for member in members], rebalances(server)
-        for index in range(3):
-            await asyncio.to_thread(members.restart, index)
-            assert await seated(members) == generation
-        assert seats(members) == before
-        assert not set(ids) & {member.member_id for member in members}
-        assert [event["old_member_id"] for event in server.events("member_replaced")] == ids
-        assert rebalances(server) == begun
-
-
-async def test_a_silent_member_expires() -> None:
-    """After its session timeout the others share its partitions; when it speaks, it learns that and joins again."""
-    async with serving() as server:
-        others = members_of(server, 2, session_timeout_ms=2 * SESSION_MS, client_id="other")
-        one = members_of(server, 1, session_timeout_ms=SESSION_MS)
-        await seated(one)
-        generation = await seated(others, one[0].generation)
-        assert await seated(one, generation) == generation
-        one.fall_silent(0)
-        await server.advance(SESSION_MS)
-        (expired,) = server.events("member_expired")
-        assert expired["group_instance_id"] == "member-0"
-        assert await seated(others, generation + 1) == generation + 1
-        assert sorted(seats(others)) == [(0, 1), (2,)]
-        assert (one[0].is_silent, one[0].generation) == (True, generation)
-        one.speak_again(0)
-        assert await seated(one, generation + 2) == await seated(others, generation + 2)
-        assert not one[0].is_silent
-
-
-async def test_a_member_that_speaks_again_in_time_keeps_its_seat() -> None:
-    """Within its session timeout a silence costs nothing."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        generation = await seated(members)
-        begun = rebalances(server)
-        members.fall_silent(1)
-        members.speak_again(1)
+    members = members_of(server, 3)
+    generation = await seated(members)
+    before, ids, begun = seats(members), [member.member_id for member in members], rebalances(server)
+    for index in range(3):
+        await asyncio.to_thread(members.restart, index)
         assert await seated(members) == generation
-        assert rebalances(server) == begun
+    assert seats(members) == before
+    assert not set(ids) & {member.member_id for member in members}
+    assert [event["old_member_id"] for event in server.events("member_replaced")] == ids
+    assert rebalances(server) == begun
 
 
-async def test_a_leave_rebalances() -> None:
+async def test_a_silent_member_expires(server: Serving) -> None:
+    """After its session timeout the others share its partitions; when it speaks, it learns that and joins again."""
+    others = members_of(server, 2, session_timeout_ms=2 * SESSION_MS, client_id="other")
+    one = members_of(server, 1, session_timeout_ms=SESSION_MS)
+    await seated(one)
+    generation = await seated(others, one[0].generation)
+    assert await seated(one, generation) == generation
+    one.fall_silent(0)
+    await server.advance(SESSION_MS)
+    (expired,) = server.events("member_expired")
+    assert expired["group_instance_id"] == "member-0"
+    assert await seated(others, generation + 1) == generation + 1
+    assert sorted(seats(others)) == [(0, 1), (2,)]
+    assert (one[0].is_silent, one[0].generation) == (True, generation)
+    one.speak_again(0)
+    assert await seated(one, generation + 2) == await seated(others, generation + 2)
+    assert not one[0].is_silent
+
+
+async def test_a_member_that_speaks_again_in_time_keeps_its_seat(server: Serving) -> None:
+    """Within its session timeout a silence costs nothing."""
+    members = members_of(server, 3)
+    generation = await seated(members)
+    begun = rebalances(server)
+    members.fall_silent(1)
+    members.speak_again(1)
+    assert await seated(members) == generation
+    assert rebalances(server) == begun
+
+
+async def test_a_leave_rebalances(server: Serving) -> None:
     """The others share the partitions of a member that leaves; a restart brings it back."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        generation = await seated(members)
-        await asyncio.to_thread(members.leave, 1)
-        assert members[1].doing is Doing.LEFT
-        assert await seated(members, generation + 1) == generation + 1
-        assert [seats(members)[index] for index in (0, 2)] == [(0, 1), (2,)]
-        assert [event["group_instance_id"] for event in server.events("member_left")] == ["member-1"]
-        await asyncio.to_thread(members.restart, 1)
-        assert await seated(members, generation + 2) == generation + 2
-        assert seats(members) == [(0,), (1,), (2,)]
+    members = members_of(server, 3)
+    generation = await seated(members)
+    await asyncio.to_thread(members.leave, 1)
+    assert members[1].doing is Doing.LEFT
+    assert await seated(members, generation + 1) == generation + 1
+    assert [seats(members)[index] for index in (0, 2)] == [(0, 1), (2,)]
+    assert [event["group_instance_id"] for event in server.events("member_left")] == ["member-1"]
+    await asyncio.to_thread(members.restart, 1)
+    assert await seated(members, generation + 2) == generation + 2
+    assert seats(members) == [(0,), (1,), (2,)]
 
 
-async def test_no_rebalance_waits_for_the_interval() -> None:
+async def test_no_rebalance_waits_for_the_interval(server: Serving) -> None:
     """Members with heartbeats once an hour form their group at once, and rebalance at once when one leaves."""
-    async with serving() as server:
-        members = members_of(server, 5, heartbeat_interval_ms=3_600_000)
-        generation = await seated(members)
-        await asyncio.to_thread(members.leave, 1)
-        assert await seated(members, generation + 1) == generation + 1
+    members = members_of(server, 5, heartbeat_interval_ms=3_600_000)
+    generation = await seated(members)
+    await asyncio.to_thread(members.leave, 1)
+    assert await seated(members, generation + 1) == generation + 1
 
 
-async def test_a_member_that_left_cannot_leave_again() -> None:
+async def test_a_member_that_left_cannot_leave_again(server: Serving) -> None:
     """A refused LeaveGroup is an error for its caller."""
-    async with serving() as server:
-        members = members_of(server, 2)
-        await seated(members)
+    members = members_of(server, 2)
+    await seated(members)
+    await asyncio.to_thread(members.leave, 1)
+    with pytest.raises(Refused, match="LeaveGroup of member-1: UNKNOWN_MEMBER_ID"):
         await asyncio.to_thread(members.leave, 1)
-        with pytest.raises(Refused, match="LeaveGroup of member-1: UNKNOWN_MEMBER_ID"):
-            await asyncio.to_thread(members.leave, 1)
 
 
-async def test_a_slow_member_is_waited_for_until_the_rebalance_timeout() -> None:
+async def test_a_slow_member_is_waited_for_until_the_rebalance_timeout(server: Serving) -> None:
     """A slow member goes on with heartbeats and doesn't join; the others go on without it, and it joins anew."""
-    async with serving() as server:
-        members = members_of(server, 3, static=False, session_timeout_ms=2 * REBALANCE_MS)
-        generation = await seated(members)
-        members.be_slow(0, 3_600)
-        await asyncio.to_thread(members.leave, 2)
-        await server.until(lambda: wait_in_join(server) == 1)
-        assert members[0].doing is Doing.SEATED
-        await server.advance(REBALANCE_MS)
-        assert await seated(members, generation + 2) == generation + 2
-        sizes = {event["generation"]: event["members"] for event in server.events("generation_started")}
-        assert (sizes[generation + 1], sizes[generation + 2]) == (1, 2)
-        assert sorted(seats(members)[:2]) == [(0, 1), (2,)]
+    members = members_of(server, 3, static=False, session_timeout_ms=2 * REBALANCE_MS)
+    generation = await seated(members)
+    members.be_slow(0, 3_600)
+    await asyncio.to_thread(members.leave, 2)
+    await server.until(lambda: wait_in_join(server) == 1)
+    assert members[0].doing is Doing.SEATED
+    await server.advance(REBALANCE_MS)
+    assert await seated(members, generation + 2) == generation + 2
+    sizes = {event["generation"]: event["members"] for event in server.events("generation_started")}
+    assert (sizes[generation + 1], sizes[generation + 2]) == (1, 2)
+    assert sorted(seats(members)[:2]) == [(0, 1), (2,)]
 
 
-async def test_a_slow_member_joins_when_it_is_slow_no_more() -> None:
+async def test_a_slow_member_joins_when_it_is_slow_no_more(server: Serving) -> None:
     """The group waits for a slow member alone, and ends its rebalance with it."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        generation = await seated(members)
-        slow = members[0].member_id
-        members.be_slow(0, 3_600)
-        await asyncio.to_thread(members.leave, 2)
-        await server.until(lambda: wait_in_join(server) == 1)
-        await server.advance(1_000)
-        members.be_slow(0, 0)
-        assert await seated(members, generation + 1) == generation + 1
-        ended = server.events("rebalance_ended")[-1]
-        assert (ended["waited_for"]["member_id"], ended["waited_for"]["ms"], ended["after"]) == (slow, 1_000, 2)
+    members = members_of(server, 3)
+    generation = await seated(members)
+    slow = members[0].member_id
+    members.be_slow(0, 3_600)
+    await asyncio.to_thread(members.leave, 2)
+    await server.until(lambda: wait_in_join(server) == 1)
+    await server.advance(1_000)
+    members.be_slow(0, 0)
+    assert await seated(members, generation + 1) == generation + 1
+    ended = server.events("rebalance_ended")[-1]
+    assert (ended["waited_for"]["member_id"], ended["waited_for"]["ms"], ended["after"]) == (slow, 1_000, 2)
 
 
 def wait_in_join(server: Serving) -> int:
@@ -206,17 +203,16 @@ def wait_in_join(server: Serving) -> int:
     return sum(member.awaiting_join is not None for member in group.members.values())
 
 
-async def test_a_fenced_member_ends() -> None:
+async def test_a_fenced_member_ends(server: Serving) -> None:
     """Members with the same instance ids take the seats; the first ones end, and nobody waits for them."""
-    async with serving() as server:
-        first = members_of(server, 2)
-        generation = await seated(first)
-        second = members_of(server, 2)
-        assert await seated(second) == generation
-        await server.until(lambda: all(member.doing is Doing.ENDED for member in first))
-        assert {member.trouble for member in first} == {"Heartbeat: FENCED_INSTANCE_ID"}
-        with pytest.raises(NotSeated, match="no member takes part"):
-            await asyncio.to_thread(first.wait_until_seated, within_s=0)
+    first = members_of(server, 2)
+    generation = await seated(first)
+    second = members_of(server, 2)
+    assert await seated(second) == generation
+    await server.until(lambda: all(member.doing is Doing.ENDED for member in first))
+    assert {member.trouble for member in first} == {"Heartbeat: FENCED_INSTANCE_ID"}
+    with pytest.raises(NotSeated, match="no member takes part"):
+        await asyncio.to_thread(first.wait_until_seated, within_s=0)
 
 
 async def test_a_refused_member_is_named() -> None:
@@ -227,14 +223,13 @@ async def test_a_refused_member_is_named() -> None:
             await seated(members)
 
 
-async def test_a_member_that_can_not_be_encoded_is_named() -> None:
+async def test_a_member_that_can_not_be_encoded_is_named(server: Serving) -> None:
     """A request that has no bytes ends its member, the wait says so, and a stop still ends the others."""
-    async with serving() as server:
-        members = members_of(server, 2, session_timeout_ms=2**31)
-        with pytest.raises(NotSeated, match=r"member-\d: AssertionError.*JoinGroupRequest"):
-            await seated(members)
-        await asyncio.to_thread(members.stop)
-        await server.until(lambda: not server.connections())
+    members = members_of(server, 2, session_timeout_ms=2**31)
+    with pytest.raises(NotSeated, match=r"member-\d: AssertionError.*JoinGroupRequest"):
+        await seated(members)
+    await asyncio.to_thread(members.stop)
+    await server.until(lambda: not server.connections())
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
@@ -248,65 +243,61 @@ def test_a_server_that_is_not_there_is_named() -> None:
             members.wait_until_seated(within_s=0)
 
 
-async def test_a_lost_connection_costs_no_seat() -> None:
+async def test_a_lost_connection_costs_no_seat(server: Serving) -> None:
     """A member whose connection is cut connects again and goes on with heartbeats; it doesn't join again."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        generation = await seated(members)
-        before, begun = server.connections(), rebalances(server)
-        ids = [member.member_id for member in members]
-        for connection in before:
-            connection.abort()
-        await server.until(lambda: len(server.connections()) == 3 and not set(server.connections()) & set(before))
-        assert await seated(members) == generation
-        assert rebalances(server) == begun
-        await asyncio.to_thread(members.leave, 2)
-        await seated(members, generation + 1)
-        assert [member.member_id for member in members] == ids
+    members = members_of(server, 3)
+    generation = await seated(members)
+    before, begun = server.connections(), rebalances(server)
+    ids = [member.member_id for member in members]
+    for connection in before:
+        connection.abort()
+    await server.until(lambda: len(server.connections()) == 3 and not set(server.connections()) & set(before))
+    assert await seated(members) == generation
+    assert rebalances(server) == begun
+    await asyncio.to_thread(members.leave, 2)
+    await seated(members, generation + 1)
+    assert [member.member_id for member in members] == ids
 
 
-async def test_a_hundred_members_with_one_flapping() -> None:
+async def test_a_hundred_members_with_one_flapping(server: Serving) -> None:
     """A static member that restarts again and again moves nobody; one that leaves each time moves all each time."""
-    async with serving() as server:
-        members = members_of(server, 100)
-        generation = await seated(members)
-        before = seats(members)
-        for _ in range(5):
-            await asyncio.to_thread(members.restart, 50)
-            assert await seated(members) == generation
-        assert seats(members) == before
-        for flap in range(1, 6, 2):
-            await asyncio.to_thread(members.leave, 0)
-            assert await seated(members, generation + flap) == generation + flap
-            await asyncio.to_thread(members.restart, 0)
-            assert await seated(members, generation + flap + 1) == generation + flap + 1
-        assert seats(members) == before
-
-
-async def test_any_thread_may_call() -> None:
-    """Calls of many threads at once all happen."""
-    async with serving() as server:
-        members = members_of(server, 10)
-        generation = await seated(members)
-        indexes = [*range(10), *([0] * 5)]
-        await asyncio.gather(*(asyncio.to_thread(members.restart, index) for index in indexes))
+    members = members_of(server, 100)
+    generation = await seated(members)
+    before = seats(members)
+    for _ in range(5):
+        await asyncio.to_thread(members.restart, 50)
         assert await seated(members) == generation
-        replaced = {event["group_instance_id"] for event in server.events("member_replaced")}
-        assert replaced == {f"member-{index}" for index in range(10)}
-        await server.until(lambda: len(server.connections()) == 10)
+    assert seats(members) == before
+    for flap in range(1, 6, 2):
+        await asyncio.to_thread(members.leave, 0)
+        assert await seated(members, generation + flap) == generation + flap
+        await asyncio.to_thread(members.restart, 0)
+        assert await seated(members, generation + flap + 1) == generation + flap + 1
+    assert seats(members) == before
 
 
-async def test_stop_leaves_nothing() -> None:
+async def test_any_thread_may_call(server: Serving) -> None:
+    """Calls of many threads at once all happen."""
+    members = members_of(server, 10)
+    generation = await seated(members)
+    indexes = [*range(10), *([0] * 5)]
+    await asyncio.gather(*(asyncio.to_thread(members.restart, index) for index in indexes))
+    assert await seated(members) == generation
+    replaced = {event["group_instance_id"] for event in server.events("member_replaced")}
+    assert replaced == {f"member-{index}" for index in range(10)}
+    await server.until(lambda: len(server.connections()) == 10)
+
+
+async def test_stop_leaves_nothing(server: Serving) -> None:
     """After `stop` the thread and the connections are gone, nobody left the group, and another `stop` does nothing."""
-    async with serving() as server:
-        members = members_of(server, 3)
-        await seated(members)
-        await asyncio.to_thread(members.stop)
-        members.stop()
-        with pytest.raises(RuntimeError, match="were stopped"):
-            members.restart(0)
-        await server.until(lambda: not server.connections())
-        assert not server.events("member_left")
+    members = members_of(server, 3)
+    await seated(members)
+    await asyncio.to_thread(members.stop)
+    members.stop()
+    with pytest.raises(RuntimeError, match="were stopped"):
+        members.restart(0)
+    await server.until(lambda: not server.connections())
+    assert not server.events("member_left")
 
 
 def test_wrong_arguments_are_refused() -> None:
