@@ -19,7 +19,7 @@ from tests.interop.fleet import Fleet
 from tests.support.apache_cluster import wait_for_coordinators
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import offsets_request
 from tests.support.tenure import Tenure, wait_until
 from tests.support.tenure_cluster import ClusterNode
@@ -67,15 +67,13 @@ def commit(port: int, group: str) -> None:
         for partition, (offset, epoch) in OFFSETS.items()
     ]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
-    with Connection(port) as connection:
-        answer: Any = connection.ask(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+    answer: Any = ask(port, OffsetCommitRequest(group_id=group, topics=[topic]), 8)
     assert {each.error_code for each in answer.topics[0].partitions} == {0}
 
 
 def committed(node: ClusterNode, group: str) -> dict[int, tuple[int, str]]:
     """Offset and metadata of each partition."""
-    with Connection(node.port) as connection:
-        answer: Any = connection.ask(offsets_request(group, {TOPIC: [*OFFSETS]}), 6)
+    answer: Any = ask(node.port, offsets_request(group, {TOPIC: [*OFFSETS]}), 6)
     return {each.partition_index: (each.committed_offset, each.metadata) for each in answer.topics[0].partitions}
 
 

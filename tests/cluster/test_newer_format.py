@@ -20,7 +20,7 @@ from tests.cluster.test_seats import refusal
 from tests.support.cluster_probe import TOPIC
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import commit_request, topics_request
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
@@ -59,8 +59,7 @@ def delete(etcd: Etcd, key: str) -> None:
 
 def error_of(node: ClusterNode, group: str, offset: int) -> int:
     """The error of a commit of a program that is no member."""
-    with Connection(node.port) as connection:
-        answer: Any = connection.ask(commit_request(group, {(TOPIC, 0): offset}), 7)
+    answer: Any = ask(node.port, commit_request(group, {(TOPIC, 0): offset}), 7)
     error: int = answer.topics[0].partitions[0].error_code
     return error
 
@@ -100,8 +99,7 @@ def test_a_record_of_a_newer_version_is_refused_and_stays(cluster: TenureCluster
     wait_until(refused, "a line for each partition", WITHIN_S)
     for group in GROUPS:
         assert error_of(node, group, 8) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    with Connection(node.port) as connection:
-        listed: Any = connection.ask(ListGroupsRequest(), 4)
+    listed: Any = ask(node.port, ListGroupsRequest(), 4)
     assert [each.group_id for each in listed.groups] == [other]
     lines = node.events("partition_refused", since=mark)
     assert {line["partition"]: line["reason"].encode() for line in lines} == {
@@ -191,7 +189,6 @@ def test_an_entry_in_another_form_is_left_out(cluster: TenureCluster) -> None:
 
 def create(node: ClusterNode, name: str) -> int:
     """The error of the creation of a topic."""
-    with Connection(node.port) as connection:
-        answer: Any = connection.ask(topics_request({name: 1}), 5)
+    answer: Any = ask(node.port, topics_request({name: 1}), 5)
     error: int = answer.topics[0].error_code
     return error

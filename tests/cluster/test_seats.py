@@ -20,7 +20,7 @@ from tests.support.certificates import Certificates
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import run
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import ClusterNode, TenureCluster
 
@@ -96,8 +96,7 @@ class Members:
 
 def owner(cluster: TenureCluster, port: int) -> ClusterNode | None:
     """The node that coordinates the group, as the node at `port` says; None while there is none."""
-    with Connection(port) as connection:
-        answer: Any = connection.ask(FindCoordinatorRequest(key=GROUP), 2)
+    answer: Any = ask(port, FindCoordinatorRequest(key=GROUP), 2)
     if answer.error_code:
         return None
     return next(node for node in cluster.nodes if node.number == answer.node_id)
@@ -105,8 +104,7 @@ def owner(cluster: TenureCluster, port: int) -> ClusterNode | None:
 
 def generation(node: ClusterNode) -> str | None:
     """State, and the members with their ids, as the coordinator shows them; None from a node that isn't it."""
-    with Connection(node.port) as connection:
-        answer: Any = connection.ask(DescribeGroupsRequest(groups=[GROUP]), 5)
+    answer: Any = ask(node.port, DescribeGroupsRequest(groups=[GROUP]), 5)
     (group,) = answer.groups
     if group.error_code in MOVES:
         return None

@@ -20,7 +20,7 @@ from schemas.errors import ErrorCode
 from tests.cli.conftest import run_app
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import fetch_request, list_offsets_request, offsets_request
 from tests.support.tenure import wait_until
 from tests.support.tenure_cluster import TenureCluster
@@ -105,8 +105,7 @@ def _commit(cluster: TenureCluster, topic: str) -> None:
 def _committed(cluster: TenureCluster, topic: str) -> int:
     """The committed offset, as the group's coordinator says; -1 if there is none."""
     for node in cluster.nodes:
-        with Connection(node.port) as connection:
-            answer: Any = connection.ask(offsets_request("g", {topic: [3]}), 5)
+        answer: Any = ask(node.port, offsets_request("g", {topic: [3]}), 5)
         if not answer.error_code:
             offset: int = answer.topics[0].partitions[0].committed_offset
             return offset

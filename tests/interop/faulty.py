@@ -25,7 +25,7 @@ from coordinator.server.faults.faults import Faults
 from protocol.messages import OffsetFetchResponse
 from tests.support.apache import REASONS, ApacheKafka
 from tests.support.fault_proxy import FaultProxy
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import join_request, offsets_request
 from tests.support.threaded import Threaded, until
 
@@ -135,16 +135,14 @@ class FaultyKafka:
 
     def committed(self) -> int | None:
         """See Faulty."""
-        with Connection(self._kafka.port) as connection:
-            answer = cast("OffsetFetchResponse", connection.ask(offsets_request(self.group, {TOPIC: [0]}), 5))
+        answer = cast("OffsetFetchResponse", ask(self._kafka.port, offsets_request(self.group, {TOPIC: [0]}), 5))
         offset: int = answer.topics[0].partitions[0].committed_offset
         return None if offset < 0 else offset
 
     def settle(self) -> None:
         """See Faulty."""
         marker = f"marker-{uuid.uuid4().hex}"
-        with Connection(self._kafka.port) as connection:
-            connection.ask(join_request(marker, session_ms=1_000, rebalance_ms=1_000), 3)
+        ask(self._kafka.port, join_request(marker, session_ms=1_000, rebalance_ms=1_000), 3)
         until(lambda: marker in self._log())
 
     def causes(self) -> list[str]:

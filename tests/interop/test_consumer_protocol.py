@@ -27,7 +27,7 @@ from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure
 
@@ -81,8 +81,7 @@ def end_sessions_soon(broker: Broker, fleet: Fleet, members: list[ConsumerProces
 
 def epoch_of(broker: Broker, group: str) -> int:
     """The group's epoch; it grows with each change that may move partitions."""
-    with Connection(int(broker.bootstrap.rpartition(":")[2])) as connection:
-        answer = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 0)
+    answer = ask(int(broker.bootstrap.rpartition(":")[2]), ConsumerGroupDescribeRequest(group_ids=[group]), 0)
     assert isinstance(answer, ConsumerGroupDescribeResponse)
     (described,) = answer.groups
     assert described.error_code == 0, described.error_message

@@ -28,7 +28,7 @@ from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER
 from tests.support.apache import JVM_FLAGS, TOOL_LOG4J, VERSION, jars
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import wait_until
 
 pytestmark = pytest.mark.toolchain
@@ -196,8 +196,7 @@ def test_a_worker_takes_over_from_one_that_is_killed(broker: Broker, cluster: Cl
     cluster.write()
     wait_until(cluster.is_through, "all lines are through", WAIT_S)
 
-    with Connection(int(broker.bootstrap.rpartition(":")[2])) as connection:
-        answer = connection.ask(DescribeGroupsRequest(groups=[cluster.name]), 5)
+    answer = ask(int(broker.bootstrap.rpartition(":")[2]), DescribeGroupsRequest(groups=[cluster.name]), 5)
     assert isinstance(answer, DescribeGroupsResponse)
     (group,) = answer.groups
     assert (group.protocol_type, group.protocol_data, group.group_state) == ("connect", "sessioned", "Stable")

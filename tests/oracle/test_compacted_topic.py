@@ -40,7 +40,7 @@ from protocol.records.batch import peek_header as header_of
 from protocol.records.walk import Batch, decode_batches
 from tests.log.compaction.closed import changed
 from tests.support.apache import ApacheKafka, run_tool
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import configs_request, fetch_request, produce_request, request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -78,8 +78,7 @@ class Node:
 
     def ask(self, request: object, version: int) -> object:
         """One request."""
-        with Connection(self.port) as connection:
-            return connection.ask(request, version)  # type: ignore[arg-type]
+        return ask(self.port, request, version)  # type: ignore[arg-type]
 
     def create(self) -> None:
         """The topic."""

@@ -22,7 +22,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import configs_request, describe_configs_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -124,8 +124,7 @@ def ports(kafka_is_here: None) -> Iterator[tuple[int, int]]:
 def described(port: int, kind: int, name: str) -> tuple[dict[str, Fields], set[str]]:
     """All settings of a resource, and the names of those without documentation."""
     request = describe_configs_request(kind, name, include_synonyms=True, include_documentation=True)
-    with Connection(port) as connection:
-        (result,) = cast("DescribeConfigsResponse", connection.ask(request, 4)).results
+    (result,) = cast("DescribeConfigsResponse", ask(port, request, 4)).results
     assert result.error_code == 0
     return {each.name: fields(each) for each in result.configs}, {e.name for e in result.configs if not e.documentation}
 
@@ -192,8 +191,7 @@ def test_no_client_can_shut_everybody_out(ports: tuple[int, int]) -> None:
     ):
         codes = []
         for port in ports:
-            with Connection(port) as connection:
-                answer = connection.ask(configs_request(BROKER, ["1"], {name: value}, validate_only=True), 1)
+            answer = ask(port, configs_request(BROKER, ["1"], {name: value}, validate_only=True), 1)
             codes.append(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
         expected = [0, ErrorCode.INVALID_REQUEST] if "overrides" in name else [ErrorCode.INVALID_REQUEST] * 2
         assert (name, codes) == (name, expected)

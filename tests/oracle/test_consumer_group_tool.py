@@ -28,7 +28,7 @@ from tests.server.harness import assignment, subscription
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import commit_request, join_request, produce_request, sync_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -86,8 +86,7 @@ class Server:
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer."""
-        with Connection(self.port) as connection:
-            return connection.ask(request, version)
+        return ask(self.port, request, version)
 
     def prepare(self) -> None:
         """Two topics with records, a classic group with offsets, one with a member, and a group of three members."""

@@ -27,7 +27,7 @@ from protocol.messages import (
 from tests.interop.java.tools import Tools
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import configs_request, describe_configs_request, request
 from tests.support.tenure import Tenure, wait_until
 
@@ -76,8 +76,7 @@ def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
     has_documentation = version >= 3
     shown = {"include_synonyms": True, "include_documentation": has_documentation}
     request = describe_configs_request(GROUP, name, keys=keys or None, **shown)
-    with Connection(port) as connection:
-        (result,) = cast("DescribeConfigsResponse", connection.ask(request, version)).results
+    (result,) = cast("DescribeConfigsResponse", ask(port, request, version)).results
     assert all(bool(each.documentation) == has_documentation for each in result.configs)
     fields = {
         each.name: (
@@ -95,8 +94,7 @@ def everything(port: int, name: str, *keys: str, version: int = 4) -> Any:
 
 def altered(port: int, name: str, *changes: Change, version: int = 1) -> int:
     """The code of a change of single settings."""
-    with Connection(port) as connection:
-        answer = connection.ask(configs_request(GROUP, [name], changes), version)
+    answer = ask(port, configs_request(GROUP, [name], changes), version)
     return int(cast("IncrementalAlterConfigsResponse", answer).responses[0].error_code)
 
 
@@ -104,8 +102,7 @@ def replaced(port: int, name: str, configs: dict[str, str | None]) -> int:
     """The code of a change of all settings."""
     made = [{"name": key, "value": value} for key, value in configs.items()]
     resource = {"resource_type": GROUP, "resource_name": name, "configs": made}
-    with Connection(port) as connection:
-        answer = connection.ask(request("AlterConfigs", resources=[resource]), 2)
+    answer = ask(port, request("AlterConfigs", resources=[resource]), 2)
     return int(cast("AlterConfigsResponse", answer).responses[0].error_code)
 
 
@@ -298,8 +295,7 @@ def test_a_member_hears_of_them(servers: Servers) -> None:
 def listed(port: int, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:
     """The resources of these types."""
     request = ListConfigResourcesRequest(resource_types=list(types)) if version else ListConfigResourcesRequest()
-    with Connection(port) as connection:
-        answer = cast("ListConfigResourcesResponse", connection.ask(request, version))
+    answer = cast("ListConfigResourcesResponse", ask(port, request, version))
     return answer.error_code, sorted((each.resource_type, each.resource_name) for each in answer.config_resources)
 
 

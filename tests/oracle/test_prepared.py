@@ -20,7 +20,7 @@ from tests.oracle.producer import COMMIT, END, TRANSACTION
 from tests.support.apache import VERSION_44
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import request
 from tests.support.tenure import Tenure, wait_until
 from tests.support.topics import make_topics
@@ -69,8 +69,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nodes]:
 
 def asked(port: int, api: str, version: int, **fields: Any) -> Any:
     """The answer of the node at a port."""
-    with Connection(port) as connection:
-        return connection.ask(request(api, **fields), version)
+    return ask(port, request(api, **fields), version)
 
 
 def coordinated(port: int, key_type: int) -> str:

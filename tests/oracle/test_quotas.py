@@ -34,7 +34,7 @@ from tests.interop.java.tools import Tools
 from tests.support.apache import JVM_FLAGS, ApacheKafka, jars
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import fetch_request, produce_request, topics_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -75,8 +75,7 @@ def alter(port: int, *entries: tuple[Named, dict[str, float | None]], validate_o
         ],
         validate_only=validate_only,
     )
-    with Connection(port) as connection:
-        answer = cast("AlterClientQuotasResponse", connection.ask(request, 1))
+    answer = cast("AlterClientQuotasResponse", ask(port, request, 1))
     return sorted(
         (
             (sorted(((each.entity_type, each.entity_name) for each in entry.entity), key=str), entry.error_code)

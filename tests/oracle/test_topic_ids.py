@@ -26,7 +26,7 @@ from protocol.messages import (
 )
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import first_heartbeat, topics_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -47,8 +47,7 @@ class Server:
 
     def ask(self, request: Any, version: int) -> Any:
         """The answer."""
-        with Connection(self.port) as connection:
-            return connection.ask(request, version)
+        return ask(self.port, request, version)
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until it can be used."""

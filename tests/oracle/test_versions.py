@@ -21,7 +21,7 @@ from protocol.definition import FIXED, Struct
 from protocol.messages import API_KEYS, NAMES, ApiVersionsRequest, ApiVersionsResponse, definition
 from tests.oracle.script import IS_RECORDING
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, jars
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import Tenure
 
 pytestmark = pytest.mark.oracle
@@ -211,6 +211,5 @@ def test_old_versions_are_those_of_kafka_39(open_kafka: ApacheKafka, open_tenure
 
 
 def _api_versions(port: int) -> dict[int, Versions]:
-    with Connection(port) as connection:
-        answer = cast("ApiVersionsResponse", connection.ask(ApiVersionsRequest(), 0))
+    answer = cast("ApiVersionsResponse", ask(port, ApiVersionsRequest(), 0))
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

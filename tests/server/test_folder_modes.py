@@ -20,7 +20,6 @@ from tests.server.requests.test_credentials import upsertion
 from tests.server.test_supervisor import (
     ON_0,
     ON_1,
-    ask,
     produce_to_all,
     seat,
     set_config,
@@ -29,6 +28,7 @@ from tests.server.test_supervisor import (
     wait_until_gone,
 )
 from tests.support.polled import polled
+from tests.support.raw import ask
 from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
 

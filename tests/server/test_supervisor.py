@@ -36,7 +36,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import heartbeat_request, join_request, sync_request
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import (
     configs_request,
     describe_configs_request,
@@ -98,12 +98,6 @@ def wait_until_gone(pids: list[int]) -> None:
     wait_until(lambda: not any(map(is_there, pids)), f"end of processes {pids}", WITHIN_S)
 
 
-def ask(port: int, request: Message, version: int) -> Message:
-    """Send one request on a connection of its own."""
-    with Connection(port) as connection:
-        return connection.ask(request, version)
-
-
 def seat(port: int, group: str) -> JoinGroupResponse:
     """Join as the only member of a group, the static member "i", and sync."""
     with Connection(port) as connection:
@@ -150,9 +144,9 @@ def test_every_worker_answers_alike(tenure: Tenure) -> None:
         for version in range(4):
             for node_id, group in enumerate((ON_0, ON_1)):
                 found = ask(port, FindCoordinatorRequest(key=group), version)
-                assert (found.node_id, found.port) == (node_id, tenure.ports[node_id])  # type: ignore[attr-defined]
+                assert (found.node_id, found.port) == (node_id, tenure.ports[node_id])
         found = ask(port, FindCoordinatorRequest(coordinator_keys=[ON_1, ON_0, ON_1]), 4)
-        assert [each.node_id for each in found.coordinators] == [1, 0, 1]  # type: ignore[attr-defined]
+        assert [each.node_id for each in found.coordinators] == [1, 0, 1]
 
 
 def test_every_worker_has_the_replicas_that_it_leads(tenure: Tenure) -> None:
@@ -163,7 +157,7 @@ def test_every_worker_has_the_replicas_that_it_leads(tenure: Tenure) -> None:
     led = {
         node_id: {
             (topic.name, each.partition_index)
-            for topic in metadata.topics  # type: ignore[attr-defined]
+            for topic in metadata.topics
             for each in topic.partitions
             if each.leader_id == node_id
         }
@@ -171,7 +165,7 @@ def test_every_worker_has_the_replicas_that_it_leads(tenure: Tenure) -> None:
     }
     for node_id, port in enumerate(tenure.ports):
         answer = ask(port, DescribeLogDirsRequest(topics=None), 4)
-        (result,) = answer.results  # type: ignore[attr-defined]
+        (result,) = answer.results
         assert (result.error_code, result.log_dir) == (ErrorCode.NONE, str(tenure.data_dir))
         sizes = {
             (topic.name, each.partition_index): each.partition_size
@@ -185,10 +179,10 @@ def test_every_worker_has_the_replicas_that_it_leads(tenure: Tenure) -> None:
         moved = ask(port, AlterReplicaLogDirsRequest(dirs=[folder]), 2)
         assert {
             ("orders", each.partition_index)
-            for each in moved.results[0].partitions  # type: ignore[attr-defined]
+            for each in moved.results[0].partitions
             if each.error_code == ErrorCode.NONE
         } == {each for each in led[node_id] if each[0] == "orders"}
-        assert {each.error_code for each in moved.results[0].partitions} == {0, ErrorCode.REPLICA_NOT_AVAILABLE}  # type: ignore[attr-defined]
+        assert {each.error_code for each in moved.results[0].partitions} == {0, ErrorCode.REPLICA_NOT_AVAILABLE}
         for owner, owned in led.items():
             for name, index in owned:
                 for replicas, error in (
@@ -204,7 +198,7 @@ def reassign(port: int, topic: str, partition: int, replicas: list[int]) -> int:
     move = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=partition, replicas=replicas)
     asked = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[move])
     answer = ask(port, AlterPartitionReassignmentsRequest(topics=[asked]), 0)
-    (result,) = answer.responses[0].partitions  # type: ignore[attr-defined]
+    (result,) = answer.responses[0].partitions
     return int(result.error_code)
 
 
@@ -215,7 +209,7 @@ def test_a_group_is_served_by_its_worker_alone(tenure: Tenure) -> None:
         wrong = tenure.ports[1 - node_id]
         assert beat(wrong, group, joined) == ErrorCode.NOT_COORDINATOR
         described = ask(wrong, DescribeGroupsRequest(groups=[group]), 4)
-        assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+        assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
         assert {event["node"] for event in tenure.events(group=group)} == {node_id}
     for port in tenure.ports:
         with Client(f"127.0.0.1:{port}", WITHIN_S) as client:
@@ -229,7 +223,7 @@ def test_a_topic_is_known_to_all_before_it_is_answered(tenure: Tenure) -> None:
     """CreateTopics answers after all workers know the topic; a topic that Metadata creates follows soon."""
     for number, port in enumerate(tenure.ports * 10):
         created = ask(port, topic_request(f"t{number}"), 5)
-        assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert created.topics[0].error_code == ErrorCode.NONE
         assert [topics_at(other)[f"t{number}"] for other in tenure.ports] == [2, 2]
     wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
     ask(tenure.ports[1], wanted, 9)
@@ -250,13 +244,13 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
         name = f"t{number}"
         ask(port, topic_request(name), 5)
         grown = ask(port, grow_request({name: 4}, TIMEOUT_MS), 3)
-        assert grown.results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert grown.results[0].error_code == ErrorCode.NONE
         assert [topics_at(other)[name] for other in tenure.ports] == [4, 4]
         answers = {other: produce_to_all(other, name, 4) for other in tenure.ports}
         refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert all(sorted(pair) == [0, refused] for pair in zip(*answers.values(), strict=True))
         gone = ask(port, DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 3)
-        assert gone.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert gone.responses[0].error_code == ErrorCode.NONE
         assert all(name not in topics_at(other) for other in tenure.ports)
         wait_until(lambda name=name: not list(tenure.data_dir.glob(f"{name}-*")), "folders", WITHIN_S)  # type: ignore[misc]
 
@@ -264,7 +258,7 @@ def test_a_topic_grows_and_goes_at_all(tenure: Tenure) -> None:
 def produce_to_all(port: int, topic: str, count: int) -> list[int]:
     """Produce a record to each of that many partitions; returns the error codes."""
     answer = ask(port, produce_request({(topic, index): batch([(b"k", b"v", 1)]) for index in range(count)}), 9)
-    return [each.error_code for each in answer.responses[0].partition_responses]  # type: ignore[attr-defined]
+    return [each.error_code for each in answer.responses[0].partition_responses]
 
 
 def test_a_topic_is_created_once(tenure: Tenure) -> None:
@@ -289,12 +283,12 @@ def test_a_topic_that_can_not_be_written_is_nowhere(tenure: Tenure) -> None:
     in_the_way = tenure.data_dir / "topics.json.new"
     in_the_way.mkdir()
     failed = ask(tenure.ports[1], topic_request("a"), 5)
-    assert failed.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[attr-defined]
+    assert failed.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert all("a" not in topics_at(port) for port in tenure.ports)
     tenure.wait_for_event("topics_not_written")
     in_the_way.rmdir()
     created = ask(tenure.ports[1], topic_request("a"), 5)
-    assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert created.topics[0].error_code == ErrorCode.NONE
 
 
 def test_two_workers_change_one_topic(tenure: Tenure) -> None:
@@ -351,7 +345,7 @@ def broker_configs(port: int, node_id: int) -> list[DescribeConfigsResponse.Desc
 def set_config(port: int, name: str, setting: str, value: str) -> None:
     """Change a setting of a node, or of all nodes (name "")."""
     answer = ask(port, configs_request(4, [name], {setting: value}), 1)
-    assert answer.responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert answer.responses[0].error_code == ErrorCode.NONE
 
 
 def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> None:
@@ -416,7 +410,7 @@ def test_a_worker_that_died_is_back_with_all_it_had(tenure: Tenure) -> None:
     assert [event["group"] for event in tenure.events("group_loaded", since=mark)] == [ON_1]
     assert tenure.count("rebalance_started", since=mark) == 0
     created = ask(tenure.ports[1], topic_request("later"), 5)
-    assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert created.topics[0].error_code == ErrorCode.NONE
     assert "later" in topics_at(tenure.ports[0])
 
 
@@ -465,7 +459,7 @@ def test_an_answer_is_not_for_the_successor_of_who_asked(tenure: Tenure) -> None
     os.kill(hanging, signal.SIGCONT)
     for name in "bc":
         created = ask(tenure.ports[0], topic_request(name), 5)
-        assert created.topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert created.topics[0].error_code == ErrorCode.NONE
     assert tenure.count("worker_ended") == 1
     assert topics_at(tenure.ports[0]) == topics_at(tenure.ports[1])
 
@@ -636,7 +630,7 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
 
         def codes() -> list[int]:
             answer = ask(tenure.ports[0], find, 4)
-            return [each.error_code for each in answer.coordinators]  # type: ignore[attr-defined]
+            return [each.error_code for each in answer.coordinators]
 
         assert [codes() for _ in range(5)] == [[ErrorCode.NONE] * 2] * 5  # no answer is kept for later
         os.kill(tenure.worker_pid(1), signal.SIGSTOP)
@@ -656,11 +650,11 @@ def test_changes_of_topics_time_out_while_a_worker_hangs(tenure: Tenure) -> None
     hanging = tenure.worker_pid(1)
     os.kill(hanging, signal.SIGSTOP)
     created = ask(tenure.ports[0], topic_request("new", timeout_ms=1_000), 5)
-    assert created.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    assert created.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     grown = ask(tenure.ports[0], grow_request({"grows": 4}, 1_000), 3)
-    assert grown.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    assert grown.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     deleted = ask(tenure.ports[0], DeleteTopicsRequest(topic_names=["old"], timeout_ms=1_000), 3)
-    assert deleted.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT  # type: ignore[attr-defined]
+    assert deleted.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     os.kill(hanging, signal.SIGCONT)
     expected = {"new": 2, "grows": 4}
 

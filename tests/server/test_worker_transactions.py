@@ -27,7 +27,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import group_offsets_request, produce_request, request
 from tests.support.tenure import Tenure, wait_until
 
@@ -52,8 +52,7 @@ class Producer:
 
     def ask(self, node_id: int, request: Any, version: int) -> Any:
         """Ask a node."""
-        with Connection(self.tenure.ports[node_id]) as connection:
-            return connection.ask(request, version)
+        return ask(self.tenure.ports[node_id], request, version)
 
     def leaders(self) -> dict[int, int]:
         """The node of each partition of the topic."""
@@ -140,14 +139,12 @@ def test_all_workers_show_the_topic_of_ids(tenure: Tenure) -> None:
     """Once one of them was asked for a coordinator of transactions; and after a restart of one, and of all."""
 
     def shown(node_id: int) -> list[int]:
-        with Connection(tenure.ports[node_id]) as connection:
-            answer: Any = connection.ask(MetadataRequest(topics=None), 12)
+        answer: Any = ask(tenure.ports[node_id], MetadataRequest(topics=None), 12)
         topics = [each for each in answer.topics if each.name == TRANSACTIONS_TOPIC]
         return [each.leader_id for topic in topics for each in topic.partitions]
 
     assert [shown(node_id) for node_id in (0, 1)] == [[], []]
-    with Connection(tenure.ports[0]) as connection:
-        connection.ask(FindCoordinatorRequest(key_type=1, key=ID), 3)
+    ask(tenure.ports[0], FindCoordinatorRequest(key_type=1, key=ID), 3)
     wait_until(lambda: all(shown(node_id) == [0, 1] * 25 for node_id in (0, 1)), "both show it", WITHIN_S)
     kill(tenure, 1)
     assert [shown(node_id) for node_id in (0, 1)] == [[0, 1] * 25] * 2

@@ -27,7 +27,7 @@ from protocol.messages import OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.story.test_runs import NOW_MS, found, replaced
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.requests import commit_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.seats import set_seats
@@ -83,8 +83,7 @@ def url() -> Iterator[str]:
 
 def commit(port: int, group: str, partition: int, offset: int) -> None:
     """Commit an offset of topic t, as a program that is no member."""
-    with Connection(port) as connection:
-        answer = cast("OffsetCommitResponse", connection.ask(commit_request(group, {("t", partition): offset}), 8))
+    answer = cast("OffsetCommitResponse", ask(port, commit_request(group, {("t", partition): offset}), 8))
     assert not answer.topics[0].partitions[0].error_code
 
 

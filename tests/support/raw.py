@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 from collections import deque
+from typing import Any
 
 from protocol.header import decode_response, encode_request
 from protocol.messages import Message
@@ -94,3 +95,9 @@ class Connection(Closes):
                 raise Closed
             received += part
         return bytes(received)
+
+
+def ask(port: int, request: Message, version: int) -> Any:
+    """Send one request on a connection of its own, and return the answer."""
+    with Connection(port) as connection:
+        return connection.ask(request, version)

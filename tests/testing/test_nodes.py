@@ -37,7 +37,7 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.support.batches import batch
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Closed, Connection
+from tests.support.raw import Closed, Connection, ask
 from tests.support.requests import commit_request, fetch_request, produce_request, topics_request
 from tests.support.scripted import OPENED, Member, hang_up, settle
 from tests.support.seats import set_seats
@@ -74,12 +74,6 @@ def ports_of(tenure: Tenure) -> list[int]:
 def port_for(tenure: Tenure, group_id: str) -> int:
     """The port of a group's coordinator."""
     return ports_of(tenure)[tenure.coordinator_of(group_id)]
-
-
-def ask(port: int, request: Any, version: int) -> Any:
-    """The answer of a node."""
-    with Connection(port) as connection:
-        return connection.ask(request, version)
 
 
 def found_by(tenure: Tenure, node: int, group_id: str) -> int:

@@ -23,7 +23,7 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Closed, Connection
+from tests.support.raw import Closed, ask
 from tests.support.requests import produce_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.testing.conftest import Join, port_of
@@ -56,9 +56,8 @@ def left_behind() -> tuple[set[str], list[str], list[str]]:
 def produce(server: Tenure) -> None:
     """Append a record to t-0."""
     records = encode_batch([Record(b"key", b"value", 1)], 0, 0)
-    with Connection(port_of(server)) as connection:
-        answer = connection.ask(produce_request({("t", 0): records}), 7)
-    assert answer.responses[0].partition_responses[0].error_code == 0  # type: ignore[attr-defined]
+    answer = ask(port_of(server), produce_request({("t", 0): records}), 7)
+    assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def test_nothing_is_left_behind() -> None:
@@ -126,9 +125,8 @@ def test_a_group_is_back_after_a_kill(tmp_path: Path) -> None:
         again.send_join()
         assert again.receive_join().error_code == 0
     assert (len(group.rejoins), len(group.restarts)) == (1, 0)
-    with Connection(port_of(server)) as connection:
-        answer = connection.ask(MetadataRequest(topics=None), 4)
-    assert {each.name for each in answer.topics} >= {"t", "later"}  # type: ignore[attr-defined]
+    answer = ask(port_of(server), MetadataRequest(topics=None), 4)
+    assert {each.name for each in answer.topics} >= {"t", "later"}
     hang_up()
     server.stop()
 
@@ -176,9 +174,8 @@ def test_a_reset_makes_all_as_new(server: Tenure) -> None:
     assert server.requests.count() == 0
     assert not server.do(lambda control: control.clock.is_frozen)
     assert server.group("workers").state == "Dead"
-    with Connection(port_of(server)) as connection:
-        answer = connection.ask(MetadataRequest(topics=None), 4)
-    assert {each.name for each in answer.topics if not each.is_internal} == {"t"}  # type: ignore[attr-defined]
+    answer = ask(port_of(server), MetadataRequest(topics=None), 4)
+    assert {each.name for each in answer.topics if not each.is_internal} == {"t"}
     hang_up()
 
 

@@ -19,7 +19,7 @@ from tests.cli.conftest import run_app
 from tests.cli.log.conftest import PARTITION_COUNT
 from tests.support.apache import AT_ONCE, VERSION_44, ApacheKafka, dump_log_segments
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import Tenure, wait_until
 from tests.support.topics import make_topics
 
@@ -89,9 +89,8 @@ def describe(port: int) -> Described:
     """The group as a server describes it, once it has loaded it."""
 
     def answered() -> Described | None:
-        with Connection(port) as connection:
-            answer = connection.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)
-        (group,) = answer.groups  # type: ignore[attr-defined]
+        answer = ask(port, ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1)
+        (group,) = answer.groups
         if group.error_code:
             return None
         members = {

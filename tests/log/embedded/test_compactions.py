@@ -51,7 +51,7 @@ from tests.log.embedded.compacting import (
     state,
 )
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import heartbeat_request, join_request, sync_request
 from tests.support.tenure import Tenure, wait_until
 
@@ -135,8 +135,7 @@ class Static:
 
 def members_of(server: Tenure) -> int:
     """Return how many members the group has."""
-    with Connection(server.port) as connection:
-        answer = connection.ask(DescribeGroupsRequest(groups=["workers"]), 0)
+    answer = ask(server.port, DescribeGroupsRequest(groups=["workers"]), 0)
     return len(cast("DescribeGroupsResponse", answer).groups[0].members)
 
 

@@ -22,7 +22,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.requests import (
     commit_request,
     configs_request,
@@ -445,8 +445,7 @@ def test_settings_of_groups_reach_all_workers_and_last() -> None:
     """A worker is told; each coordinator uses them, also after a kill of all."""
     with Tenure({"tenure.topics": "orders:1"}, arguments=["--workers", "2"]) as server:
         groups = ["a", "b", "c", "d", "e"]
-        with Connection(server.ports[0]) as connection:
-            connection.ask(configs_request(GROUP, groups, {HEARTBEAT: "7000"}), 1)
+        ask(server.ports[0], configs_request(GROUP, groups, {HEARTBEAT: "7000"}), 1)
 
         def intervals() -> list[int]:
             found = []
