@@ -30,7 +30,7 @@ from tests.support.raw import Connection
 from tests.support.requests import join_request
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, tenure_command, wait_until
-from tests.support.told import but, cause_of, told
+from tests.support.told import but, cause_of, event
 
 
 @contextmanager
@@ -110,11 +110,6 @@ CAUSES = [
     for kind, member_id in (("member_left", "m-1"), ("member_joined", "m-2"), ("member_joined", "m-3"))
 ]
 OLD, *NEW = (cause_text(cause_of(cause)) for cause in CAUSES)
-
-
-def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
-    """An event of group g."""
-    return told(kind, at_ms=at_ms, **fields)
 
 
 def ended(at_ms: int, began_ms: int, **fields: Any) -> Any:

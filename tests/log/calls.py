@@ -16,6 +16,16 @@ Appending = SimpleQueue[Fenced | Unavailable | None]
 """The outcome of an append arrives here."""
 
 
+class Session:
+    """A lease that holds."""
+
+    lapses = 0
+
+    def valid(self) -> bool:
+        """See Ownership."""
+        return True
+
+
 def record(number: int, size: int = 10) -> Record:
     """Return a record with a number of its own and a value of about `size` bytes."""
     return Record(b"key-%d" % number, b"%0*d" % (size, number), 1_700_000_000_000 + number)

@@ -9,7 +9,8 @@ from coordinator.story.consumer_diagnosis import consumer_findings
 from coordinator.story.described import Awaited, ConsumerSeat, ConsumerState, CoordinatorNode, Group, Member
 from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Case, Finding, Severity, findings
 from coordinator.story.entries import Timeline
-from tests.story.test_diagnosis import NOW_MS, event, started
+from tests.story.test_diagnosis import NOW_MS, started
+from tests.support.told import event
 
 
 def member(instance: str, topics: set[str], regex: str | None = None) -> Member:

@@ -27,7 +27,7 @@ from coordinator.story.diagnosis import (
 from coordinator.story.entries import Timeline
 from coordinator.story.events import Pending, fields_of
 from coordinator.text import NAMED_MAX, names_text
-from tests.support.told import but, told
+from tests.support.told import but, event, told
 
 NOW_MS = 10_000_000
 
@@ -53,11 +53,6 @@ def member(
     """A member of the group."""
     topics = None if subscription is None else frozenset(subscription)
     return Member(f"{instance}-1", instance, "c", "/h", {} if assignment is None else assignment, topics)
-
-
-def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
-    """An event of group g."""
-    return told(kind, at_ms=at_ms, **fields)
 
 
 def started(

@@ -9,12 +9,7 @@ from msgspec.structs import replace
 
 from coordinator.story.entries import Timeline, timelines
 from tests.support.told import cause as cause_of
-from tests.support.told import shown, told
-
-
-def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
-    """An event of group g."""
-    return told(kind, at_ms=at_ms, **fields)
+from tests.support.told import event, shown, told
 
 
 def cause(*member_ids: str, kind: str = "member_left") -> dict[str, Any]:

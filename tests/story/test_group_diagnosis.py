@@ -31,8 +31,9 @@ from coordinator.story.progress import GroupProgress
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer
 from tests.story import test_progress_diagnosis as progress
-from tests.story.test_diagnosis import NOW_MS, dynamic, event, fenced, group_of, member, replaced, started
+from tests.story.test_diagnosis import NOW_MS, dynamic, fenced, group_of, member, replaced, started
 from tests.story.test_readiness import restart
+from tests.support.told import event
 
 PAGES = [
     Path(__file__).resolve().parents[2] / "docs/ask-why" / name for name in ("explain-watch-doctor.md", "stuck.md")

@@ -8,12 +8,7 @@ from coordinator.story.entries import Timeline
 from coordinator.story.events import After
 from coordinator.story.lanes import Lane, Mark, hold, lane_json, lanes_of
 from coordinator.story.runs import runs
-from tests.support.told import cause, told
-
-
-def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
-    """An event of group g."""
-    return told(kind, at_ms=at_ms, **fields)
+from tests.support.told import cause, event
 
 
 def ended(at_ms: int, before: list[str], after: list[str], outcome: str = "completed", **more: Any) -> Any:

@@ -11,8 +11,9 @@ from coordinator.story.described import ConsumerSeat, Expects, Member
 from coordinator.story.diagnosis import RESTART_MAX_MS
 from coordinator.story.entries import Entry, Timeline
 from coordinator.story.readiness import Verdict, Wanted, absent, verdict
-from tests.story.test_diagnosis import NOW_MS, event, group_of, started
+from tests.story.test_diagnosis import NOW_MS, group_of, started
 from tests.story.test_diagnosis import member as bare
+from tests.support.told import event
 
 
 def member(instance: str, silent_ms: int = 0, session_timeout_ms: int = 45_000) -> Member:

@@ -10,8 +10,8 @@ from coordinator.story.diagnosis import GONE_MIN_MS, Case, Finding, Severity, fi
 from coordinator.story.entries import Timeline
 from coordinator.story.events import After
 from coordinator.story.seat_diagnosis import seat_findings
-from tests.story.test_diagnosis import NOW_MS, event, group_of, member, started
-from tests.support.told import but
+from tests.story.test_diagnosis import NOW_MS, group_of, member, started
+from tests.support.told import but, event
 
 OLD_MS = NOW_MS - 3 * GONE_MIN_MS
 

@@ -47,6 +47,11 @@ def told(kind: str, /, **said: Any) -> Any:
     return event
 
 
+def event(kind: str, at_ms: int, /, **fields: Any) -> Any:
+    """As told, at this time."""
+    return told(kind, at_ms=at_ms, **fields)
+
+
 @cache
 def _needed(of_kind: type[RebalanceEvent]) -> dict[str, Any]:
     """The empty values of the fields that an event of this type has to have."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic
 from examples.demo.processes import DemoFailed, Process, Server, Worker, wait_until
+from tests.examples.demo.test_command import alive
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until as wait
 
@@ -28,15 +28,6 @@ def pid_of(running: Process) -> int:
     assert running._process is not None
     wait(lambda: "up" in running._output.read_text() or None, "process is up", WITHIN_S)
     return running._process.pid
-
-
-def alive(pid: int) -> bool:
-    """Whether the process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_process_is_started_and_stopped(tmp_path: Path) -> None:

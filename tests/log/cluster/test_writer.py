@@ -16,7 +16,7 @@ from coordinator.log.cluster.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from protocol.records.batch import Record
 from protocol.records.packing import packed, unpacked
-from tests.log.calls import record
+from tests.log.calls import Session, record
 from tests.support.length import rounds
 
 KEYS = Keys("c")
@@ -43,16 +43,6 @@ class Store:
     def _get(self, get: Get) -> KeyValue | None:
         value = self.keys.get(get.key)
         return None if value is None else KeyValue(get.key, value, 1, 1, 0)
-
-
-class Session:
-    """A lease that holds."""
-
-    lapses = 0
-
-    def valid(self) -> bool:
-        """See Ownership."""
-        return True
 
 
 def owned(store: Store, partition: int) -> Owned:

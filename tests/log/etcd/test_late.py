@@ -20,22 +20,13 @@ from coordinator.log.engine import EngineError
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd.client import Access, Client
 from protocol.records.batch import Record
+from tests.log.calls import Session
 from tests.support.etcd import Etcd
 from tests.support.patience import WITHIN_S
 
 pytestmark = pytest.mark.etcd
 
 KEYS = Keys("late")
-
-
-class Session:
-    """A lease that holds."""
-
-    lapses = 0
-
-    def valid(self) -> bool:
-        """See Ownership."""
-        return True
 
 
 def ask(loop: Loop, client: Client, txn: Txn) -> TxnResult:
