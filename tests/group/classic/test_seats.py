@@ -348,3 +348,12 @@ def test_static_standby_whose_restart_does_not_fit_is_called_still() -> None:
     beats(a, c, d, ms=15_000)
     take_seat(d)
     assert (d.assignment, bench.rebalances) == (b"b", 1)
+
+
+def test_a_called_standby_that_syncs_has_to_join_again() -> None:
+    """Its generation is no group's, and yet no error: the answer is the one that calls it."""
+    bench, (_, b, c) = with_standby("a", "b", "c")
+    b.leave()
+    assert c.sync().error is ErrorCode.REBALANCE_IN_PROGRESS
+    take_seat(c)
+    assert (c.assignment, bench.rebalances) == (b"b", 1)
