@@ -95,6 +95,35 @@ def test_epochs_run_out_at_an_end(bench: Bench) -> None:
     assert bench.add(granted, version=V2) == {NONE}
 
 
+def test_only_the_last_epoch_of_the_former_producer_is_a_claim(bench: Bench) -> None:
+    """An older epoch of the former producer id, or the last epoch of another one, is fenced and aborts nothing."""
+    old = bench.init().producer_id
+    bench.known.epoch = EPOCH_MAX - 1
+    bench.add(bench.init(old, EPOCH_MAX - 1))
+    for producer_id, epoch in ((old, EPOCH_MAX - 2), (7_777, EPOCH_MAX - 1)):
+        assert bench.init(producer_id, epoch) == error(FENCED), (producer_id, epoch)
+    assert bench.known.status is Status.ONGOING
+    assert bench.init(old, EPOCH_MAX - 1) == error(CONCURRENT)
+    assert bench.known.status is Status.PREPARE_ABORT
+
+
+def test_only_the_end_that_took_the_last_epoch_can_be_repeated(bench: Bench) -> None:
+    """An older epoch, another producer, or the same end after the next transaction: the producer id is unknown."""
+    old = bench.init().producer_id
+    bench.known.epoch = EPOCH_MAX - 1
+    last = Granted(NONE, old, EPOCH_MAX - 1)
+    bench.add(last, version=V2)
+    granted = bench.end_v2(last)
+    bench.write_markers()
+    assert bench.end_v2(Granted(NONE, old, EPOCH_MAX - 2)) == error(MAPPING)
+    assert bench.end_v2(Granted(NONE, 7_777, EPOCH_MAX - 1)) == error(MAPPING)
+    assert bench.end_v2(last) == granted
+    bench.add(granted, version=V2)
+    bench.end_v2(granted)
+    bench.write_markers()
+    assert bench.end_v2(last) == error(MAPPING)
+
+
 def test_markers_of_a_former_transaction_end_no_other(bench: Bench) -> None:
     """They are written late, and the next transaction has the same producer and epoch: it waits for its own."""
     producer = bench.init()
