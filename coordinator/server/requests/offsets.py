@@ -39,6 +39,9 @@ from schemas.errors import ErrorCode
 
 NO_OFFSET = -1
 
+FETCHED_AT_ONCE = AT_ONCE // 2
+"""Topics and their partitions whose offsets one event fetches, at most: their answers are put together behind it."""
+
 DELETED_AT_ONCE = 100
 """Committed offsets to delete in one event, at most. Each costs a tombstone and a place in a log line, so there are
 fewer.
@@ -262,17 +265,15 @@ def _fetch_group(
         if is_checked:
             asked, hidden = yield from _divide(call, asked)
         topics = ((topic.name, topic.partition_indexes) for topic in asked)
-    some = [ALL] if topics is None else (yield from pieces(topics))
+    some = [ALL] if topics is None else (yield from pieces(topics, FETCHED_AT_ONCE))
     answers = Answers(len(some))
     for piece, answer in zip(some, answers, strict=True):
-        named = (
-            None
-            if piece is ALL
-            else [
+        named = None
+        if piece is not ALL:
+            named = [
                 OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
                 for name, indexes in piece.topics
             ]
-        )
         partition.submit(group_id, FetchOffsets(answer, group_id, named, require_stable, call.client, *who))
         yield
     yield answers
