@@ -106,6 +106,40 @@ def test_only_the_last_epoch_of_the_former_producer_is_a_claim(bench: Bench) -> 
     assert course == [Status.ONGOING, error(CONCURRENT), Status.PREPARE_ABORT]
 
 
+def test_a_former_epoch_takes_no_new_producer_id(bench: Bench) -> None:
+    """When the epochs run out, a claim that isn't the last epoch is fenced."""
+    old = bench.init().producer_id
+    bench.known.epoch = EPOCH_MAX - 2
+    assert bench.init(old, EPOCH_MAX - 2).epoch == EPOCH_MAX - 1
+    assert bench.init(old, 5) == error(FENCED)
+    assert bench.known.producer_id == old
+
+
+def test_the_former_producer_is_the_one_before(bench: Bench) -> None:
+    """Once the second producer has got a next epoch, the first one may claim nothing."""
+    first = bench.init().producer_id
+    bench.known.epoch = EPOCH_MAX - 1
+    second = bench.init(first, EPOCH_MAX - 1)
+    bench.add(bench.init(second.producer_id, second.epoch))
+    assert bench.init(first, EPOCH_MAX - 1) == error(FENCED)
+    assert bench.known.status is Status.ONGOING
+
+
+def test_each_new_producer_id_names_the_one_before(bench: Bench) -> None:
+    """Ends of version 2 used up the epochs of the second id: its claim of the third can be repeated."""
+    first = bench.init().producer_id
+    bench.known.epoch = EPOCH_MAX - 1
+    second = bench.init(first, EPOCH_MAX - 1).producer_id
+    bench.known.epoch = EPOCH_MAX - 2
+    one_but_last = Granted(NONE, second, EPOCH_MAX - 2)
+    bench.add(one_but_last, version=V2)
+    assert bench.end_v2(one_but_last) == Granted(NONE, second, EPOCH_MAX - 1)
+    bench.write_markers()
+    third = bench.init(second, EPOCH_MAX - 1)
+    assert (third.epoch, third.producer_id == second) == (0, False)
+    assert bench.init(second, EPOCH_MAX - 1) == third
+
+
 def test_only_the_end_that_took_the_last_epoch_can_be_repeated(bench: Bench) -> None:
     """An older epoch, another producer, or the same end after the next transaction: the producer id is unknown."""
     old = bench.init().producer_id
