@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.group.events import CommitOffsets, CommitPrepared
+from coordinator.group.offsets import is_too_long
 from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
 
@@ -30,7 +31,7 @@ def admit(turn: Turn, group: ConsumerGroup, event: CommitOffsets | CommitPrepare
         return ErrorCode.UNSUPPORTED_VERSION
     if epoch == member.epoch:
         return ErrorCode.NONE
-    if epoch > member.epoch or not all(had(turn, member, each, epoch) for each in committed_by(event)):
+    if epoch > member.epoch or not all(had(turn, member, each, epoch) for each in committed_by(turn, event)):
         return stale(member)
     return ErrorCode.NONE
 
@@ -40,11 +41,12 @@ def stale(member: ConsumerMember) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def committed_by(event: CommitOffsets | CommitPrepared) -> Iterable[tuple[str, int]]:
-    """The topic partitions of a commit."""
-    if isinstance(event, CommitPrepared):
-        return event.prepared.offsets
-    return ((topic.name, each.partition_index) for topic in event.body.topics for each in topic.partitions)
+def committed_by(turn: Turn, event: CommitOffsets | CommitPrepared) -> Iterable[tuple[str, int]]:
+    """The topic partitions of a commit, but for those with too much metadata: their error is their own."""
+    for topic in event.body.topics:
+        for each in topic.partitions:
+            if not is_too_long(each.committed_metadata or "", turn.config):
+                yield topic.name, each.partition_index
 
 
 def had(turn: Turn, member: ConsumerMember, topic_partition: tuple[str, int], epoch: int) -> bool:

@@ -201,9 +201,12 @@ class Play:
         """Leave for good."""
         return self.beat(member_id, -1, **others)
 
-    def commit(self, member_id: str, epoch: int, partition: int = 0, version: int = 9, topic: str = "t") -> int:
+    def commit(
+        self, member_id: str, epoch: int, partition: int = 0, version: int = 9, topic: str = "t", metadata: str = ""
+    ) -> int:
         """Commit offset 7 of a partition; the error code."""
         body = commit_request(GROUP, {(topic, partition): 7}, epoch, member_id)
+        body.topics[0].partitions[0].committed_metadata = metadata
         answered = self.handle(CommitOffsets("r", version, CLIENT, body))
         return int(answered.topics[0].partitions[0].error_code)
 

@@ -23,6 +23,19 @@ def test_commits_of_strangers_are_refused(play: Play) -> None:
     assert play.commit("", 0) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_an_older_epoch_commits_what_was_held_then() -> None:
+    """A partition that the member never had makes the epoch stale. One with too much metadata isn't looked at."""
+    play = Play()
+    play.join("a")
+    play.beat("a", 2, topics=["t", "u"])
+    assert play.group.members["a"].epoch == 3
+    assert play.commit("a", 2) == ErrorCode.NONE
+    assert play.commit("a", 1) == play.commit("a", 4) == ErrorCode.STALE_MEMBER_EPOCH
+    assert play.commit("a", 2, partition=9) == ErrorCode.STALE_MEMBER_EPOCH
+    too_long = "m" * (play.config.offset_metadata_max_bytes + 1)
+    assert play.commit("a", 2, partition=9, metadata=too_long) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
 def test_fetch_wants_the_very_epoch(play: Play) -> None:
     """Anybody from outside may fetch; a member only at its epoch."""
     play.join("a")
