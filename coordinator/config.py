@@ -20,7 +20,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 INT32_MAX = 2_147_483_647
@@ -1115,14 +1114,6 @@ _ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 class _Value(NamedTuple):
     text: str
     where: str
-
-
-def read_properties(file: Path | None) -> str:
-    """The text of the file after --config, in Latin-1 as Java reads it; "" without a file. Raises ConfigError."""
-    try:
-        return "" if file is None else file.read_text(encoding="latin-1")
-    except OSError as error:
-        raise ConfigError(f"--config: {file}: {error.strerror}") from error
 
 
 def load(

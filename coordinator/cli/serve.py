@@ -22,7 +22,7 @@ from pathlib import Path
 
 from coordinator import pages
 from coordinator.cli.exit_codes import ExitCode, fail
-from coordinator.config import PORT_MAX, Config, ConfigError, load, read_properties
+from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
 from coordinator.server.process import run
 
@@ -145,11 +145,17 @@ def _flags(options: Namespace) -> Flags:
 
 
 def _configure(options: Namespace, flags: Flags) -> tuple[Config, list[str]]:
+    properties = ""
+    if options.config is not None:
+        try:
+            properties = options.config.read_text(encoding="latin-1")  # as Java does
+        except OSError as error:
+            raise ConfigError(f"--config: {options.config}: {error.strerror}") from error
     return load(
         flags=flags,
         sets=options.set,
         environment=os.environ,
-        properties=read_properties(options.config),
+        properties=properties,
         file_name=str(options.config or ""),
     )
 

@@ -32,18 +32,21 @@ def server_config(
     settings: list[str], config_file: Path | None, flags: Mapping[str, tuple[str, str]] | None = None
 ) -> Config:
     """The settings that the server would take; a wrong one ends the command. flags: as of `load`."""
-    from coordinator.config import ConfigError, load, read_properties
+    from coordinator.config import ConfigError, load
 
     try:
+        properties = config_file.read_text(encoding="latin-1") if config_file else ""  # as `serve` does
         return load(
             flags=flags,
             sets=settings,
             environment=os.environ,
-            properties=read_properties(config_file),
+            properties=properties,
             file_name=str(config_file or ""),
         )[0]
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
+    except OSError as error:
+        fail(ExitCode.USAGE, f"--config: {config_file}: {error.strerror}")
 
 
 def store_config(

@@ -26,7 +26,7 @@ from coordinator.cli.exit_codes import ExitCode, fail, warn
 from coordinator.cli.options import Command, OutputForm, argument, commands, option
 from coordinator.cli.output import Output, show
 from coordinator.client.users import remove_credential, set_credential, users_of
-from coordinator.config import Config, ConfigError, load, read_properties
+from coordinator.config import Config, ConfigError, load
 from coordinator.log.engine import EngineError
 from coordinator.log.files import META_NAME
 from coordinator.log.segments.disk import reason
@@ -238,4 +238,5 @@ def _texts(data_dir: str | None, file: Path | None, *, makes_folder: bool = Fals
 def _config(data_dir: str | None, file: Path | None) -> Config:
     """The server's configuration, as far as the folder needs it."""
     flags: Mapping[str, tuple[str, str]] = {} if data_dir is None else {"log.dirs": ("--data-dir", data_dir)}
-    return load(flags=flags, environment=os.environ, properties=read_properties(file), file_name=str(file or ""))[0]
+    properties = "" if file is None else file.read_text(encoding="latin-1")
+    return load(flags=flags, environment=os.environ, properties=properties, file_name=str(file or ""))[0]
