@@ -81,11 +81,17 @@ def size_text(size: float) -> str:
     return f"{size:.1f} GB"
 
 
+def sendable(text: str) -> str:
+    """Text in which a path stands, as UTF-8 can have it: a path's bytes that aren't UTF-8 (PEP 383) are escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def cut_text(message: str) -> str:
-    """An error message, cut to MESSAGE_MAX characters.
+    """An error message for an answer: `sendable`, and cut to MESSAGE_MAX characters.
 
     It may quote a name that is as long as a string on the wire. No answer could have a longer string.
     """
+    message = sendable(message)
     return message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - len(CUT)] + CUT
 
 

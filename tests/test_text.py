@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from coordinator.text import address_text, duration_text, printable, second_text, several, short, size_text, time_text
+from coordinator.text import (
+    MESSAGE_MAX,
+    address_text,
+    cut_text,
+    duration_text,
+    printable,
+    second_text,
+    several,
+    short,
+    size_text,
+    time_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +75,11 @@ def test_a_member_id_is_shortened_to_what_it_begins_with() -> None:
 def test_a_host_with_colons_stands_in_brackets() -> None:
     """Else nobody could tell where an IPv6 address ends and the port begins."""
     assert [address_text(host, 9092) for host in ("::1", "h")] == ["[::1]:9092", "h:9092"]
+
+
+def test_an_error_message_fits_an_answer() -> None:
+    """A message that names a path whose bytes aren't UTF-8, or that is long, can be sent."""
+    assert (
+        cut_text("No space left on device: " + os.fsdecode(b"/data/\xff")) == "No space left on device: /data/\\udcff"
+    )
+    assert len(cut_text(os.fsdecode(b"\xff") * MESSAGE_MAX)) == MESSAGE_MAX

@@ -29,6 +29,8 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import Any
 
+from coordinator.text import sendable
+
 
 class Kind(StrEnum):
     """The kind of a message: see the module."""
@@ -50,10 +52,11 @@ class Kind(StrEnum):
 
 
 def line(kind: str, **fields: Any) -> bytes:
-    """The line of a message."""
+    """The line of a message. Its reasons and errors may name a path, and so are made `sendable`."""
     from msgspec.json import encode  # noqa: PLC0415 - each server imports this module, and workers alone need msgspec
 
-    return encode({"kind": kind, **fields}) + b"\n"
+    said = {name: sendable(field) if isinstance(field, str) else field for name, field in fields.items()}
+    return encode({"kind": kind, **said}) + b"\n"
 
 
 class LineReader:

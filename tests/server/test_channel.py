@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from uuid import UUID
 
 from msgspec import convert
@@ -37,3 +38,9 @@ def test_a_change_arrives_as_it_was_sent() -> None:
     for change in (Change(TOPICS, altered, [UUID(int=5)]), Change(TOPICS, [], [])):
         (message,) = LineReader().feed(line(Kind.CHANGE_REQUEST, change=change))
         assert convert(message["change"], Change) == change
+
+
+def test_a_reason_may_name_any_path() -> None:
+    """A reason arrives although it names a path whose bytes aren't UTF-8: neither end may break over it."""
+    (message,) = LineReader().feed(line(Kind.START_FAILED, reason="Is a directory: " + os.fsdecode(b"/data/\xff")))
+    assert message == {"kind": Kind.START_FAILED, "reason": "Is a directory: /data/\\udcff"}
