@@ -63,21 +63,20 @@ def bearer_mechanism(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Me
 
 def _dialogue(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Dialogue:
     wanted, text = _read((yield NOTHING))
-    reason, user, ends_at_ms = "", "", 0
     try:
         user, ends_at_ms = _checked(_claims(text, keys), rules, wall_ms())
     except AuthenticationFailed as refused:
         reason = str(refused)
-    if reason:
-        token = yield Step(CHALLENGE.encode())
-        raise AuthenticationFailed(reason, CHALLENGE if token == CONTROL_A else "")
-    if wanted not in {"", user}:
-        told = (
-            f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
-            f"token's principal name ({user})"
-        )
-        raise AuthenticationFailed("the client asks for another user's name", told)
-    return Step(b"", user, ends_at_ms)
+    else:
+        if wanted not in {"", user}:
+            told = (
+                f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
+                f"token's principal name ({user})"
+            )
+            raise AuthenticationFailed("the client asks for another user's name", told)
+        return Step(b"", user, ends_at_ms)
+    token = yield Step(CHALLENGE.encode())
+    raise AuthenticationFailed(reason, CHALLENGE if token == CONTROL_A else "")
 
 
 def _claims(token: str, keys: Keys) -> dict[str, Any]:

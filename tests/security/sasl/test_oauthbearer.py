@@ -84,6 +84,17 @@ def test_other_first_messages_are_refused_at_once(message: bytes) -> None:
     assert raised.value.told == ""
 
 
+def test_a_refusal_without_a_reason_lets_nobody_in() -> None:
+    """A token that the keys refuse gets the challenge and no user, even if the refusal has no words."""
+
+    class Wordless(Provider):
+        def missed(self) -> None:
+            raise AuthenticationFailed("")
+
+    unknown = first_message(token(kid="unknown"))
+    assert bearer(provider=Wordless()).begin().step(unknown) == Step(CHALLENGE.encode())
+
+
 def test_nobody_gets_another_users_name() -> None:
     """Kafka's words name both."""
     with pytest.raises(AuthenticationFailed) as raised:
