@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,14 @@ import pytest
 from coordinator.audit.audit import Options, audit
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.main import main
-from tests.audit.scenes import Scene, static_members
+from protocol.records.codecs import Codec
+from tests.audit.scenes import Scene, clean, compressed, static_members
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBMIT = Path(sys.executable).with_name("spark-submit")
+PAGE = ROOT / "docs/ask-why/audit.md"
 
 
 def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
@@ -51,3 +55,25 @@ def test_what_can_not_be_read_is_exit_code_2(tmp_path: Path, capsys: pytest.Capt
     assert str(tmp_path) in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["--out", str(tmp_path)])
+
+
+def test_executors_need_no_package_that_the_page_does_not_name(tmp_path: Path) -> None:
+    """Of the packages that Tenure needs, modules that executors import take only those that the page names."""
+    found = re.search(r"Each executor needs two things: Python with ([^;]+);", PAGE.read_text())
+    assert found is not None
+    named = set(re.findall(r"\w+", found[1]))
+    program = (
+        "import sys; from pathlib import Path; from coordinator.audit.audit import Options, audit\n"
+        "import coordinator.audit.spark.follow, coordinator.audit.spark.job\n"
+        "audit(Path(sys.argv[1]), None, Options(), lambda done: None)\n"
+        "print(*{each.partition('.')[0] for each in sys.modules})"
+    )
+    scene = clean()
+    scene.batches = [compressed(batch, Codec.ZSTD) for batch in scene.batches]
+    command = [sys.executable, "-c", program, str(scene.write(tmp_path))]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    distributions = packages_distributions()
+    imported = {name for module in modules for name in distributions.get(module, ())}
+    needed = {re.split(r"[^\w-]", each)[0] for each in requires("tenure") or () if "extra ==" not in each}
+    assert imported & needed <= named
+    assert "msgspec" in imported
