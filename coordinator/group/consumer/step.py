@@ -84,13 +84,11 @@ def has_room_for_names(group: ConsumerGroup, names: frozenset[str]) -> None:
 
 def known(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """The member that a request names. Raises RefusedRequest. The instance id comes first, as in Kafka."""
-    if instance_id is None:
-        member = group.members.get(member_id)
-        words = f"Member {member_id[:100]} is not a member of group {group.group_id[:100]}."
-    else:
-        member = group.seat(instance_id)
-        words = f"Instance id {instance_id[:100]} is unknown."
+    member = group.members.get(member_id) if instance_id is None else group.seat(instance_id)
     if member is None:
+        words = f"Member {member_id[:100]} is not a member of group {group.group_id[:100]}."
+        if instance_id is not None:
+            words = f"Instance id {instance_id[:100]} is unknown."
         raise RefusedRequest(ErrorCode.UNKNOWN_MEMBER_ID, words)
     if member.member_id != member_id:
         words = (
