@@ -241,13 +241,15 @@ class Reader:
         group.regexes = self._regexes
         targets: dict[str, Target] = {}
         for number, (member_id, said) in enumerate(last.members.items(), 1):
-            member = _member(member_id, said, last.current.get(member_id))
+            member = _member(member_id, said, last.current.pop(member_id, None))
             if not _is_free(group, member):
                 raise ProtocolError(f"group {group.group_id!r}: {member_id!r} has a partition that another member has")
             group.put(member)
-            if member_id in last.targets:
-                target = last.targets[member_id].topic_partitions
-                targets[member_id] = {each.topic_id: frozenset(each.partitions) for each in target if each.partitions}
+            target = last.targets.pop(member_id, None)
+            if target is not None:
+                targets[member_id] = {
+                    each.topic_id: frozenset(each.partitions) for each in target.topic_partitions if each.partitions
+                }
             if number % MADE_AT_ONCE == 0:
                 yield
         if self._target_ms is not None:
