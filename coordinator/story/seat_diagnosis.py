@@ -24,7 +24,7 @@ WAITS_NOT = "in the consumer protocol no join waits for them, and the other memb
 
 
 def seat_findings(case: Case) -> Iterator[Finding]:
-    """None about a group that expects nobody and has any number of seats."""
+    """Findings about expected members and seats; none about a group without settings for them."""
     if case.group is not None:
         yield from _missing(case.entries, case.group, case.now_ms)
         yield from _seats(case.entries, case.group)

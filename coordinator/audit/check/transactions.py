@@ -31,7 +31,7 @@ class Producers:
         self._ids = ids
         self._epochs: dict[int, int] = {}
         self._unnamed: dict[int, tuple[int, int]] = {}
-        """By producer without an id, the offset and the time of its newest marker."""
+        """By producer that no transactional id has, the offset and the time of its newest marker."""
         self._falls: list[Finding] = []
 
     def add(self, row: Row) -> None:

@@ -7,6 +7,7 @@
               vectors (numbers and texts at many positions) and fields (records, keys, values, members)
     tables    the columns of the tables, and rows as Arrow
     events    reads what the server recorded in `__rebalance_events`
+    ids       reads the transactional ids in `__transaction_state`
 
 House rule: nothing is judged here. `tenure log` uses logs, parse and batches, which import nothing heavy.
 """

@@ -296,7 +296,7 @@ def _note_marker(made: Plan, partition: int, window: FilePart, position: int) ->
 
 
 def _is_tenures(home: Path) -> bool:
-    """Whether a folder, or the one that it is the partition of, is Tenure's: only Tenure has lock files that stay."""
+    """Whether `home`, or the folder around that of a partition, is a data folder of Tenure: its lock files stay."""
     folder = home.parent if home.name.startswith(f"{OFFSETS_TOPIC}-") else home
     return any(_LOCK_NAME.fullmatch(each.name) for each in folder.iterdir())
 
