@@ -232,7 +232,9 @@ def _fetch_groups(call: Call, request: OffsetFetchRequest) -> Steps:
         )
         call.work(steps)
         yield
+    call.on_closed = answers.let_go  # else this request and its answers would stay until the collector looks
     yield answers
+    call.on_closed = None
     told = yield from still_true(asked, answers.found)
     call.answer(OffsetFetchResponse(groups=(yield from at_places(told, places))))
 

@@ -370,6 +370,10 @@ class Answers:
     def __iter__(self) -> Iterator[Reply]:
         return (Errand(partial(self._take, number)) for number in range(self._left))
 
+    def let_go(self) -> None:
+        """The steps that wait won't go on: steps of the same call, which would have answered, have ended before."""
+        self.go_on = None
+
     def _take(self, number: int, answer: Any) -> None:
         self.found[number] = answer
         self._left -= 1

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import weakref
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from coordinator.server.requests.many import AT_ONCE
+from coordinator.server.requests.offsets import fetch_offsets
+from protocol.header import encode_request
 from protocol.messages import (
     ListGroupsRequest,
     MetadataRequest,
@@ -15,7 +20,7 @@ from protocol.messages import (
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, connected
+from tests.server.harness import ManualClock, Peer, Sender, connected, serving
 from tests.server.requests.test_groups import two_groups
 from tests.support.memory import ManualEngine
 from tests.support.requests import commit_request, delete_offsets_request, offsets_request
@@ -144,3 +149,41 @@ async def test_offsets_of_what_does_not_exist_can_not_be_deleted() -> None:
         }
         answer = await peer.ask(request("nowhere"), 0)
         assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+class BusyClock(ManualClock):
+    """Each look at it takes a millisecond, so that a turn has few steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = 0
+
+    def ms(self) -> int:
+        """As Clock.ms."""
+        self._looks += 1
+        return super().ms() + self._looks
+
+
+async def test_nothing_of_a_request_stays_when_its_client_goes() -> None:
+    """A client goes while a large group is put together: the request is let go at once, without the collector."""
+    topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=f"t{n}", partition_indexes=[0]) for n in range(1_000)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    async with serving(clock=BusyClock()) as server:
+        api = server.server._api
+        call = api.call_of(Sender(), encode_request(request, 8, 1, "c")[4:])
+        call.services, call.in_steps = api._services, True
+        steps = fetch_offsets(call, request)
+        kept = weakref.ref(steps)
+        gc.disable()
+        try:
+            call.work(steps)
+            del steps
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert kept() is not None
+            call.close()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert kept() is None
+        finally:
+            gc.enable()
