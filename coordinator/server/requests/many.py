@@ -117,12 +117,10 @@ TIMEOUT_MIN_MS = 1_000
 def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Generator[Answer, None, ChangeResult]:
     """Make a change of the list of topics. The result is TimedOut if none comes in time: another worker may hang."""
     answer = Answer()
-    reply = answer
-    done = reply.deliver if timeout_ms is None else _in_time(call, timeout_ms, reply)
+    done = answer.deliver if timeout_ms is None else _in_time(call, timeout_ms, answer)
     call.services.discovery.topics.change(change, done)
-    outcome: ChangeResult
     yield answer
-    outcome = answer.found
+    outcome: ChangeResult = answer.found
     return outcome
 
 
