@@ -29,8 +29,6 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import Any
 
-from coordinator.text import sendable
-
 
 class Kind(StrEnum):
     """The kind of a message: see the module."""
@@ -53,7 +51,9 @@ class Kind(StrEnum):
 
 def line(kind: str, **fields: Any) -> bytes:
     """The line of a message. Its reasons and errors may name a path, and so are made `sendable`."""
-    from msgspec.json import encode  # noqa: PLC0415 - each server imports this module, and workers alone need msgspec
+    from msgspec.json import encode  # noqa: PLC0415 - each server imports this module, and workers alone need these
+
+    from coordinator.text import sendable  # noqa: PLC0415 - as above
 
     said = {name: sendable(field) if isinstance(field, str) else field for name, field in fields.items()}
     return encode({"kind": kind, **said}) + b"\n"
