@@ -10,6 +10,7 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -163,6 +164,21 @@ def test_finding_at_the_end_can_be_taken_back(tmp_path: Path) -> None:
     scene.delete().write(tmp_path / "log")
     assert stream.look() == whole(tmp_path / "log")
     assert stream.following.result().findings == []
+
+
+def test_of_very_many_findings_all_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many findings of a partition the first are kept, and all are counted, at each look."""
+    monkeypatch.setattr("coordinator.audit.audit.FINDINGS_KEPT", 2)
+    monkeypatch.setattr(following, "AuditResult", partial(AuditResult, _held_max=3))
+    scene = Scene().commit(10)
+    stream = Stream(scene.write(tmp_path / "log"), tmp_path / "state")
+    for commits_back in (9, 17):
+        for offset in range(9, 0, -1):
+            scene.commit(offset)
+        scene.write(tmp_path / "log")
+        found = stream.look()
+        assert [each.offset for each in found.findings if each.check == "commit_back"] == [1, 2]
+        assert found.counts["commit_back"] == commits_back
 
 
 def test_findings_and_summary_are_replaced_as_a_whole(scene: Scene, tmp_path: Path) -> None:
