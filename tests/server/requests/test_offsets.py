@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 from typing import Any
@@ -178,12 +177,10 @@ async def test_nothing_of_a_request_stays_when_its_client_goes() -> None:
         try:
             call.work(steps)
             del steps
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await server.barrier()
             assert kept() is not None
             call.close()
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await server.barrier()
             assert kept() is None
         finally:
             gc.enable()
