@@ -59,6 +59,18 @@ def test_a_new_id_names_its_producer_as_the_former_one_too(bench: Bench) -> None
     assert bench.known.previous_producer_id == granted.producer_id
 
 
+def test_a_producer_starts_anew_behind_the_end_of_its_transaction(bench: Bench) -> None:
+    """While markers are due, it is to try again. Then its record has no list of partitions, as Kafka's."""
+    producer = bench.init()
+    bench.add(producer)
+    bench.end(producer)
+    assert bench.init() == bench.init(producer.producer_id, producer.epoch) == error(CONCURRENT)
+    bench.write_markers()
+    assert bench.known.partitions is not None
+    assert bench.init() == Granted(NONE, producer.producer_id, 1)
+    assert bench.known.partitions is None
+
+
 def test_requests_that_wait_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is to try again."""
     monkeypatch.setattr(coordinator, "WAITING_MAX", 1)
