@@ -266,9 +266,9 @@ class Coordinator:
         if known.producer_id != event.producer_id and not is_rotated:
             return MAPPING
         is_complete = status in {Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}
-        if known.epoch != event.epoch and not (is_complete and is_again):
-            return FENCED
-        if is_complete and is_again:
+        if known.epoch != event.epoch:
+            if not (is_complete and is_again):
+                return FENCED
             return NONE if status is COMPLETE[wanted] else INVALID_STATE
         if status is not Status.ONGOING:
             if event.is_commit:

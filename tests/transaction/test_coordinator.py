@@ -210,6 +210,19 @@ def test_end_without_a_transaction(bench: Bench) -> None:
     assert (len(bench.records), bench.markers) == (written, [])
 
 
+def test_an_end_takes_an_epoch(bench: Bench) -> None:
+    """EndTxn v5, also an abort of nothing: a repetition, or a claim by the epoch before, gets the epoch once more."""
+    producer = bench.init()
+    granted = bench.end_v2(producer, commit=False)
+    assert granted == Granted(NONE, producer.producer_id, 1)
+    assert (bench.known.client_version, bench.known.partitions) == (V2, set())
+    assert bench.end_v2(producer, commit=False) == error(CONCURRENT)
+    bench.write_markers()
+    assert bench.end_v2(producer, commit=False) == granted
+    assert bench.end_v2(producer) == error(INVALID)
+    assert bench.init(producer.producer_id, producer.epoch) == granted
+
+
 def test_until_it_is_complete_others_are_concurrent(bench: Bench) -> None:
     """Fact 17: 51 for what comes; a Produce waits and goes on by itself."""
     producer = bench.init()
