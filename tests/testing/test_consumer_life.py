@@ -87,6 +87,8 @@ def test_a_silent_member_expires_and_comes_back(server: Tenure) -> None:
     group.wait_until_stable(members=1)
     members.speak_again(0)
     group.wait_until_stable(members=2)
+    group.wait_until(lambda _: sorted(map(len, seats(members))) == [3, 3])
+    assert [member.doing for member in members] == [Doing.SEATED] * 2
 
 
 def test_a_slow_member_is_waited_for(server: Tenure) -> None:

@@ -270,13 +270,18 @@ class LargeAnswers:
         return self._dispatch(connection, frame)
 
 
+async def beating(server: Serving) -> tuple[Peer, HeartbeatRequest]:
+    """The connection of a member, and its heartbeat, which was answered once."""
+    peer = await server.peer()
+    beat = heartbeat_request("g", await seat(peer, "g", "i"), "i")
+    assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+    return peer, beat
+
+
 async def test_a_large_answer_is_written_as_the_client_takes_it(server: Serving) -> None:
     """The rest of the answer waits here, and so do further requests; all answers arrive, in order and whole."""
     large = LargeAnswers(server)
-    peer = await server.peer()
-    joined = await seat(peer, "g", "i")
-    beat = heartbeat_request("g", joined, "i")
-    assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+    peer, beat = await beating(server)
     await peer.send(MetadataRequest(topics=[]), 4)
     await server.until(lambda: large.calls == 1)
     (connection,) = server.connections()
@@ -300,10 +305,7 @@ async def test_a_large_answer_is_written_as_the_client_takes_it(server: Serving)
 async def test_a_large_answer_is_cut_by_the_turn(server: Serving) -> None:
     """If the client takes all, the answer still takes many turns, and no heartbeat's answer comes into its middle."""
     large = LargeAnswers(server)
-    peer = await server.peer()
-    joined = await seat(peer, "g", "i")
-    beat = heartbeat_request("g", joined, "i")
-    assert (await peer.ask(beat, 4)).error_code == ErrorCode.NONE
+    peer, beat = await beating(server)
     (connection,) = server.connections()
     transport = Taking(server)
     connection._transport = transport  # type: ignore[assignment]

@@ -166,3 +166,4 @@ async def test_a_closed_connection_frees_what_it_holds() -> None:
         await server.until(lambda: counted(server) > 0)
         peer.close()
         await server.until(lambda: counted(server) == 0)
+        assert (counted(server), server.connections()) == (0, [])
