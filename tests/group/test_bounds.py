@@ -20,7 +20,8 @@ from coordinator.group.bounds import (
 )
 from coordinator.group.consumer import records as consumer_records
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.invariants import LastRecords, broken_rules
+from coordinator.group.consumer.invariants import broken_rules
+from coordinator.group.consumer.records import LastRecords
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.events import ConsumerHeartbeat, Load, TopicsChanged
 from coordinator.group.replay import Replay

@@ -20,8 +20,8 @@ from uuid import UUID
 from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
-from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
-from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH
+from coordinator.group.consumer.invariants import ConsumerRule, broken_rules
+from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH, LastRecords
 from coordinator.log.topics.list import kafka_id
 from coordinator.story.events import Cause
 from coordinator.story.inference.consumer import Consumer

@@ -52,8 +52,8 @@ from coordinator.audit.read.parse import batch_row
 from coordinator.cli.log.locks import in_use, write_under_way
 from coordinator.config import INT64_MAX
 from coordinator.group.bounds import epoch_at_bound, group_at_bound, offset_at_bound
-from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
-from coordinator.group.consumer.records import CURRENT, MEMBER, TARGET, TARGET_EPOCH
+from coordinator.group.consumer.invariants import ConsumerRule, broken_rules
+from coordinator.group.consumer.records import CURRENT, MEMBER, TARGET, TARGET_EPOCH, LastRecords
 from coordinator.group.invariants import RecordRule, record_violations
 from coordinator.group.partition import partition_for
 from coordinator.log.meta import noted_partition_count

@@ -1,7 +1,7 @@
 """The rules that hold of the records of a group of the consumer protocol, between two appends.
 
-A group has many records: its epochs, and up to three for each member. `LastRecords` has the last value of each, and
-`broken_rules` checks them beside one another. `tenure log verify` and `tenure audit` call it.
+A group has many records: its epochs, and up to three for each member. `broken_rules` checks the last value of each
+beside one another. `tenure log verify` and `tenure audit` call it.
 
 House rule: each rule stands here once.
 """
@@ -9,26 +9,16 @@ House rule: each rule stands here once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from coordinator.group.consumer.group import AWAY
+from coordinator.group.consumer.records import LastRecords
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataValue,
     ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    Message,
 )
-
-FIRST_EPOCH = 1
-"""The epoch of a group without a record of its epoch: no member ever subscribed to a topic."""
-
-NO_EPOCH = 0
-"""The epoch of a group's target before the first one."""
 
 
 class ConsumerRule(StrEnum):
@@ -52,31 +42,6 @@ class Broken(NamedTuple):
     reason: str
     member_id: str | None = None
     partition: tuple[UUID, int] | None = None
-
-
-@dataclass
-class LastRecords:
-    """The last values of a group's records, members by their ids."""
-
-    epoch: int = FIRST_EPOCH
-    target_epoch: int = NO_EPOCH
-    members: dict[str, ConsumerGroupMemberMetadataValue] = field(default_factory=dict)
-    targets: dict[str, ConsumerGroupTargetAssignmentMemberValue] = field(default_factory=dict)
-    current: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = field(default_factory=dict)
-
-    def put(self, member_id: str | None, value: Message) -> None:
-        """Take a record's value; member_id: of its key. No rule is about topics or regular expressions."""
-        match value:
-            case ConsumerGroupMetadataValue():
-                self.epoch = value.epoch
-            case ConsumerGroupTargetAssignmentMetadataValue():
-                self.target_epoch = value.assignment_epoch
-            case ConsumerGroupMemberMetadataValue() if member_id is not None:
-                self.members[member_id] = value
-            case ConsumerGroupTargetAssignmentMemberValue() if member_id is not None:
-                self.targets[member_id] = value
-            case ConsumerGroupCurrentMemberAssignmentValue() if member_id is not None:
-                self.current[member_id] = value
 
 
 def broken_rules(records: LastRecords) -> Iterator[Broken]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -23,7 +24,6 @@ from coordinator.group.consumer.group import (
     Resolved,
     Target,
 )
-from coordinator.group.consumer.invariants import LastRecords
 from protocol.errors import ProtocolError
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -199,6 +199,38 @@ def group_tombstones(group: ConsumerGroup, wall_ms: int) -> Iterator[Record]:
         yield regex_tombstone(group.group_id, regex, wall_ms)
     yield _record(PARTITIONS, None, wall_ms, group.group_id)  # Kafka up to 4.0 wrote it
     yield _record(EPOCH, None, wall_ms, group.group_id)
+
+
+FIRST_EPOCH = 1
+"""The epoch of a group without a record of its epoch: no member ever subscribed to a topic."""
+
+NO_EPOCH = 0
+"""The epoch of a group's target before the first one."""
+
+
+@dataclass
+class LastRecords:
+    """The last values of a group's records, members by their ids."""
+
+    epoch: int = FIRST_EPOCH
+    target_epoch: int = NO_EPOCH
+    members: dict[str, ConsumerGroupMemberMetadataValue] = field(default_factory=dict)
+    targets: dict[str, ConsumerGroupTargetAssignmentMemberValue] = field(default_factory=dict)
+    current: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = field(default_factory=dict)
+
+    def put(self, member_id: str | None, value: Message) -> None:
+        """Take a record's value; member_id: of its key. No rule is about topics or regular expressions."""
+        match value:
+            case ConsumerGroupMetadataValue():
+                self.epoch = value.epoch
+            case ConsumerGroupTargetAssignmentMetadataValue():
+                self.target_epoch = value.assignment_epoch
+            case ConsumerGroupMemberMetadataValue() if member_id is not None:
+                self.members[member_id] = value
+            case ConsumerGroupTargetAssignmentMemberValue() if member_id is not None:
+                self.targets[member_id] = value
+            case ConsumerGroupCurrentMemberAssignmentValue() if member_id is not None:
+                self.current[member_id] = value
 
 
 class Reader:

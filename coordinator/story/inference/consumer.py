@@ -27,8 +27,16 @@ from uuid import UUID
 from coordinator.group import causes, notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.group import AWAY, MemberState
-from coordinator.group.consumer.invariants import LastRecords
-from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, PARTITIONS, REGEX, TARGET, TARGET_EPOCH
+from coordinator.group.consumer.records import (
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    PARTITIONS,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+    LastRecords,
+)
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
 from coordinator.group.state import State
 from coordinator.story.events import Cause, GroupEvent, TopicChange

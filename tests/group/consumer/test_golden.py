@@ -14,7 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.group.consumer.invariants import LastRecords, broken_rules
+from coordinator.group.consumer.invariants import broken_rules
+from coordinator.group.consumer.records import LastRecords
 from coordinator.group.topics import TopicImage, TopicTable, metadata_hash
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import OFFSET_KIND, read_key, read_offset

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.consumer.invariants import ConsumerRule, LastRecords, broken_rules
-from coordinator.group.consumer.records import CURRENT
+from coordinator.group.consumer.invariants import ConsumerRule, broken_rules
+from coordinator.group.consumer.records import CURRENT, LastRecords
 from coordinator.group.replay import Replay
 from coordinator.story.records.consumer import CONSUMER_VERSIONS, read_consumer_value
 from coordinator.story.records.values import read_key
