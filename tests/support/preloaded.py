@@ -23,13 +23,13 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.support.patience import WITHIN_S
 
@@ -129,7 +129,7 @@ class Preloaded:
     """A process that is forked. users: how many processes ask it. modules: it imports these before it is asked."""
 
     def __init__(self, users: int = 1, *modules: str) -> None:
-        self._asking = Lock()
+        self._asking = threading.Lock()
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(users)]
         self._sockets = [own for own, _ in pairs]
         self._socket = self._sockets[0]
@@ -245,8 +245,31 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     sys.argv = ["", *asked["arguments"]]
 
 
+def _run(module: str) -> int:
+    """Run a module; returns its exit code. A module that raises another exception ends as Python ends it."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        return end.code or 0
+    return 0
+
+
+def _end(code: int) -> NoReturn:
+    """End this process, and keep its memory: Python would free all modules, and so copy it first: 30 ms of CPU."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # Python says so in its own way
+    os._exit(code)
+
+
 if __name__ == "__main__":
     for each in sys.argv[2:]:
         _load(each)
     asked_by = [socket.socket(fileno=int(number)) for number in sys.argv[1].split(",")]
-    runpy.run_module(answer(asked_by), run_name="__main__", alter_sys=True)
+    _end(_run(answer(asked_by)))
