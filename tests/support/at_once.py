@@ -16,11 +16,12 @@ import atexit
 import gc
 import multiprocessing
 import os
+import selectors
 import signal
 import traceback
 from bisect import bisect_left
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
 import pytest
@@ -68,6 +69,8 @@ class Shares:
         self._lock = context.Lock()
         self._begins = context.RawArray("l", edges[:-1])
         self._ends = context.RawArray("l", edges[1:])
+        self.running = context.RawArray("l", processes)
+        """The test that each process runs, or ran last."""
 
     def take(self, number: int) -> int | None:
         """The next test of a process; None if no test is left."""
@@ -94,27 +97,26 @@ class Shares:
 
 
 class Sender:
-    """The hooks by which a fork sends to the first process what becomes of its tests.
+    """The hooks by which a fork sends to the first process what became of a test.
 
-    The reports of a test are sent together: most of the work of the first process is to wake up for one more message.
+    A test is one message. The reports of a set-up and of an end that passed stay here, since pytest shows them with
+    --durations only: most of the work of the first process is to wake up and to take reports.
     """
 
     def __init__(self, config: pytest.Config, connection: Connection[Any, Any]) -> None:
         self._config = config
         self._connection = connection
+        self._wants_all = config.getoption("durations") is not None
         self._reports: list[Any] = []
-
-    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
-        """Send that a test begins."""
-        self._connection.send(("start", (nodeid, location)))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep a report."""
-        self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        if report.when == "call" or not report.passed or self._wants_all:
+            self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
         """Send that a test has ended, and its reports."""
-        self._connection.send(("finish", (nodeid, location, self._reports)))
+        self._connection.send((nodeid, location, self._reports))
         self._reports = []
 
 
@@ -132,7 +134,7 @@ def run_at_once(session: pytest.Session, processes: int) -> None:
         sent.close()
         forks[received] = process_id
     try:
-        _report(session, shares, dict.fromkeys(forks, ("", ("", None, ""))))
+        _report(session, shares, list(forks))
     finally:
         shares.clear()
         for received, process_id in forks.items():
@@ -160,7 +162,7 @@ def _be_a_fork(session: pytest.Session, shares: Shares, number: int, connection:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             session._setupstate.teardown_exact(None)
             atexit._run_exitfuncs()
-        connection.send(("end", ()))
+        connection.send(None)
     except (BrokenPipeError, KeyboardInterrupt):
         pass  # the first process ends too
     except BaseException:  # noqa: BLE001 - it is shown
@@ -174,6 +176,7 @@ def _run(session: pytest.Session, shares: Shares, number: int) -> None:
     while test is not None and not session.shouldfail and not session.shouldstop:
         following = shares.take(number)
         then = None if following is None else session.items[following]
+        shares.running[number] = test
         session.config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=then)
         if then is None or then.path != session.items[test].path:
             _forget()
@@ -186,30 +189,33 @@ def _forget() -> None:
     gc.freeze()
 
 
-def _report(session: pytest.Session, shares: Shares, running: dict[Connection[Any, Any], tuple[str, Any]]) -> None:
-    """Report what forks send, until each has ended. running: the test that each one runs."""
+def _report(session: pytest.Session, shares: Shares, connections: Sequence[Connection[Any, Any]]) -> None:
+    """Report what forks send, until each has ended."""
     hook = session.config.hook
-    while running:
-        ready = wait(running)
-        for connection in [each for each in running if each in ready]:
+    ready = selectors.DefaultSelector()
+    for number, connection in enumerate(connections):
+        ready.register(connection, selectors.EVENT_READ, number)
+    while ready.get_map():
+        for key, _ in ready.select():
             try:
-                what, sent = connection.recv()
+                sent = connections[key.data].recv()
             except EOFError:
-                nodeid, location = running.pop(connection)
-                lost = pytest.TestReport(nodeid, location, {}, "failed", "the process that ran this test ended", "call")
+                ready.unregister(key.fileobj)
+                item = session.items[shares.running[key.data]]
+                lost = pytest.TestReport(
+                    item.nodeid, item.location, {}, "failed", "the process that ran this test ended", "call"
+                )
                 hook.pytest_runtest_logreport(report=lost)
                 continue
-            if what == "start":
-                running[connection] = sent
-                hook.pytest_runtest_logstart(nodeid=sent[0], location=sent[1])
-            elif what == "finish":
-                nodeid, location, reports = sent
-                for written in reports:
-                    read = hook.pytest_report_from_serializable(config=session.config, data=written)
-                    hook.pytest_runtest_logreport(report=read)
-                hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
-            else:
-                del running[connection]
+            if sent is None:
+                ready.unregister(key.fileobj)
+                continue
+            nodeid, location, reports = sent
+            hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+            for written in reports:
+                read = hook.pytest_report_from_serializable(config=session.config, data=written)
+                hook.pytest_runtest_logreport(report=read)
+            hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
         if session.shouldfail or session.shouldstop:
             shares.clear()
     if session.shouldfail:
