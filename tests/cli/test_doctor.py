@@ -58,6 +58,7 @@ def test_a_group_or_all_of_them() -> None:
         assert doctor(server, "--all", "--output", "json").json == []
 
 
+@pytest.mark.early
 def test_a_member_that_stands_still_for_too_short_to_tell(server: Tenure) -> None:
     """A few records that wait may be read in a moment, so the doctor doesn't say that all is well."""
     name = f"g-{uuid.uuid4().hex[:8]}"
@@ -80,6 +81,7 @@ def test_a_member_that_stands_still_for_too_short_to_tell(server: Tenure) -> Non
     assert f"{name}: too early to tell whether it is stuck: in 1" in ran.out
 
 
+@pytest.mark.early
 def test_a_damaged_partition_sends_to_the_page_about_it() -> None:
     """The doctor has file, position and page; each other command about the group names the doctor."""
     with Tenure({"offsets.topic.num.partitions": "1"}) as server:
@@ -103,6 +105,7 @@ def test_a_damaged_partition_sends_to_the_page_about_it() -> None:
             assert ran.code != 0, command
 
 
+@pytest.mark.early
 def test_a_full_disk_is_found() -> None:
     """A disk that is full for the records of topics is an error with names and the reason, until a write works again.
 

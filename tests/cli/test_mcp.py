@@ -14,6 +14,8 @@ from coordinator.cli.mcp import ABOUT, TOOLS
 from tests.cli.conftest import MakeGroup, at, make_app, run_app
 from tests.support.tenure import tenure_command
 
+pytestmark = pytest.mark.early
+
 
 def asked(bootstrap: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     """The tools of a server that asks this cluster, and the results of these calls."""

@@ -10,6 +10,9 @@ ROOM, FURTHER = 1.5, 2
 """How much more a work of `gauge.SPREAD` may cost on a busy machine: more turns, and further writes and syncs."""
 
 
+pytestmark = [pytest.mark.early, pytest.mark.together]
+
+
 @pytest.fixture(scope="module")
 def measured() -> dict[str, gauge.Counts]:
     """What each work costs."""

@@ -38,6 +38,7 @@ ROUNDS_OF = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-4")
 ROUNDS = rounds(3, 3, 50)
 
 
+@pytest.mark.early
 @pytest.mark.interop
 @pytest.mark.parametrize("leads", [False, pytest.param(True, marks=pytest.mark.long)], ids=["follower", "leader"])
 @pytest.mark.parametrize("client", clients_that(Ability.COMMIT, often={"confluent-kafka"}), indirect=True)

@@ -34,6 +34,8 @@ from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
 from tests.support.tenure import Tenure, wait_until
 
+pytestmark = pytest.mark.early
+
 SEATS = ("seat-0", "seat-1", "seat-2", "seat-3")
 """One for each partition: while some programs start again, the others go on."""
 PARTITIONS = range(4)

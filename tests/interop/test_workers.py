@@ -35,6 +35,7 @@ def group_on(node_id: int) -> str:
             return group
 
 
+@pytest.mark.early
 @pytest.mark.interop
 @pytest.mark.rounds
 def test_static_members_outlive_a_worker() -> None:

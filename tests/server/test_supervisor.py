@@ -621,6 +621,7 @@ def test_a_worker_more_than_partitions_is_refused(tmp_path: Path) -> None:
 # Workers that hang.
 
 
+@pytest.mark.early
 def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
     """Until then the others send no client to it. Its successor serves its groups, whose members keep their seats."""
     settings = {**SETTINGS, "tenure.worker.timeout.ms": 6_000}

@@ -4,7 +4,8 @@ The first process collects all tests and forks, which needs 10 s of CPU; pytest-
 processes collects them. Each fork runs tests and sends its reports to the first process, which counts and prints them.
 A fork begins with a share of the tests, in their order, so that the tests of a module share their fixtures; a fork
 without tests takes half of the largest share that is left. A module with the marker `together` stays whole: its tests
-share what takes seconds to make.
+share what takes seconds to make. A module with the marker `early` begins a share: its tests wait for many seconds, and
+as the last ones they would be waited for.
 
 House rule: a fork ends its fixtures. It shares with the others nothing but the list of tests, and the processes that
 programs are forked from (tests/support/preloaded.py).
@@ -17,16 +18,22 @@ import gc
 import multiprocessing
 import os
 import selectors
+import shutil
 import signal
 import traceback
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import islice
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from tests.support import preloaded
+
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 << 30
+"""Files of tests are kept in memory if it has that much room: else the tests wait for the disk, one for the other."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,10 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def before_collection(session: pytest.Session) -> None:
-    """Start the processes that programs are forked from: they make their imports while this one collects the tests."""
+    """Choose where files are kept, and start the processes that programs are forked from.
+
+    These make their imports while this one collects the tests.
+    """
     processes: int = session.config.getoption("--at-once")
-    if processes > 1 and not session.config.getoption("collectonly") and preloaded.IS_POSSIBLE:
+    if processes == 1 or session.config.getoption("collectonly"):
+        return
+    if preloaded.IS_POSSIBLE:
         preloaded.share(processes)
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,6 +70,20 @@ def edges_of(items: Sequence[pytest.Item]) -> list[int]:
     wholes = [item.path if item.get_closest_marker("together") else None for item in items]
     inner = (place for place in range(1, len(items)) if wholes[place] is None or wholes[place] != wholes[place - 1])
     return [0, *inner, len(items)]
+
+
+def arranged(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """The tests of modules with the marker `early` begin a share each; all others keep their order."""
+    modules: dict[Path, list[pytest.Item]] = {}
+    others: list[pytest.Item] = []
+    for item in items:
+        (modules.setdefault(item.path, []) if item.get_closest_marker("early") else others).append(item)
+    result: list[pytest.Item] = []
+    left = iter(others)
+    for number, module in enumerate(modules.values()):
+        result += islice(left, max(0, len(items) * number // processes - len(result)))
+        result += module
+    return [*result, *left]
 
 
 class Shares:
@@ -124,6 +152,7 @@ def run_at_once(session: pytest.Session, processes: int) -> None:
     """Run the tests of a session in `processes` forks."""
     session.config.pluginmanager.getplugin("terminalreporter").showfspath = False  # forks report of many files in turn
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # one folder, which all forks share
+    session.items = arranged(session.items, processes)
     shares = Shares(edges_of(session.items), processes)
     forks = {}
     for number in range(processes):

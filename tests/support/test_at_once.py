@@ -7,10 +7,11 @@ import re
 import sys
 from itertools import cycle
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.at_once import Shares
+from tests.support.at_once import Shares, arranged
 from tests.support.preloaded import run
 
 TESTS = """
@@ -64,6 +65,28 @@ def test_a_module_that_stays_together_is_one_processs(first: int) -> None:
     assert sorted(test for _, test in taken) == list(range(70))
     assert len({number for number, test in taken if test in together}) == 1
     assert [test for _, test in taken if test in together] == together
+
+
+class Item(NamedTuple):
+    """What `arranged` asks of a test."""
+
+    path: str
+    name: int
+    early: bool = False
+
+    def get_closest_marker(self, _name: str) -> bool | None:
+        """Whether it has the marker."""
+        return self.early or None
+
+
+def test_early_tests_begin_a_share_each() -> None:
+    """Those of a module stay together, and all others in their order."""
+    others = [Item("others", number) for number in range(25)]
+    one, two = ([Item(path, number, early=True) for number in range(2)] for path in ("one", "two"))
+    items: Any = [*others[:20], *one, *others[20:], *two]
+    result: Any = arranged(items, 3)
+    assert (result[:2], result[9:11]) == (one, two)
+    assert [item for item in result if not item.early] == others
 
 
 @pytest.mark.long

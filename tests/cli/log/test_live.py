@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from coordinator.cli.log.command import app
 from coordinator.log.segments.outside import find_logs, opened, read_segment
 from coordinator.log.segments.segment import Frame
 from protocol.messages import OffsetCommitRequest
 from protocol.records.walk import decode_records
 from tests.cli.conftest import run_app
+from tests.support.length import rounds
 from tests.support.raw import Connection
 from tests.support.requests import commit_request
 from tests.support.tenure import Tenure
@@ -21,7 +24,8 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "1",
     "log.cleaner.min.cleanable.ratio": "0.1",
 }
-COMPACTIONS = 10
+COMPACTIONS = rounds(3, 10, 30)
+PAUSE_S = 0.002
 TOPIC_PARTITIONS = 20
 ONCE = "committed-once"
 """A group whose records are only in compacted segments."""
@@ -34,11 +38,11 @@ def commits(group_id: str, offset: int) -> OffsetCommitRequest:
 
 
 def commit_until(port: int, ended: threading.Event) -> None:
-    """Commit, as fast as the server answers."""
+    """Commit all the time. The pause is for a disk in memory: each commit would be answered at once."""
     offset = 0
     with Connection(port) as connection:
         connection.ask(commits(ONCE, 7), 8)
-        while not ended.is_set():
+        while not ended.wait(PAUSE_S):
             offset += 1
             connection.ask(commits("always", offset), 8)
 
@@ -53,6 +57,7 @@ def count_of_once(data_dir: Path) -> int:
     return sum(marker in record.key for records in found for record in records)
 
 
+@pytest.mark.rounds
 def test_log_of_a_server_at_work_is_clean(tmp_path: Path) -> None:
     """Verify has no finding, dump shows no damage, and no record is missing while segments are replaced."""
     topics = {"tenure.topics": f"orders:{TOPIC_PARTITIONS}"}

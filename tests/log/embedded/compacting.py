@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from coordinator.log.compaction.cleaner import Work
 from coordinator.log.compaction.rewrite import compact
@@ -22,6 +22,7 @@ from tests.support.patience import WITHIN_S
 BUSY = Cleaning(backoff_ms=1)
 NOW_MS = 1_800_000_000_000
 SEGMENT_SIZE = 2_000
+PAUSE_S = 0.005
 
 Report = tuple[str, dict[str, object]]
 
@@ -39,6 +40,14 @@ class Reports(SimpleQueue[Report]):
             found, fields = self.get(timeout=WITHIN_S)
             if found == name:
                 return fields
+
+    def comes_soon(self) -> bool:
+        """Whether a report is there or comes in a moment, which a disk in memory needs so that not all is appends."""
+        try:
+            self.put(self.get(timeout=PAUSE_S))
+        except Empty:
+            return False
+        return True
 
 
 @contextmanager
