@@ -81,7 +81,7 @@ class Cluster:
         self._chance = random.Random(seed)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(WITHIN_S)
-        self._partitions = 4
+        self.partitions = 4
         self._over, self._pauses = threading.Event(), threading.Event()
         self._producing = threading.Thread(target=self._produce, daemon=True)
         self._producing.start()
@@ -130,9 +130,9 @@ class Cluster:
         self._pauses.clear() if self._pauses.is_set() else self._pauses.set()
 
     def _grow(self) -> None:
-        if self._partitions < 8:
-            self._partitions += 1
-            self._admin.create_partitions([NewPartitions(TOPIC, self._partitions)])[TOPIC].result(WITHIN_S)
+        if self.partitions < 8:
+            self.partitions += 1
+            self._admin.create_partitions([NewPartitions(TOPIC, self.partitions)])[TOPIC].result(WITHIN_S)
 
     def _produce(self) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
@@ -170,11 +170,22 @@ def found(events: Path) -> list[dict[str, Any]]:
     ]
 
 
-def is_at_rest(observer: Observing) -> bool:
-    """Whether no group has rebalanced for a while, so that the one that hangs holds no rebalance up."""
-    groups = observer.get("/overview")
+def is_at_rest(observer: Observing, cluster: Cluster) -> bool:
+    """Whether no rebalance is under way or to come, which the one that hangs would hold up.
+
+    Groups have been stable for a while. A member that left without a word, as one that ends while it joins, is gone:
+    its session has ended. Leaders have seen the partitions that came last.
+    """
     since_ms = (time.time() - REST_S) * 1_000
-    return all(each["state"] == "Stable" and each["last_event_ms"] < since_ms for each in groups)
+    if not all(each["state"] == "Stable" and each["last_event_ms"] < since_ms for each in observer.get("/overview")):
+        return False
+    for group in GROUPS:
+        members = observer.get(f"/groups/{group}")["members"]
+        owned = sorted(number for each in members for number in (each["assignment"] or {}).get(TOPIC, []))
+        names = sorted(each.name for each in cluster.workers if each.group == group)
+        if sorted(each["client_id"] for each in members) != names or owned != list(range(cluster.partitions)):
+            return False
+    return True
 
 
 def play(bootstrap: str, folder: Path) -> None:
@@ -185,7 +196,7 @@ def play(bootstrap: str, folder: Path) -> None:
         assert [(each["kind"], each["found"]) for each in found(events)] == []
         rebalances = sum(each["rebalances"] for each in observer.get("/overview"))
         assert rebalances >= CHURN_S / 30  # it was no time without work
-        wait_until(lambda: is_at_rest(observer), "the last rebalance is over", WITHIN_S)
+        wait_until(lambda: is_at_rest(observer, cluster), "the last rebalance is over", WITHIN_S)
         hung = cluster.hang()
         named = wait_until(
             lambda: [each for each in found(events) if each["group"] == hung.group] or None, "it", NAMED_WITHIN_S
