@@ -16,7 +16,6 @@ that has the seat at the time (`Member.client`).
 from __future__ import annotations
 
 from coordinator.group import notes
-from coordinator.group.answers import protocol_name_in
 from coordinator.group.causes import NO_JOIN_REASON, CauseKind, JoinReason
 from coordinator.group.classic import course, rebalance
 from coordinator.group.classic.joining import update
@@ -61,7 +60,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
             turn.effects.responses.append(new(Response, (event.request, body)))
         else:
             before.restore(turn, group, member)
-            turn.answer(event.request, too_large(group, event.version))
+            turn.answer(event.request, too_large(group, member, event.version))
         return
     note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
@@ -131,17 +130,11 @@ def keep_seat(group: Group, member: Member, old_leader: str | None, event: JoinG
     return answer
 
 
-def too_large(group: Group, version: int) -> JoinGroupResponse:
+def too_large(group: Group, member: Member, version: int) -> JoinGroupResponse:
     """The answer to a restart whose group doesn't fit into a record: the restart changes nothing."""
-    return JoinGroupResponse(
-        error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=protocol_name_in(version, group.protocol_name),
-        leader=group.leader or "",
-        member_id=UNKNOWN_MEMBER_ID,
-        members=[],
-    )
+    answer = rebalance.join_answer(group, member, version)
+    answer.error_code, answer.member_id, answer.members = ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID, []
+    return answer
 
 
 def note_replaced(
@@ -181,19 +174,6 @@ class FormerSeat:
     heard_ms: when its session was renewed last. is_unheard: no request of its member came since the group was loaded;
     each request would have renewed its session.
     """
-
-    __slots__ = (
-        "called_until_ms",
-        "heard_ms",
-        "is_unheard",
-        "joined_by",
-        "leader",
-        "member",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
 
     def __init__(self, group: Group, member: Member) -> None:
         self.member = member
