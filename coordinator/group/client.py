@@ -23,7 +23,7 @@ class Now(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The sender of a request.
+    """The sender of a request. Notes of members have the first three fields, or two, in this order.
 
     id: the client id of the request header, "" where it is null.
     host: the client's address as Kafka writes it, "/127.0.0.1".

@@ -194,13 +194,8 @@ class MemberRevoking(MemberNote):
     until_ms: int
 
 
-class MemberAway(Note):
+class MemberAway(MemberNote):
     """A static member of the consumer protocol left for a while; it keeps its seat until its session ends."""
-
-    member_id: str
-    group_instance_id: str
-    client_id: str
-    client_host: str
 
 
 class InstanceIdUnreleased(Note):

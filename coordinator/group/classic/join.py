@@ -134,15 +134,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         turn.note(
             new(
                 notes.MemberPending,
-                (
-                    group.group_id,
-                    group.generation,
-                    member_id,
-                    event.client.id,
-                    event.client.host,
-                    lapses_ms,
-                    event.client.principal,
-                ),
+                (group.group_id, group.generation, member_id, *event.client[:2], lapses_ms, event.client.principal),
             )
         )
         refuse(turn, group, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -223,15 +215,7 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> Ca
     turn.note(
         new(
             notes.MemberJoined,
-            (
-                group.group_id,
-                group.generation,
-                member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                event.client.principal,
-            ),
+            (group.group_id, group.generation, member_id, member.group_instance_id, *event.client[:3]),
         )
     )
     return by_join(CauseKind.MEMBER_JOINED, member, event)

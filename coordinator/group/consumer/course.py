@@ -109,16 +109,7 @@ def went_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member leaves for a while."""
     waited_for(turn, group, member)
     group.waits_since[member.member_id] = turn.now.wall_ms
-    turn.note(
-        notes.MemberAway(
-            group.group_id,
-            group.generation,
-            member.member_id,
-            member.instance_id or "",
-            member.client_id,
-            member.client_host,
-        )
-    )
+    turn.note(notes.MemberAway(group.group_id, group.generation, *member.named))
 
 
 def is_asked_for(partitions: Held, revoking: Held) -> bool:

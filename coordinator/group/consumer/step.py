@@ -238,14 +238,6 @@ def apply(turn: Turn, group: ConsumerGroup, change: Change, member: ConsumerMemb
         )
     elif found.is_new:
         turn.note(
-            notes.MemberJoined(
-                group.group_id,
-                group.generation,
-                member.member_id,
-                member.instance_id,
-                client.id,
-                client.host,
-                client.principal,
-            )
+            notes.MemberJoined(group.group_id, group.generation, member.member_id, member.instance_id, *client[:3])
         )
     group.put(member)
