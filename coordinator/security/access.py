@@ -7,7 +7,7 @@ House rule: without an authorizer everything is allowed, and nothing is looked u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from coordinator.security.acls import OPERATIONS, Acls, Kind, Operation, Rule
@@ -39,6 +39,7 @@ class Access:
     """Decides.
 
     is_open: there is no authorizer. everyone: allow.everyone.if.no.acl.found. supers: `super.users`.
+    acls: the rules; only `set_rules` changes them.
     on_denied, on_allowed: called with decisions, for the log; None if nobody wants to know.
     """
 
@@ -46,25 +47,15 @@ class Access:
         self.is_open = is_open
         self._everyone = everyone
         self._supers = frozenset([*supers, OWN])
-        self._acls = Acls()
+        self.acls = Acls()
         self._decisions: dict[tuple[str, str, Operation, Kind, str], bool] = {}
         self.on_denied: Callable[[Asked], None] | None = None
         self.on_allowed: Callable[[Asked], None] | None = None
 
-    def __iter__(self) -> Iterator[Rule]:
-        return iter(self._acls)
-
-    def __len__(self) -> int:
-        return len(self._acls)
-
-    def rule_of(self, text: str) -> Rule:
-        """The rule of a text, whether it is in effect or not."""
-        return self._acls.rule_of(text)
-
     def set_rules(self, texts: Collection[str]) -> list[Rule]:
         """Decide by exactly the rules of these texts (`Rule.text`); return the new ones."""
         self._decisions.clear()
-        return self._acls.set(texts)
+        return self.acls.set(texts)
 
     def allows(
         self, principal: str, host: str, operation: Operation, kind: Kind, name: str, *, is_logged: bool = True
@@ -90,7 +81,7 @@ class Access:
     def _decide(self, asked: Asked) -> bool:
         if asked.principal in self._supers:
             return True
-        decision = self._acls.decide(*asked)
+        decision = self.acls.decide(*asked)
         return self._everyone if decision is None else decision
 
     def allows_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
@@ -101,7 +92,7 @@ class Access:
         asked = (principal, host, operation, kind, "")
         decision = self._decisions.get(asked)
         if decision is None:
-            decision = self._decisions[asked] = self._acls.decide_somewhere(principal, host, operation, kind)
+            decision = self._decisions[asked] = self.acls.decide_somewhere(principal, host, operation, kind)
         return decision
 
     def operations(self, principal: str, host: str, kind: Kind, name: str, numbers: Iterable[int] = ()) -> int:

@@ -178,9 +178,6 @@ class Acls:
         # By kind, how many prefixes of each length have rules.
         self._lengths: dict[Kind, Counter[int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._rules)
-
     def __iter__(self) -> Iterator[Rule]:
         return iter(list(self._rules.values()))
 

@@ -57,7 +57,7 @@ def scripted_login(*lifetimes_ms: int) -> Scripted:
     lifetimes = list(lifetimes_ms)
 
     def begin(request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-        exchanges.append(mechanism.begin())
+        exchanges.append(Exchange(mechanism))
         wrong = request.mechanism != "SCRAM-SHA-256"
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else ErrorCode.NONE
         return SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -13,6 +13,7 @@ from coordinator.client.errors import Unauthenticated, Unreachable
 from coordinator.client.properties import PropertiesError, read
 from coordinator.client.security import Security
 from coordinator.config import ListenerConfig
+from coordinator.security.sasl import Exchange
 from coordinator.security.sasl.plain import plain_mechanism
 from coordinator.security.tls import terms_of
 from protocol.errors import ProtocolError
@@ -49,7 +50,7 @@ def said(security: Security, *answers: bytes) -> list[bytes]:
 def test_plain_logs_in_with_the_servers_side() -> None:
     """User and password are those of the login module."""
     security = sasl("PLAIN", rf'{PLAIN} required username="alice" password="se\\\\cr\\"et";')
-    server = plain_mechanism({"alice": 'se\\cr"et'}).begin()
+    server = Exchange(plain_mechanism({"alice": 'se\\cr"et'}))
     users = []
 
     def exchange(token: bytes) -> bytes:

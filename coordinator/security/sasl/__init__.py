@@ -1,6 +1,6 @@
 """SASL: a dialogue for each mechanism. Bytes in; bytes out, and in the end the user, or a failure.
 
-    exchange = mechanism.begin()
+    exchange = Exchange(mechanism)
     step = exchange.step(token)      # until step.user is not None; raises AuthenticationFailed
 
 A mechanism is a generator: it gets the client's tokens, and yields the answer to each; before the first token it yields
@@ -47,12 +47,16 @@ NOTHING = Step(b"")
 Dialogue = Generator[Step, bytes, Step]
 
 
+Mechanism = Callable[[], Dialogue]
+"""A mechanism with the users that it knows: begins a dialogue."""
+
+
 class Exchange:
     """One authentication of one client."""
 
-    def __init__(self, dialogue: Dialogue) -> None:
-        self._dialogue = dialogue
-        next(dialogue)
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._dialogue = mechanism()
+        next(self._dialogue)
 
     def step(self, token: bytes) -> Step:
         """Take the client's next token. Raises AuthenticationFailed; then the exchange is over."""
@@ -63,13 +67,3 @@ class Exchange:
         if last is None:
             raise AuthenticationFailed("the exchange is over")
         return last
-
-
-class Mechanism(NamedTuple):
-    """A mechanism with the users that it knows."""
-
-    dialogue: Callable[[], Dialogue]
-
-    def begin(self) -> Exchange:
-        """A new exchange."""
-        return Exchange(self.dialogue())

@@ -58,7 +58,7 @@ class Keys(Protocol):
 
 def bearer_mechanism(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Mechanism:
     """The users whose tokens the keys of a provider have signed. wall_ms: Unix time."""
-    return Mechanism(partial(_dialogue, rules, keys, wall_ms))
+    return partial(_dialogue, rules, keys, wall_ms)
 
 
 def _dialogue(rules: Rules, keys: Keys, wall_ms: Callable[[], int]) -> Dialogue:

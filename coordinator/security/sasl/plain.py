@@ -23,7 +23,7 @@ PARTS_COUNTED_MAX = 4
 def plain_mechanism(passwords: Mapping[str, str]) -> Mechanism:
     """The users of a listener. passwords: by name."""
     digests = {name: sha256(password.encode()).digest() for name, password in passwords.items()}
-    return Mechanism(partial(_dialogue, digests))
+    return partial(_dialogue, digests)
 
 
 def _dialogue(digests: Mapping[str, bytes]) -> Dialogue:

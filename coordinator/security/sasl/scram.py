@@ -87,7 +87,7 @@ def scram_mechanism(name: str, find: Callable[[str], tuple[Credential, bool]], n
     find: the credential of a user, and whether there is such a user; else a decoy. nonce: makes printable ASCII without
     commas.
     """
-    return Mechanism(partial(_dialogue, DIGESTS[name], find, nonce))
+    return partial(_dialogue, DIGESTS[name], find, nonce)
 
 
 def _dialogue(digest: str, find: Callable[[str], tuple[Credential, bool]], make_nonce: Callable[[], str]) -> Dialogue:

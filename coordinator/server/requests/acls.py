@@ -80,7 +80,7 @@ def describe_acls(call: Call, request: DescribeAclsRequest) -> Steps:
         call.answer(DescribeAclsResponse(error_code=refusal[0], error_message=refusal[1]))
         return
     resources: dict[tuple[Kind, Pattern, str], DescribeAclsResponse.DescribeAclsResource] = {}
-    for rule in call.services.access:
+    for rule in call.services.access.acls:
         if wanted.selects(rule):
             place = rule.kind, rule.pattern, rule.name
             if place not in resources:
@@ -190,7 +190,7 @@ def delete_acls(call: Call, request: DeleteAclsRequest) -> Steps:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Unknown filter."
         else:
             for text in rules:
-                rule = call.services.access.rule_of(text)
+                rule = call.services.access.acls.rule_of(text)
                 if wanted.selects(rule):
                     if text not in removed:
                         removed[text] = _matching(rule)

@@ -243,7 +243,7 @@ class Authentication:
         # Else it authenticates again by another mechanism: Kafka, too, refuses the first token, not the handshake.
         if not self._principal or mechanism == self._mechanism:
             self._mechanism = mechanism
-            self._exchange = self._offer.mechanisms[mechanism].begin()
+            self._exchange = Exchange(self._offer.mechanisms[mechanism])
         return _encoded(header, body)
 
     def _token(self, frame: bytes) -> bytes:

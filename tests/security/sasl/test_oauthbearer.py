@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Mechanism, Step
+from coordinator.security.sasl import AuthenticationFailed, Exchange, Mechanism, Step
 from coordinator.security.sasl.keys import Key, keys_of
 from coordinator.security.sasl.oauthbearer import CHALLENGE, CONTROL_A, USER_MAX, Rules, bearer_mechanism
 from tests.support.tokens import first_message, jwk, jwks, token
@@ -34,7 +34,7 @@ def bearer(rules: Rules = RULES, provider: Provider | None = None) -> Mechanism:
 
 def refused(text: str, rules: Rules = RULES) -> str:
     """Why a token is refused, after both steps."""
-    exchange = bearer(rules).begin()
+    exchange = Exchange(bearer(rules))
     assert exchange.step(first_message(text)) == Step(CHALLENGE.encode())
     with pytest.raises(AuthenticationFailed) as raised:
         exchange.step(CONTROL_A)
@@ -45,7 +45,7 @@ def refused(text: str, rules: Rules = RULES) -> str:
 def test_the_token_says_who_and_how_long() -> None:
     """User and end of the session are its claims."""
     now_s = int(time.time())
-    found = bearer().begin().step(first_message(token(sub=" alice ", exp=now_s + 60)))
+    found = Exchange(bearer()).step(first_message(token(sub=" alice ", exp=now_s + 60)))
     assert found == Step(b"", "alice", (now_s + 60) * 1_000)
 
 
@@ -59,7 +59,7 @@ def test_the_token_says_who_and_how_long() -> None:
 )
 def test_forms_of_the_first_message(message: bytes) -> None:
     """The own name, extensions, and the scheme in small letters."""
-    assert bearer().begin().step(message).user == "alice"
+    assert Exchange(bearer()).step(message).user == "alice"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_forms_of_the_first_message(message: bytes) -> None:
 def test_other_first_messages_are_refused_at_once(message: bytes) -> None:
     """Without a challenge, in general words."""
     with pytest.raises(AuthenticationFailed) as raised:
-        bearer().begin().step(message)
+        Exchange(bearer()).step(message)
     assert raised.value.told == ""
 
 
@@ -92,13 +92,13 @@ def test_a_refusal_without_a_reason_lets_nobody_in() -> None:
             raise AuthenticationFailed("")
 
     unknown = first_message(token(kid="unknown"))
-    assert bearer(provider=Wordless()).begin().step(unknown) == Step(CHALLENGE.encode())
+    assert Exchange(bearer(provider=Wordless())).step(unknown) == Step(CHALLENGE.encode())
 
 
 def test_nobody_gets_another_users_name() -> None:
     """Kafka's words name both."""
     with pytest.raises(AuthenticationFailed) as raised:
-        bearer().begin().step(first_message(token(), "n,a=bob,"))
+        Exchange(bearer()).step(first_message(token(), "n,a=bob,"))
     assert raised.value.told.endswith("id (bob) that is different from the token's principal name (alice)")
 
 
@@ -134,7 +134,7 @@ def test_clocks_may_differ() -> None:
     """By the skew: an end or a beginning that is so near counts."""
     now_s = int(time.time())
     near = token(exp=now_s - 5, nbf=now_s + 25)
-    assert bearer().begin().step(first_message(near)).user == "alice"
+    assert Exchange(bearer()).step(first_message(near)).user == "alice"
     assert "expired" in refused(near, RULES._replace(skew_ms=0))
 
 
@@ -150,22 +150,22 @@ def test_clocks_may_differ() -> None:
 )
 def test_rules(rules: Rules, good: dict[str, Any], bad: dict[str, Any]) -> None:
     """Issuer, audience and the user's claim are the settings'."""
-    assert bearer(rules).begin().step(first_message(token(**good))).user == "alice"
+    assert Exchange(bearer(rules)).step(first_message(token(**good))).user == "alice"
     refused(token(**bad), rules)
 
 
 def test_a_key_that_is_missing_is_asked_for() -> None:
     """A new key may have been published; the client has to come again."""
     provider = Provider()
-    bearer(provider=provider).begin().step(first_message(token("another-rsa")))
+    Exchange(bearer(provider=provider)).step(first_message(token("another-rsa")))
     assert provider.misses == 1
-    bearer(provider=provider).begin().step(first_message(token("another-rsa", kid="rsa")))
+    Exchange(bearer(provider=provider)).step(first_message(token("another-rsa", kid="rsa")))
     assert provider.misses == 1
 
 
 def test_the_second_step_of_a_refusal_is_the_last() -> None:
     """Whatever comes in it: another token, even a good one, doesn't count."""
-    exchange = bearer().begin()
+    exchange = Exchange(bearer())
     exchange.step(first_message("x.y.z"))
     with pytest.raises(AuthenticationFailed) as raised:
         exchange.step(first_message(token()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import ConfigError, load
+from coordinator.security.sasl import Exchange
 from coordinator.security.sasl.offer import FRAME_MAX_BYTES, Parts, offer
 from coordinator.security.sasl.scram import Credential, decoy
 from coordinator.server.sasl import NoKeys
@@ -50,7 +51,7 @@ def test_a_listener_has_its_own_settings() -> None:
     assert found.passed_over == ("GSSAPI",)
     assert found.session_max_ms == {"PLAIN": 7}
     assert set(found.frame_max_bytes.values()) == {100}
-    assert found.mechanisms["PLAIN"].begin().step(b"\0alice\0secret").user == "alice"
+    assert Exchange(found.mechanisms["PLAIN"]).step(b"\0alice\0secret").user == "alice"
 
 
 def test_mechanisms_stand_in_kafkas_order() -> None:
@@ -67,7 +68,7 @@ def test_mechanisms_stand_in_kafkas_order() -> None:
     )
     found = offer(config, "SASL", PARTS)
     assert found.names == ("SCRAM-SHA-512", "PLAIN", "SCRAM-SHA-256")
-    answer = found.mechanisms["SCRAM-SHA-256"].begin().step(b"n,,n=alice,r=abc").answer
+    answer = Exchange(found.mechanisms["SCRAM-SHA-256"]).step(b"n,,n=alice,r=abc").answer
     assert answer == b"r=abcnonce,s=YWxpY2U=,i=4096"
 
 

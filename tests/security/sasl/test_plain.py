@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Step
+from coordinator.security.sasl import AuthenticationFailed, Exchange, Step
 from coordinator.security.sasl.plain import plain_mechanism
 
 USERS = plain_mechanism({"alice": "secret", "ren\u00e9": "\u00fc", "nobody": ""})
@@ -13,7 +13,7 @@ USERS = plain_mechanism({"alice": "secret", "ren\u00e9": "\u00fc", "nobody": ""}
 @pytest.mark.parametrize("token", ["\0alice\0secret", "alice\0alice\0secret", "\0ren\u00e9\0\u00fc"])
 def test_right_password(token: str) -> None:
     """The user is the name, also beyond ASCII; the client may ask for its own name."""
-    assert USERS.begin().step(token.encode()) == Step(b"", token.split("\0")[1])
+    assert Exchange(USERS).step(token.encode()) == Step(b"", token.split("\0")[1])
 
 
 def test_unknown_user_and_wrong_password_fail_alike() -> None:
@@ -21,7 +21,7 @@ def test_unknown_user_and_wrong_password_fail_alike() -> None:
     texts = set()
     for token in (b"\0alice\0wrong", b"\0mallory\0secret", b"\0nobody\0x"):
         with pytest.raises(AuthenticationFailed) as raised:
-            USERS.begin().step(token)
+            Exchange(USERS).step(token)
         texts.add(str(raised.value))
     assert len(texts) == 1
 
@@ -43,7 +43,7 @@ def test_unknown_user_and_wrong_password_fail_alike() -> None:
 def test_what_is_refused(token: bytes) -> None:
     """Empty parts, other counts of parts, another user's name, broken UTF-8; no text has the password."""
     with pytest.raises(AuthenticationFailed) as raised:
-        USERS.begin().step(token)
+        Exchange(USERS).step(token)
     assert "secret" not in str(raised.value)
 
 
@@ -52,4 +52,4 @@ def test_dialogue_cut_at_each_byte_is_refused() -> None:
     token = b"\0alice\0secret"
     for size in range(len(token)):
         with pytest.raises(AuthenticationFailed):
-            USERS.begin().step(token[:size])
+            Exchange(USERS).step(token[:size])

@@ -8,7 +8,7 @@ from hashlib import new
 
 import pytest
 
-from coordinator.security.sasl import AuthenticationFailed, Mechanism, Step
+from coordinator.security.sasl import AuthenticationFailed, Exchange, Mechanism, Step
 from coordinator.security.sasl.scram import DIGESTS, Credential, credential, decoy, prepared, salted, scram_mechanism
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -40,7 +40,7 @@ def client_final(name: str, bare: str, answer: str, middle: str, password: str =
 
 def test_vector_of_rfc_7677() -> None:
     """The dialogue of RFC 7677, byte for byte."""
-    exchange = mechanism().begin()
+    exchange = Exchange(mechanism())
     assert exchange.step(FIRST.encode()) == Step(f"r={THEIRS}{OURS},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
     last = f"c=biws,r={THEIRS}{OURS},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert exchange.step(last.encode()) == Step(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
@@ -54,7 +54,7 @@ def test_vector_of_rfc_7677() -> None:
 def test_names_and_headers(name: str, user: str, sent: str, header: str, binding: str | None) -> None:
     """Escaped names and names beyond ASCII log in, with any header that asks for no channel binding."""
     header = header.format(sent)
-    exchange = mechanism(name, user).begin()
+    exchange = Exchange(mechanism(name, user))
     bare = f"n={sent},r={THEIRS}"
     answer = exchange.step(f"{header}{bare}".encode()).answer.decode()
     middle = f"c={binding or b64encode(header.encode()).decode()},r={THEIRS}{OURS}"
@@ -63,7 +63,7 @@ def test_names_and_headers(name: str, user: str, sent: str, header: str, binding
 
 def last_of(user: str, password: str, middle: str = f"c=biws,r={THEIRS}{OURS}") -> str:
     """The reason for which a last message is refused."""
-    exchange = mechanism().begin()
+    exchange = Exchange(mechanism())
     bare = f"n={user},r={THEIRS}"
     answer = exchange.step(f"n,,{bare}".encode()).answer.decode()
     with pytest.raises(AuthenticationFailed) as raised:
@@ -74,7 +74,7 @@ def last_of(user: str, password: str, middle: str = f"c=biws,r={THEIRS}{OURS}") 
 def test_unknown_user_fails_as_a_wrong_password() -> None:
     """The first message is answered; it fails with the last message, in the same words."""
     answers = [
-        mechanism().begin().step(f"n,,n={user},r={THEIRS}".encode()).answer for user in ("eve", "eve", "mallory")
+        Exchange(mechanism()).step(f"n,,n={user},r={THEIRS}".encode()).answer for user in ("eve", "eve", "mallory")
     ]
     assert answers[0] == answers[1] != answers[2]
     assert last_of("eve", "pencil") == last_of("user", "wrong")
@@ -112,7 +112,7 @@ def test_last_message_with_a_right_proof_is_refused(middle: str) -> None:
 )
 def test_first_message_that_is_refused(first: str) -> None:
     """Channel binding, extensions, another user's name, broken names, long messages; then the exchange is over."""
-    exchange = mechanism().begin()
+    exchange = Exchange(mechanism())
     with pytest.raises(AuthenticationFailed):
         exchange.step(first.encode("utf-8", "surrogatepass"))
     with pytest.raises(AuthenticationFailed, match="over"):
@@ -121,7 +121,7 @@ def test_first_message_that_is_refused(first: str) -> None:
 
 def test_the_clients_part_of_the_nonce_may_stand_twice() -> None:
     """librdkafka 2.0 (kcat of Debian 12) sends it so, and Kafka looks at the server's part alone."""
-    exchange = mechanism().begin()
+    exchange = Exchange(mechanism())
     bare = f"n=user,r={THEIRS}"
     answer = exchange.step(f"n,,{bare}".encode()).answer.decode()
     last = client_final("SCRAM-SHA-256", bare, answer, f"c=biws,r={THEIRS}{THEIRS}{OURS}")
@@ -131,10 +131,10 @@ def test_the_clients_part_of_the_nonce_may_stand_twice() -> None:
 def test_dialogue_cut_at_each_byte_is_refused() -> None:
     """No shorter last message lets anybody in."""
     bare = f"n=user,r={THEIRS}"
-    answer = mechanism().begin().step(FIRST.encode()).answer.decode()
+    answer = Exchange(mechanism()).step(FIRST.encode()).answer.decode()
     last = client_final("SCRAM-SHA-256", bare, answer, f"c=biws,r={THEIRS}{OURS}")
     for size in range(len(last)):
-        exchange = mechanism().begin()
+        exchange = Exchange(mechanism())
         exchange.step(FIRST.encode())
         with pytest.raises(AuthenticationFailed):
             exchange.step(last[:size])
