@@ -30,6 +30,7 @@ from coordinator.log.engine import Damaged
 from coordinator.log.files import META_NAME, read_regular
 from coordinator.log.segments.disk import FILE_MODE, Disk, replace_file
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_folder
+from coordinator.log.topics.folders import partitions_of
 from coordinator.log.topics.list import TOPICS_NAME, kafka_id
 
 PARTITIONS = "tenure.offsets.topic.num.partitions"
@@ -85,16 +86,16 @@ def claim_folder(data_dir: Path, config: Config, fresh_id: Callable[[], UUID]) -
         raise Damaged(str(path), 0, "it doesn't say whose folder this is, there is no cluster.id in it")
     count, id_count = config.offsets_topic_num_partitions, config.transaction_state_log_num_partitions
     known = held or {}
-    partitions, of_ids = _partitions(data_dir, OFFSETS_TOPIC), _partitions(data_dir, TRANSACTIONS_TOPIC)
+    partitions, of_ids = partitions_of(data_dir, OFFSETS_TOPIC), partitions_of(data_dir, TRANSACTIONS_TOPIC)
     for key, value, name, counted, there in (
-        ("node.id", config.node_id, "node.id", "", []),
+        ("node.id", config.node_id, "node.id", "", 0),
         (PARTITIONS, count, "offsets.topic.num.partitions", OFFSETS_TOPIC, partitions),
         (ID_PARTITIONS, id_count, "transaction.state.log.num.partitions", TRANSACTIONS_TOPIC, of_ids),
     ):
         if known.get(key, str(value)) != str(value) and (key != ID_PARTITIONS or of_ids):
             raise ConfigError(f"{name}: {value}, but the data folder {data_dir} was made with {known[key]}")
-        if there and max(there) >= value:
-            raise ConfigError(f"{name}: {value}, but there is {partition_folder(data_dir, max(there), counted)}")
+        if there > value:
+            raise ConfigError(f"{name}: {value}, but there is {partition_folder(data_dir, there - 1, counted)}")
     lost = [path] if partitions and held is None else []
     if known.keys() >= {"cluster.id", PARTITIONS} and not (data_dir / TOPICS_NAME).exists():
         lost.append(data_dir / TOPICS_NAME)
@@ -201,9 +202,3 @@ def _is_mark(name: str) -> bool:
 
 def _is_partition(name: str) -> bool:
     return re.fullmatch(rf"{OFFSETS_TOPIC}-\d+", name) is not None
-
-
-def _partitions(data_dir: Path, log: str) -> list[int]:
-    """The partitions of a log that have a folder."""
-    numbers = (path.name.rpartition("-")[2] for path in data_dir.glob(f"{log}-*"))
-    return [int(number) for number in numbers if number.isdecimal()]

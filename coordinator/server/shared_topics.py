@@ -16,8 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.log.engine import Damaged, EngineError
 from coordinator.log.segments.disk import Disk, reason
+from coordinator.log.segments.segment import partition_folder
 from coordinator.log.topics.entries import plain
-from coordinator.log.topics.folders import folder_of, set_aside_deleted
+from coordinator.log.topics.folders import set_aside_deleted
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.loop.lines import Lines
 from coordinator.server.channel import Kind
@@ -132,7 +133,7 @@ class SharedTopics(Generic[P]):
         """Set aside the folders of deleted topics whose worker ended before it could do so."""
         for topic in topics:
             for partition in range(topic.partition_count):
-                folder = folder_of(self._data_dir, topic.name, partition)
+                folder = partition_folder(self._data_dir, partition, topic.name)
                 try:
                     set_aside_deleted(Disk(), folder, topic.topic_id)
                 except (Damaged, OSError) as error:

@@ -71,7 +71,7 @@ class Frame(NamedTuple):
 
 
 def partition_folder(data_dir: Path, partition: int, log: str = OFFSETS_TOPIC) -> Path:
-    """Return the folder of a partition of a log, the groups' by default."""
+    """Return the folder of a partition of a log, be it a topic's; the groups' by default."""
     return data_dir / f"{log}-{partition}"
 
 

@@ -36,11 +36,6 @@ INTERNAL = "__"
 _FOLDER_NAME = re.compile(r"(.+)-([0-9]+)")
 
 
-def folder_of(data_dir: Path, topic: str, partition: int) -> Path:
-    """Return the folder of a topic partition."""
-    return data_dir / f"{topic}-{partition}"
-
-
 def partitions_of(data_dir: Path, topic: str) -> int:
     """The number of partitions that a topic's folders suggest: one more than the highest number, or 0."""
     numbers = [folder.name.removeprefix(f"{topic}-") for folder in data_dir.glob(f"{topic}-*")]

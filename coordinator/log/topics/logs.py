@@ -25,10 +25,10 @@ from coordinator.log.advice import explain
 from coordinator.log.engine import Damaged, EngineError, Unavailable
 from coordinator.log.segments.counts import Counts
 from coordinator.log.segments.disk import Disk, closing, reason
-from coordinator.log.segments.segment import ENGINES_TOPICS, list_segments, read_frames
+from coordinator.log.segments.segment import ENGINES_TOPICS, list_segments, partition_folder, read_frames
 from coordinator.log.segments.view import NO_OFFSET, OutsideView, View
 from coordinator.log.topics.compactions import Compacted, Compactions
-from coordinator.log.topics.folders import deleted_folders, folder_of, is_anothers, set_aside_deleted, set_aside_stray
+from coordinator.log.topics.folders import deleted_folders, is_anothers, set_aside_deleted, set_aside_stray
 from coordinator.log.topics.log import TopicLog, Written, take_batch
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.producer_ids import ProducerIds
@@ -204,7 +204,7 @@ class TopicLogs:
 
     def folder(self, partition: TopicPartition) -> Path:
         """The log's folder; it may not exist."""
-        return folder_of(self._data_dir, partition.topic, partition.number)
+        return partition_folder(self._data_dir, partition.number, partition.topic)
 
     def may_retain(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether retention may have something to remove. Raises OSError.

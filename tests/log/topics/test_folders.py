@@ -9,11 +9,11 @@ import pytest
 
 from coordinator.log.engine import Damaged
 from coordinator.log.segments.disk import Disk
+from coordinator.log.segments.segment import partition_folder
 from coordinator.log.topics.folders import (
     OWNER_NAME,
     deleted_folders,
     find_strays,
-    folder_of,
     is_anothers,
     owner_of,
     set_aside_deleted,
@@ -49,7 +49,7 @@ def test_a_topic_gives_up_its_own_folder_only(tmp_path: Path) -> None:
     for name, topic_id in (("a-0", OURS), ("a-1", THEIRS), ("a-2", None)):
         made(tmp_path, name, topic_id)
     for partition in range(4):
-        set_aside_deleted(Disk(), folder_of(tmp_path, "a", partition), OURS)
+        set_aside_deleted(Disk(), partition_folder(tmp_path, partition, "a"), OURS)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["a-1"]
     assert len(deleted_folders(Disk(), tmp_path)) == 2
 
