@@ -22,19 +22,6 @@ _NUMBER_SIZE = 19
 """Digits of an int64: producer ids are such numbers."""
 
 
-class DataFolderLocked(EngineError):
-    """Another server uses the data folder.
-
-    process_id: of that server, None if it is unknown.
-    """
-
-    def __init__(self, data_dir: Path, process_id: int | None) -> None:
-        process = "" if process_id is None else f" (process {process_id})"
-        super().__init__(f"the data folder {data_dir} is in use by another server{process}")
-        self.data_dir = data_dir
-        self.process_id = process_id
-
-
 class Lock:
     """A lock file, locked from construction until `release`.
 
@@ -73,7 +60,7 @@ def partition_lock(data_dir: Path, partition: int, log: str = OFFSETS_TOPIC) -> 
 
 
 def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
-    """Make the data folder durably if it is missing, and lock it. Raises DataFolderLocked and OSError."""
+    """Make the data folder durably if it is missing, and lock it. Raises EngineError, and OSError."""
     missing = [folder for folder in (data_dir, *data_dir.parents) if not folder.exists()]
     disk.make_folder(data_dir)
     for folder in missing:
@@ -82,7 +69,9 @@ def lock_data_folder(disk: Disk, data_dir: Path) -> Lock:
     try:
         lock = Lock(disk, path)
     except BlockingIOError:
-        raise DataFolderLocked(data_dir, noted_number(disk, path)) from None
+        process_id = noted_number(disk, path)
+        process = "" if process_id is None else f" (process {process_id})"
+        raise EngineError(f"the data folder {data_dir} is in use by another server{process}") from None
     lock.note_number(os.getpid())
     return lock
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import Disk
-from coordinator.log.segments.lock import DataFolderLocked, Lock, lock_data_folder, noted_number
+from coordinator.log.segments.lock import Lock, lock_data_folder, noted_number
 from tests.log.disks import FailingDisk
 
 
@@ -55,9 +56,9 @@ def test_a_data_folder_is_made_and_says_who_has_it(tmp_path: Path) -> None:
     disk, folder = FailingDisk(), tmp_path / "some" / "data"
     lock = lock_data_folder(disk, folder)
     assert disk.calls["sync_folder"] == 2
-    with pytest.raises(DataFolderLocked, match=str(folder)) as caught:
+    with pytest.raises(EngineError, match=str(folder)) as caught:
         lock_data_folder(disk, folder)
-    assert caught.value.process_id == os.getpid()
+    assert str(caught.value).endswith(f"in use by another server (process {os.getpid()})")
     lock.release()
     lock_data_folder(disk, folder).release()
     assert disk.descriptors == set()
@@ -83,7 +84,7 @@ def test_a_broker_and_a_server_keep_each_other_out(tmp_path: Path) -> None:
     with record_lock(tmp_path / ".lock") as broker:
         assert broker.stdout is not None
         assert broker.stdout.readline() == "held\n"
-        with pytest.raises(DataFolderLocked, match=r"in use by another server$"):
+        with pytest.raises(EngineError, match=r"in use by another server$"):
             lock_data_folder(Disk(), tmp_path)
         broker.kill()
     lock = lock_data_folder(Disk(), tmp_path)
