@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from stat import S_IMODE, S_IROTH, S_IWOTH, S_IXOTH
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from coordinator.config import Config, ConfigError
@@ -104,14 +104,12 @@ class Store(NamedTuple):
     other: OtherLog | None = None
 
 
-class OpenStore(Protocol):
-    """Opens a store; this waits for the disk, or for etcd.
+OpenStore = Callable[[Config, Callable[[], UUID], Report, Counts], Store]
+"""Opens a store; this waits for the disk, or for etcd.
 
-    Raises ConfigError, EngineError or OSError; its text gives the reason in one line.
-    """
-
-    def __call__(self, config: Config, fresh_id: Callable[[], UUID], report: Report, counts: Counts) -> Store:
-        """fresh_id: makes ids. report: as of EmbeddedEngine. counts: counts the appends."""
+Takes the settings; a function that makes ids; a report, as of EmbeddedEngine; and counts, for the appends. Raises
+ConfigError, EngineError or OSError; its text gives the reason in one line.
+"""
 
 
 BY_OTHERS = S_IROTH | S_IWOTH | S_IXOTH
