@@ -14,10 +14,6 @@ from coordinator.group.state import DEAD
 from coordinator.group.turn import Turn
 
 
-def serve(_turn: Turn, _group: ConsumerGroup) -> None:
-    """All groups of the partition are loaded: no group changes."""
-
-
 def unload(turn: Turn, group: ConsumerGroup) -> None:
     """The coordinator drops the partition. No request waits in a group of this kind."""
     if group.course is not None:
@@ -34,7 +30,7 @@ CONSUMER_RULES: Rules[ConsumerGroup] = Rules(
     leave=leave.leave,
     timer_fired=expire.fired,
     load=expire.load,
-    serve=serve,
+    serve=lambda *_: None,  # no group changes
     resume=sessions.resume,
     unload=unload,
     settings_changed=expected.settings_changed,
