@@ -94,8 +94,9 @@ class Core:
         self._log = log
         self._held: dict[int, Owned] = {}
         self._acquiring: dict[int, _Claiming] = {}
+        gone = partial(self._over, reason="somebody has deleted or changed its key")
         self.claims = Claims(
-            port, keys, node_id, partition_count, self.session, self._held, self._acquiring, self._gone, settle_ms, log
+            port, keys, node_id, partition_count, self.session, self._held, self._acquiring, gone, settle_ms, log
         )
         # The number of the transaction of appends that is under way, and when it was first sent.
         self._sent = 0
@@ -147,9 +148,6 @@ class Core:
         for own in list(self._held.values()):
             self._over(own, "the lease of this node is gone")
         self.claims.announce()
-
-    def _gone(self, own: Owned) -> None:
-        self._over(own, "somebody has deleted or changed its key")
 
     def _over(self, own: Owned, reason: str) -> None:
         """An ownership has ended without this node's wish."""

@@ -36,8 +36,10 @@ class Follower:
         self._ended = False
 
     def start(self) -> None:
-        """Begin to follow."""
-        self._poll()
+        """Begin to follow: read the keys, now and at each poll."""
+        if not self._ended:
+            self._port.later(POLL_MS, self.start)
+            self.read()
 
     def end(self) -> None:
         """Follow no more."""
@@ -54,11 +56,6 @@ class Follower:
         if self.keys.pop(key, None) is not None:
             self._on_change()
 
-    def _poll(self) -> None:
-        if not self._ended:
-            self._port.later(POLL_MS, self._poll)
-            self.read()
-
     def _read(self, page: Page | Compacted | Lost | Rejected) -> None:
         if self._ended or not isinstance(page, Page):
             return
@@ -69,10 +66,7 @@ class Follower:
             if is_first or before != self.keys:
                 self._on_change()
         if self._unwatch is None:
-            self._watch()
-
-    def _watch(self) -> None:
-        self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
+            self._unwatch = self._port.watch(self._prefix, self.revision + 1, self._take, self._watch_ended)
 
     def _take(self, events: list[Event], _revision: int) -> None:
         # The revision of an answer may be beyond its last event, with more events up to it to come.

@@ -95,18 +95,13 @@ class Session:
         def told(outcome: int | Lost | Rejected) -> None:
             if self._ended:
                 return
-            if isinstance(outcome, Lost) or (isinstance(outcome, Rejected) and not _is_gone(outcome)):
-                self._port.later(PAUSE_MS, self._ask)
-            elif isinstance(outcome, Rejected) or not outcome:
+            if outcome == 0 or (isinstance(outcome, Rejected) and outcome.code == NOT_FOUND):
                 self.lease = self.deadline_ms = 0
                 self._on_lost()
                 self.start()
-            else:
+            elif isinstance(outcome, int):
                 self._prolong(asked_ms)
+            else:
+                self._port.later(PAUSE_MS, self._ask)
 
         self._port.keep_alive(lease, told)
-
-
-def _is_gone(refused: Rejected) -> bool:
-    """Whether the store says that there is no such lease (NOT_FOUND)."""
-    return refused.code == NOT_FOUND

@@ -129,11 +129,6 @@ class Writer:
         """Whether a transaction waits for its answer."""
         return bool(self._parts)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way, and nothing waits."""
-        return not self._parts and not self._waiting
-
     def busy_with(self, own: Owned) -> bool:
         """Whether appends of an ownership are under way, or wait."""
         return own in self._waiting or any(part.own is own for part in self._parts)

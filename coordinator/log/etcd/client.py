@@ -151,15 +151,11 @@ class _Member:
             self.lacks_thread = True
             raise
 
-    def unary(self, method: str, request: str) -> Any:
-        """A call with one request and one answer; `request` names both messages."""
+    def function(self, method: str, request: str, *, streams: bool = False) -> Any:
+        """The function for a call; `request` names both messages. streams: in both directions."""
         encode, decode = MESSAGES[f"{request}Request"].SerializeToString, MESSAGES[f"{request}Response"].FromString
-        return self.channel.unary_unary(f"/{PACKAGE}.{method}", encode, decode)
-
-    def stream(self, method: str, request: str) -> Any:
-        """A call with streams in both directions."""
-        encode, decode = MESSAGES[f"{request}Request"].SerializeToString, MESSAGES[f"{request}Response"].FromString
-        return self.channel.stream_stream(f"/{PACKAGE}.{method}", encode, decode)
+        make = self.channel.stream_stream if streams else self.channel.unary_unary
+        return make(f"/{PACKAGE}.{method}", encode, decode)
 
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -300,7 +296,7 @@ class Client:
         request = message("LeaseKeepAliveRequest", ID=lease)
         index, began = self._chosen, monotonic()
         self.calls.made["LeaseKeepAlive"] += 1
-        stream = self._members[index].stream("Lease/LeaseKeepAlive", "LeaseKeepAlive")
+        stream = self._members[index].function("Lease/LeaseKeepAlive", "LeaseKeepAlive", streams=True)
 
         def read(call: Any) -> None:
             try:
@@ -324,11 +320,11 @@ class Client:
 
     def revoke(self, lease: int, done: Done[None]) -> None:
         """See Port."""
-        self._ask("Lease/LeaseRevoke", "LeaseRevoke", message("LeaseRevokeRequest", ID=lease), done, _nothing)
+        self._ask("Lease/LeaseRevoke", "LeaseRevoke", message("LeaseRevokeRequest", ID=lease), done, lambda _got: None)
 
     def compact(self, revision: int, done: Done[None]) -> None:
         """See Port."""
-        self._ask("KV/Compact", "Compaction", message("CompactionRequest", revision=revision), done, _nothing)
+        self._ask("KV/Compact", "Compaction", message("CompactionRequest", revision=revision), done, lambda _got: None)
 
     def status(self, done: Done[Status]) -> None:
         """See Port."""
@@ -340,7 +336,7 @@ class Client:
         ended = Flag()
         requests = _until(ended, message("WatchRequest", create_request=create))
         member = self._members[self._chosen]
-        stream = member.stream("Watch/Watch", "Watch")
+        stream = member.function("Watch/Watch", "Watch", streams=True)
         calls: list[Any] = []
         self._watch_number += 1
         number = self._watch_number
@@ -386,7 +382,7 @@ class Client:
         index = self._chosen
         function = self._calls.get((index, method))
         if function is None:
-            function = self._calls[index, method] = self._members[index].unary(method, name)
+            function = self._calls[index, method] = self._members[index].function(method, name)
         try:
             call = self._members[index].begin(
                 lambda: function.future(request, timeout=TRY_S, metadata=self._metadata())
@@ -418,7 +414,7 @@ class Client:
             and code is grpc.StatusCode.INVALID_ARGUMENT
             and any(words in _text(error) for words in TOKEN_IS_OLD)
         ):
-            self._log_in(partial(done, Lost("the client logs in anew")))
+            self.log_in(lambda _outcome: done(Lost("the client logs in anew")))
             return
         if code in _REFUSALS:
             assert code is not None
@@ -462,9 +458,6 @@ class Client:
             self._ask("Auth/Authenticate", "Authenticate", request, told, lambda got: got.token)
         else:
             done(None)
-
-    def _log_in(self, then: Callable[[], None]) -> None:
-        self.log_in(lambda _outcome: then())
 
 
 def _until(ended: Flag, request: Any) -> Iterator[Any]:
@@ -543,7 +536,3 @@ def _page(answer: Any) -> Page:
 def _status(answer: Any) -> Status:
     alarms = [name for name in ("NOSPACE", "CORRUPT") if any(name in error for error in answer.errors)]
     return Status(answer.version, answer.dbSize, answer.dbSizeInUse, alarms)
-
-
-def _nothing(_answer: Any) -> None:
-    return None

@@ -33,7 +33,6 @@ class Housekeeping:
 
     quota: of etcd's file, in bytes. is_keeper: whether this node compacts. log: takes facts for the operator.
     used, size: bytes of the file in use, and of the whole file, at the last tick. alarms: that etcd has raised.
-    compactions: how many this node made.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class Housekeeping:
         self.used = 0
         self.size = 0
         self.alarms: tuple[str, ...] = ()
-        self.compactions = 0
         self._port = port
         self._key = key
         self._is_keeper = is_keeper
@@ -87,10 +85,7 @@ class Housekeeping:
         while self._noted and self._noted[0][0] <= now_ms - KEPT_MS:
             old = self._noted.popleft()[1]
         if old and self._is_keeper():
-            self._port.compact(old, self._compacted)
-
-    def _compacted(self, outcome: Lost | Rejected | None) -> None:
-        self.compactions += outcome is None
+            self._port.compact(old, lambda _outcome: None)
 
     def _status_known(self, status: Status | Lost | Rejected) -> None:
         if not isinstance(status, Status) or self._ended:
