@@ -21,11 +21,13 @@ _int16 = struct.Struct(">h")
 
 
 class Unreadable(Exception):
-    """Bytes that no consumer wrote, or with more topics than a coordinator reads."""
+    """Bytes that a group of the consumer protocol can't take over; the text says why, in Kafka's words."""
 
 
-class HasUserData(Exception):
-    """An assignment with the data of a custom assignor, which a group of the consumer protocol would lose."""
+MALFORMED = "the embedded consumer protocol is malformed"
+"""Why not: no consumer wrote the bytes, or they have more topics than a coordinator reads."""
+CUSTOM = "an unsupported custom assignor is in use"
+"""Why not: an assignment has the data of a custom assignor, which would be lost."""
 
 
 class Subscription(NamedTuple):
@@ -40,25 +42,25 @@ def read_subscription(metadata: bytes) -> Subscription:
     """Read a consumer's metadata. Raises Unreadable."""
     # The number of topics stands behind a 16-bit version.
     if int.from_bytes(metadata[2:6]) > TOPICS_READ_MAX:
-        raise Unreadable
+        raise Unreadable(MALFORMED)
     try:
         _, said = decode_versioned(ConsumerProtocolSubscription, metadata)
     except ProtocolError:
-        raise Unreadable from None
+        raise Unreadable(MALFORMED) from None
     owned = [(each.topic, each.partitions) for each in said.owned_partitions]
     return Subscription(frozenset(said.topics), said.rack_id, owned)
 
 
 def read_assignment(topics: Topics, assignment: bytes) -> Mapping[UUID, frozenset[int]]:
-    """Read a leader's assignment. Raises Unreadable, HasUserData. A topic that is not there is left out."""
+    """Read a leader's assignment. Raises Unreadable. A topic that is not there is left out."""
     if not assignment:
         return {}
     try:
         _, given = decode_versioned(ConsumerProtocolAssignment, assignment)
     except ProtocolError:
-        raise Unreadable from None
+        raise Unreadable(MALFORMED) from None
     if given.user_data:
-        raise HasUserData
+        raise Unreadable(CUSTOM)
     return ids_of(topics, ((each.topic, each.partitions) for each in given.assigned_partitions))
 
 

@@ -29,10 +29,6 @@ Owned = Mapping[UUID, frozenset[int]]
 """The partitions that a member says it owns."""
 
 
-class Fenced(Exception):
-    """The member must give up everything and join again (FENCED_MEMBER_EPOCH)."""
-
-
 class Aim(NamedTuple):
     """The aim of a step: the target of a member.
 
@@ -48,16 +44,16 @@ class Aim(NamedTuple):
     changed: bool
 
 
-def reconcile(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMember:
-    """The member after one step; the same member if there is none to take. Raises Fenced.
+def reconcile(member: ConsumerMember, aim: Aim, owned: Owned | None) -> ConsumerMember | None:
+    """The member after one step; the same member if there is none to take.
 
-    owned: None if the member did not say.
+    None: it must give up everything and join again (FENCED_MEMBER_EPOCH). owned: None if the member did not say.
     """
     if not aim.changed and member.is_at(aim.epoch):
         return member
     if member.state is UNKNOWN:
         if owned is None or owned:
-            raise Fenced
+            return None
         return next_step(member, aim, owned, aim.epoch)
     if member.state is SETTLED and member.epoch == aim.epoch:
         return drop_unsubscribed(member, aim, owned)

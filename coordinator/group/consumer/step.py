@@ -20,7 +20,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.consumer import course, reasons, records, sessions
 from coordinator.group.consumer.group import NO_TARGET, ConsumerGroup, ConsumerMember, names_of
-from coordinator.group.consumer.reconcile import Aim, Fenced, Owned, reconcile
+from coordinator.group.consumer.reconcile import Aim, Owned, reconcile
 from coordinator.group.consumer.regex import RegexChange, update_regex
 from coordinator.group.consumer.target import Found, Plan, bump, make_target, votes_otherwise
 from coordinator.group.refusal import RefusedRequest
@@ -148,18 +148,12 @@ def plan_step(turn: Turn, group: ConsumerGroup, change: Change, *, may_assign: b
     written += plan.records
     moved = member
     if may_assign or plan.epoch >= bumped.epoch:
-        aim = Aim(
-            plan.epoch,
-            plan.target,
-            plan.topic_ids,
-            group.holders,
-            names_changed or regex.changed,
-        )
-        try:
-            moved = reconcile(member, aim, change.owned)
-        except Fenced:
+        aim = Aim(plan.epoch, plan.target, plan.topic_ids, group.holders, names_changed or regex.changed)
+        stepped = reconcile(member, aim, change.owned)
+        if stepped is None:
             words = "The consumer group member is in a unknown state."
-            raise RefusedRequest(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}") from None
+            raise RefusedRequest(ErrorCode.FENCED_MEMBER_EPOCH, f"{words} {ABANDON}")
+        moved = stepped
     if moved != member:
         written.append(records.current_record(group_id, moved, wall_ms))
     if not turn.store_takes(written):

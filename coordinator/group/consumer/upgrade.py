@@ -16,7 +16,7 @@ from coordinator.group import records as classic_records
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.classic import residence
 from coordinator.group.consumer import records, sessions
-from coordinator.group.consumer.embedded import HasUserData, Unreadable, read_assignment, read_subscription
+from coordinator.group.consumer.embedded import Unreadable, read_assignment, read_subscription
 from coordinator.group.consumer.group import Classic, ConsumerGroup, ConsumerMember, Target
 from coordinator.group.consumer.step import has_room, has_room_for_names
 from coordinator.group.course import Outcome
@@ -121,12 +121,8 @@ def converted(turn: Turn, group: Group, names: frozenset[str]) -> ConsumerGroup:
             names_given = {topic.name for topic in map(turn.topics.by_id, target) if topic is not None}
             is_late = not member.assignment or not names_given <= goes_on.topics
             gaps = gaps or is_late
-    except Unreadable:
-        refused = refusal(group, "the embedded consumer protocol is malformed", OTHER_ASSIGNMENTS)
-        raise RefusedRequest(*refused) from None
-    except HasUserData:
-        refused = refusal(group, "an unsupported custom assignor is in use", OTHER_ASSIGNMENTS)
-        raise RefusedRequest(*refused) from None
+    except Unreadable as error:
+        raise RefusedRequest(*refusal(group, str(error), OTHER_ASSIGNMENTS)) from None
     has_room_for_names(new, names)
     new.set_targets(targets, group.generation, 0, gaps=gaps or None)
     new.metadata_hash = metadata_hash(turn.topics, new.subscribed_names())
