@@ -17,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -49,13 +48,18 @@ class Work(NamedTuple):
     ratio: float
 
 
-class LogUpkeep(ABC):
-    """The steps of a compaction in one log, of groups or of a topic; the log's thread calls them."""
+class LogUpkeep:
+    """The steps of a compaction in one log, of groups or of a topic; the log's thread calls them.
+
+    dirty_ratio: the dirty part of the segments that may be compacted, as of the last look, from 0 to 1.
+    """
 
     def __init__(self, disk: Disk, folder: Path, log: PartitionLog) -> None:
         self.folder = folder
         self._disk = disk
         self.log = log
+        self.dirty_ratio = 0.0
+        self._stopped_at_read = -1
 
     def begin_swap(self, cleaned: Cleaned) -> Iterator[None]:
         """Return the steps in which a new file replaces the old ones, for `swap`; this takes no step itself."""
@@ -81,9 +85,9 @@ class LogUpkeep(ABC):
         """Whether the log stayed open since `work` was made; otherwise the result is dropped, which is no failure."""
         return self.log.is_open() and self.log.reads == work.reads
 
-    @abstractmethod
-    def _stopped(self, work: Work, reason: str) -> None:
-        """A step failed: `recover_swaps` must mend the files before they are read."""
+    def _stopped(self, work: Work, reason: str) -> None:  # noqa: ARG002 - a log of groups goes on
+        """A step failed: `recover_swaps` must mend the files before they are compacted, or read."""
+        self._stopped_at_read = work.reads
 
 
 def _fields(line: bytes) -> dict[str, Any]:

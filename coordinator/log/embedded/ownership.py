@@ -28,6 +28,9 @@ class Owned:
     reported_epoch: the epoch in the last report; a load may have raised the epoch since.
     """
 
+    lapses = 0
+    """See Ownership. The lock holds until the process ends."""
+
     __slots__ = ("_is_valid", "availability", "lock", "log", "number", "partition", "reported_epoch", "upkeep")
 
     def __init__(
@@ -56,11 +59,6 @@ class Owned:
     def valid(self) -> bool:
         """See Ownership."""
         return self._is_valid
-
-    @property
-    def lapses(self) -> int:
-        """See Ownership. The lock holds until the process ends."""
-        return 0
 
     def end(self) -> None:
         """Take no more appends; keep the lock."""

@@ -45,23 +45,18 @@ class Cleaning(NamedTuple):
 
 
 class Upkeep(LogUpkeep):
-    """Compaction of one partition, as its owner sees it; on the engine's thread.
-
-    dirty_ratio: the dirty part of its closed segments at the last look, from 0 to 1. cleaning: may change.
-    """
+    """Compaction of one partition, as its owner sees it; on the engine's thread. cleaning: may change."""
 
     def __init__(
         self, disk: Disk, partition: int, folder: Path, log: PartitionLog, segment_size: int, cleaning: Cleaning
     ) -> None:
         super().__init__(disk, folder, log)
         self.partition = partition
-        self.dirty_ratio = 0.0
         self._segment_size = segment_size
         self.cleaning = cleaning
         self._dirty_offset = 0
         self._seen_offset = -1
         self._not_before_ms = 0
-        self._stopped_at_read = -1
 
     def look(self, now_ms: int, *, is_new_round: bool) -> Work | None:
         """Return the compaction that is due, if any. First close the active segment if that is due. Raises OSError."""
@@ -86,9 +81,6 @@ class Upkeep(LogUpkeep):
             cleaning.keys_max,
         )
         return Work(self, task, log.reads, self.dirty_ratio)
-
-    def _stopped(self, work: Work, reason: str) -> None:  # noqa: ARG002 - the engine reports it
-        self._stopped_at_read = work.reads
 
     def finish(self, work: Work, compaction: Compaction | None) -> None:
         """Note the result (None: the compaction was interrupted); the owner holds the lock. Raises OSError."""

@@ -32,10 +32,7 @@ NEVER_MS = 2**63 - 1
 
 
 class TopicUpkeep(LogUpkeep):
-    """Compaction of one topic partition.
-
-    dirty_ratio: the dirty part of the segments that may be compacted, as of the last look.
-    """
+    """Compaction of one topic partition."""
 
     log: TopicLog
 
@@ -44,9 +41,7 @@ class TopicUpkeep(LogUpkeep):
     ) -> None:
         super().__init__(disk, folder, log)
         self.key = key
-        self.dirty_ratio = 0.0
         self._keys_max = keys_max
-        self._stopped_at_read = -1
 
     def look(self, limits: Limits, now_ms: int) -> Work | None:
         """Return the compaction that is due, if any; it begins with `log.begin_compaction`."""
@@ -97,7 +92,7 @@ class TopicUpkeep(LogUpkeep):
         return not self.is_current(work) and self._stopped_at_read != work.reads
 
     def _stopped(self, work: Work, reason: str) -> None:
-        self._stopped_at_read = work.reads
+        super()._stopped(work, reason)
         self.log.close(reason)  # the next `open` mends it
 
 
