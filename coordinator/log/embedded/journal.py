@@ -131,7 +131,7 @@ class Journal:
         self.most = most_bytes(self.window_max)
         self._recovers = None if recovers_all else node_id
         self.owned: dict[int, Owned] = {}
-        self.wake: Callable[[Callable[[], None]], None] = _forget
+        self.wake: Callable[[Callable[[], None]], None] = lambda _call: None  # no thread has this journal yet
         self._report = report
         self._counts = counts
         self._files: list[_File | None] = [None, None]
@@ -380,28 +380,25 @@ class Journal:
 
     def _sync(self, checkpoint: _Synced) -> _Synced:
         """Sync the segments; on a thread of its own. Each gets a result, as its log may wait for it."""
-        mistake: BaseException | None = None
         for _, syncing in checkpoint.logs:
             try:
-                if mistake is not None:
-                    raise mistake
-                self._sync_one(syncing.segment.path)
-            except OSError as error:
-                syncing.error.set_result(error)
+                syncing.error.set_result(self._sync_one(syncing.segment.path))
             except BaseException as error:  # noqa: BLE001 - who waits gets it
-                mistake = error
                 syncing.error.set_exception(error)
-            else:
-                syncing.error.set_result(None)
         return checkpoint
 
-    def _sync_one(self, path: Path) -> None:
-        descriptor = self._disk.open(path)
+    def _sync_one(self, path: Path) -> OSError | None:
+        """Sync a segment; return the error of the disk."""
         try:
-            self._disk.fdatasync(descriptor)
-        finally:
-            with suppress(OSError):  # the sync decided
-                self._disk.close(descriptor)
+            descriptor = self._disk.open(path)
+            try:
+                self._disk.fdatasync(descriptor)
+            finally:
+                with suppress(OSError):  # the sync decided
+                    self._disk.close(descriptor)
+        except OSError as error:
+            return error
+        return None
 
     def _checkpoint_ended(self) -> None:
         """Take the results of a checkpoint, unless a window that waited for it has done so."""
@@ -494,10 +491,6 @@ class Journal:
                 with suppress(OSError):  # nothing is read from it
                     self._disk.close(file.descriptor)
         self._files = [None, None]
-
-
-def _forget(_call: object) -> None:
-    """Call nobody: no engine's thread has this journal yet."""
 
 
 def _on_a_thread(call: Callable[[], _T]) -> Future[_T]:
