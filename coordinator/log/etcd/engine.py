@@ -61,13 +61,8 @@ class Opening:
         written = Put(key, json.dumps(value).encode())
         txn = Txn([Compare(key, Target.CREATE_REVISION, 0)], [written, Get(key)], [Get(key)])
         (found,) = self._ask(partial(self._client.txn, txn)).gets
-        try:
-            meta = dict(json.loads(found.value))
-        except (TypeError, ValueError):
-            meta = {}
-        version, made_with = meta.get("format", "unknown"), meta.get("partitions")
-        if not isinstance(version, int) or version > FORMAT:
-            raise EngineError(f"the cluster's keys have format {version}, and this version knows {FORMAT}")
+        meta = read_meta(found.value)
+        made_with = meta.get("partitions")
         if "moving" in meta:
             raise EngineError("a move into this cluster is under way, or was interrupted: then make it again")
         if made_with != partition_count:
@@ -93,6 +88,18 @@ class Opening:
                 break
             sleep(AGAIN_S)
         raise EngineError(why)
+
+
+def read_meta(value: bytes) -> dict[str, Any]:
+    """The fields of the meta key. Raises EngineError if they have a format that this version doesn't know."""
+    try:
+        fields = dict(json.loads(value))
+    except (TypeError, ValueError):
+        fields = {}
+    version = fields.get("format", "unknown")
+    if not isinstance(version, int) or version > FORMAT:
+        raise EngineError(f"the cluster's keys have format {version}, and this version knows {FORMAT}")
+    return fields
 
 
 def version_problem(text: str) -> str:

@@ -50,7 +50,7 @@ from coordinator.log.cluster.port import (
 from coordinator.log.cluster.shared import Shared, StateHead, entry_name, parse_state_head
 from coordinator.log.engine import NOBODY, EngineError
 from coordinator.log.etcd.client import Access, Client
-from coordinator.log.etcd.engine import FORMAT
+from coordinator.log.etcd.engine import FORMAT, read_meta
 from coordinator.log.segments.partition import EPOCH_MAX
 from protocol.records.packing import packed, unpacked
 
@@ -66,10 +66,6 @@ MOVING = "moving"
 Value = TypeVar("Value")
 FENCE = b"%d" % NOBODY
 """The value of own/ppp while a cluster is written."""
-
-
-class NotMoved(EngineError):
-    """The call can't be done; the text says why, for people."""
 
 
 class Stored(NamedTuple):
@@ -98,7 +94,7 @@ class _Meta(NamedTuple):
 
 
 class Mover:
-    """See the module. All methods raise NotMoved, whose text gives the reason in one line."""
+    """See the module. All methods raise EngineError, whose text gives the reason in one line."""
 
     def __init__(self, access: Access, cluster: str, fresh_id: Callable[[], str]) -> None:
         self._cluster = cluster
@@ -112,7 +108,7 @@ class Mover:
     def __enter__(self) -> Self:
         self._loop.start()
         try:
-            self._ask(lambda done: self._client.log_in(lambda outcome: done(outcome or True)))
+            self._ask(self._client.log_in)
         except BaseException:
             self._close()
             raise
@@ -133,7 +129,7 @@ class Mover:
         """All of a cluster that no node serves."""
         meta = self._known_meta()
         if MOVING in meta.fields:
-            raise NotMoved(f"a move into {self._cluster} is under way or was interrupted: make that one again first")
+            raise EngineError(f"a move into {self._cluster} is under way or was interrupted: make that one again first")
         self._refuse_nodes()
         stored = self._read(meta.fields["cluster_id"], meta.fields["partitions"])
         self._refuse_nodes()
@@ -162,15 +158,18 @@ class Mover:
         self._refuse_nodes()
         meta = self._meta()
         is_again = meta is not None and MOVING in meta.fields
-        if meta is not None:
-            self._check_meta(meta, len(stored.records))
+        if meta is not None and meta.fields["partitions"] != len(stored.records):
+            has, wanted = meta.fields["partitions"], len(stored.records)
+            raise EngineError(f"the cluster {self._cluster} has {has} partitions, the source {wanted}")
         for prefix in (self._keys.prefix + b"log/", self._keys.state + b"entry/"):
             if not is_again and next(self._range(prefix, 0, limit=1), None) is not None:
-                raise NotMoved(f"the cluster {self._cluster} has groups, topics or users: a move makes a new cluster")
+                raise EngineError(
+                    f"the cluster {self._cluster} has groups, topics or users: a move makes a new cluster"
+                )
         self._set_fence(stored, meta)
         try:
             self._refuse_nodes()
-        except NotMoved:
+        except EngineError:
             if not is_again:
                 self._end_fence(None if meta is None else meta.fields)
             raise
@@ -180,18 +179,9 @@ class Mover:
         self._write_entries(stored.entries)
         written = self._read(stored.cluster_id, len(stored.records))
         if written.records != list(map(dict, stored.records)) or written.entries != stored.entries:
-            raise NotMoved(f"what is in {self._cluster} now isn't what was written: another program writes there")
+            raise EngineError(f"what is in {self._cluster} now isn't what was written: another program writes there")
         fields = self._known_meta().fields | {"cluster_id": stored.cluster_id}
         self._end_fence({name: value for name, value in fields.items() if name != MOVING})
-
-    def _check_meta(self, meta: _Meta, count: int | None) -> None:
-        version = meta.fields.get("format", "unknown")
-        if not isinstance(version, int) or version > FORMAT:
-            raise NotMoved(f"the cluster's keys have format {version}, and this version knows {FORMAT}")
-        if meta.fields["partitions"] != count:
-            raise NotMoved(
-                f"the cluster {self._cluster} has {meta.fields['partitions']} partitions, the source {count}"
-            )
 
     def _set_fence(self, stored: Stored, meta: _Meta | None) -> None:
         count = len(stored.records)
@@ -201,12 +191,14 @@ class Mover:
         key = self._keys.meta
         unchanged = Compare(key, Target.MOD_REVISION, 0 if meta is None else meta.mod_revision)
         if not self._txn([unchanged], [Put(key, value)], Get(key), value):
-            raise NotMoved(f"another program changes the cluster {self._cluster}")
+            raise EngineError(f"another program changes the cluster {self._cluster}")
         for partition in range(count):
             own = self._keys.own(partition)
             absent = Compare(own, Target.CREATE_REVISION, 0)
             if not self._txn([absent], [Put(own, FENCE)], Get(own), FENCE):
-                raise NotMoved(f"a node of {self._cluster} owns partition {partition}: stop all nodes, and try again")
+                raise EngineError(
+                    f"a node of {self._cluster} owns partition {partition}: stop all nodes, and try again"
+                )
 
     def _end_fence(self, fields: Mapping[str, Any] | None) -> None:
         """Let nodes claim partitions. fields: of the meta key; None if there was none."""
@@ -221,7 +213,7 @@ class Mover:
             self._call_txn(Txn([unchanged], ends[:OPERATIONS_MAX], []))
             del ends[:OPERATIONS_MAX]
         if not self._txn([unchanged], [last, *ends], Get(key), None if fields is None else value):
-            raise NotMoved(f"another program changes the cluster {self._cluster}")
+            raise EngineError(f"another program changes the cluster {self._cluster}")
 
     def _clear(self) -> None:
         """Remove what an interrupted write has left."""
@@ -235,7 +227,7 @@ class Mover:
         (found,) = self._call_txn(Txn([], [Get(key)])).gets
         before = NO_HEAD if found is None else _readable(parse_head, found)
         head = Head(max(before.epoch, epoch) + 1, 0, self._tag)
-        fenced = NotMoved(f"another program writes to partition {partition} of {self._cluster}")
+        fenced = EngineError(f"another program writes to partition {partition} of {self._cluster}")
         condition = Compare(key, Target.MOD_REVISION, 0 if found is None else found.mod_revision)
         if not self._txn([condition], [Put(key, head.text())], Get(key), head.text()):
             raise fenced
@@ -258,7 +250,7 @@ class Mover:
         error = over.get()
         self._loop.call(shared.end)
         if error is not None:
-            raise NotMoved(str(error))
+            raise error
 
     # After a snapshot.
 
@@ -267,14 +259,13 @@ class Mover:
         count = self._known_meta().fields["partitions"]
         leases = {kv.lease for prefix in (self._keys.nodes, self._keys.owners) for kv in self._range(prefix, 0)}
         for lease in leases - {0}:
-            self._ask(partial(self._revoke, lease))
+            ended = self._outcome(partial(self._client.revoke, lease))
+            if isinstance(ended, Rejected) and ended.code != NOT_FOUND:
+                raise EngineError(f"etcd refuses: {ended.reason}")
         for partition in range(count):
             self._raise_head(self._keys.head(partition), partial(_raised, self._tag))
         self._raise_head(self._keys.state + b"head", partial(_raised_state, self._tag))
         return Restored(count, len(leases - {0}))
-
-    def _revoke(self, lease: int, done: Callable[[Any], None]) -> None:
-        self._client.revoke(lease, lambda outcome: done(_unless_gone(outcome)))
 
     def _raise_head(self, key: bytes, raised: Callable[[KeyValue], bytes]) -> None:
         while True:
@@ -291,25 +282,20 @@ class Mover:
     def _known_meta(self) -> _Meta:
         meta = self._meta()
         if meta is None:
-            raise NotMoved(f"etcd has no cluster {self._cluster} ({self._endpoints})")
-        self._check_meta(meta, meta.fields.get("partitions"))
+            raise EngineError(f"etcd has no cluster {self._cluster} ({self._endpoints})")
         return meta
 
     def _meta(self) -> _Meta | None:
         (found,) = self._call_txn(Txn([], [Get(self._keys.meta)])).gets
         if found is None:
             return None
-        try:
-            fields = dict(json.loads(found.value))
-        except (TypeError, ValueError):
-            fields = {}
-        return _Meta(fields, found.mod_revision)
+        return _Meta(read_meta(found.value), found.mod_revision)
 
     def _refuse_nodes(self) -> None:
         nodes = [self._keys.number(kv.key) for kv in self._range(self._keys.nodes, 0)]
         if nodes:
             names = ", ".join(map(str, nodes))
-            raise NotMoved(f"nodes of {self._cluster} are running: {names}. Stop all nodes, and try again")
+            raise EngineError(f"nodes of {self._cluster} are running: {names}. Stop all nodes, and try again")
 
     def _txn(
         self, compares: Sequence[Compare], success: Sequence[Put | Delete], read: Get, written: bytes | None
@@ -338,9 +324,9 @@ class Mover:
                 limit = max(limit // 8, 1)
                 continue
             if isinstance(page, Rejected):
-                raise NotMoved(f"etcd refuses: {page.reason}")
+                raise EngineError(f"etcd refuses: {page.reason}")
             if isinstance(page, Compacted):
-                raise NotMoved("etcd has compacted the history that this read needs: try again")
+                raise EngineError("etcd has compacted the history that this read needs: try again")
             assert isinstance(page, Page)
             revision = revision or page.revision
             for kv in page.kvs:
@@ -352,7 +338,7 @@ class Mover:
         """Make a call until it has an answer, which is no refusal."""
         outcome = self._outcome(call)
         if isinstance(outcome, Rejected):
-            raise NotMoved(f"etcd refuses: {outcome.reason}")
+            raise EngineError(f"etcd refuses: {outcome.reason}")
         return outcome
 
     def _outcome(self, call: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -365,7 +351,7 @@ class Mover:
             if not isinstance(outcome, Lost):
                 return outcome
             if time.monotonic() > until_s:
-                raise NotMoved(f"etcd doesn't answer: {outcome.reason} ({self._endpoints})")
+                raise EngineError(f"etcd doesn't answer: {outcome.reason} ({self._endpoints})")
             time.sleep(AGAIN_S)
 
 
@@ -386,26 +372,20 @@ def _parts(prefix: bytes, records: Mapping[bytes, bytes]) -> Iterator[list[Put]]
 
 
 def _readable(read: Callable[[bytes], Value], kv: KeyValue) -> Value:
-    """Decode a value. Raises NotMoved if another version wrote it in another way."""
+    """Decode a value. Raises EngineError if another version wrote it in another way."""
     try:
         return read(kv.value)
     except ValueError as error:
-        raise NotMoved(f"{kv.key!r} has a value that this version can't read: {error}") from None
+        raise EngineError(f"{kv.key!r} has a value that this version can't read: {error}") from None
 
 
 def _raised(tag: str, kv: KeyValue) -> bytes:
     head = _readable(parse_head, kv)
     if head.epoch > EPOCH_MAX - EPOCHS:
-        raise NotMoved(f"the epoch {head.epoch} can't be raised by {EPOCHS}")
+        raise EngineError(f"the epoch {head.epoch} can't be raised by {EPOCHS}")
     return Head(head.epoch + EPOCHS, 0, tag).text()
 
 
 def _raised_state(tag: str, kv: KeyValue) -> bytes:
     head = _readable(parse_state_head, kv)
     return StateHead(head.sequence + EPOCHS, tag).text()
-
-
-def _unless_gone(outcome: Any) -> Any:
-    """True in place of the answer that a lease is gone."""
-    is_gone = isinstance(outcome, Rejected) and outcome.code == NOT_FOUND
-    return True if outcome is None or is_gone else outcome

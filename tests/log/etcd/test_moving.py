@@ -17,7 +17,7 @@ from coordinator.log.engine import EngineError
 from coordinator.log.etcd import client as clients
 from coordinator.log.etcd import moving
 from coordinator.log.etcd.client import Access
-from coordinator.log.etcd.moving import EPOCHS, Mover, NotMoved, Stored
+from coordinator.log.etcd.moving import EPOCHS, Mover, Stored
 from tests.log.calls import append, record
 from tests.log.etcd.test_engine import PARTITIONS, Node
 from tests.support.etcd import Etcd, program
@@ -74,9 +74,9 @@ def test_a_node_serves_what_was_moved(etcd: Etcd, cluster: str) -> None:
         assert node.owns[1].epoch == 9
         assert node.engine.cluster_id == "cluster-id"
         assert node.engine.follow(lambda _writes: None) == stored.entries
-        with _mover(etcd, cluster) as mover, pytest.raises(NotMoved, match="running: 1"):
+        with _mover(etcd, cluster) as mover, pytest.raises(EngineError, match="running: 1"):
             mover.read()
-        with _mover(etcd, cluster) as mover, pytest.raises(NotMoved, match="running: 1"):
+        with _mover(etcd, cluster) as mover, pytest.raises(EngineError, match="running: 1"):
             mover.write(stored)
     finally:
         node.engine.close()
@@ -95,10 +95,10 @@ def test_groups_are_never_mixed(etcd: Etcd, cluster: str) -> None:
         mover.write(stored)
         before = etcd.values(f"/{cluster}/")
         for refused, reason in ((other, "makes a new cluster"), (stored._replace(records=[{}]), "12 partitions")):
-            with pytest.raises(NotMoved, match=reason):
+            with pytest.raises(EngineError, match=reason):
                 mover.write(refused)
         assert etcd.values(f"/{cluster}/") == before
-    with _mover(etcd, "absent") as mover, pytest.raises(NotMoved, match="no cluster absent"):
+    with _mover(etcd, "absent") as mover, pytest.raises(EngineError, match="no cluster absent"):
         mover.read()
 
 
@@ -156,7 +156,7 @@ def test_an_interrupted_write_is_made_again(etcd: Etcd, cluster: str, monkeypatc
         Node(etcd, cluster, 1)
     second = first._replace(records=[{b"\0\1b%d" % number: b"\0"} for number in range(PARTITIONS)], entries={})
     with _mover(etcd, cluster) as mover:
-        with pytest.raises(NotMoved, match="interrupted"):
+        with pytest.raises(EngineError, match="interrupted"):
             mover.read()
         mover.write(second)
         back = mover.read()
@@ -174,7 +174,7 @@ def test_a_write_that_another_program_disturbs_is_no_cluster(
         _put(etcd, f"/{cluster}/log/000/x", b"\0")
 
     monkeypatch.setattr(Mover, "_write_entries", disturbed)
-    with _mover(etcd, cluster) as mover, pytest.raises(NotMoved, match="another program writes there"):
+    with _mover(etcd, cluster) as mover, pytest.raises(EngineError, match="another program writes there"):
         mover.write(_stored())
     with pytest.raises(EngineError, match="a move into this cluster"):
         Node(etcd, cluster, 1)
@@ -188,7 +188,7 @@ def test_a_newer_format_is_refused(etcd: Etcd, cluster: str) -> None:
     _put(etcd, f"/{cluster}/meta", meta.replace(b'"format": 1', b'"format": 2, "later": "x"'))
     with _mover(etcd, cluster) as mover:
         for call in (mover.read, mover.restored, lambda: mover.write(_stored())):
-            with pytest.raises(NotMoved, match="have format 2, and this version knows 1"):
+            with pytest.raises(EngineError, match="have format 2, and this version knows 1"):
                 call()
     with pytest.raises(EngineError, match="have format 2, and this version knows 1"):
         Node(etcd, cluster, 1)
@@ -200,7 +200,7 @@ def test_keys_that_are_no_cluster_are_refused(etcd: Etcd, cluster: str) -> None:
         _put(etcd, f"/{cluster}/meta", meta)
         with _mover(etcd, cluster) as mover:
             for call in (mover.read, mover.restored, lambda: mover.write(_stored())):
-                with pytest.raises(NotMoved, match="have format unknown, and this version knows 1"):
+                with pytest.raises(EngineError, match="have format unknown, and this version knows 1"):
                     call()
 
 
