@@ -166,15 +166,12 @@ class Sensors(Generic[SensorT]):
 
     def get(self, whose: Hashable, bound: float, now_ms: int) -> SensorT:
         """The sensor; a new one if there is none."""
-        found = self._sensors.get(whose)
+        found = self._sensors.pop(whose, None)
         if found is None:
             self._drop(now_ms)
-            found = self._make(), bound
-        if found[1] != bound or whose not in self._sensors:
-            found = found[0], bound
-            self._sensors[whose] = found
-        self._sensors.move_to_end(whose)
-        return found[0]
+        sensor = self._make() if found is None else found[0]
+        self._sensors[whose] = sensor, bound
+        return sensor
 
     def _drop(self, now_ms: int) -> None:
         """Make room for a new one."""

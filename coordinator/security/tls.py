@@ -116,10 +116,9 @@ def _set_versions(context: ssl.SSLContext, config: ListenerConfig) -> None:
 
 def _set_client_auth(context: ssl.SSLContext, config: ListenerConfig) -> None:
     context.verify_mode = CLIENT_AUTH[config.ssl_client_auth]
+    trusted = truststore_of(config)  # a wrong store is said though nobody may need it yet
     if context.verify_mode is ssl.CERT_NONE:
-        truststore_of(config)  # a wrong store is said though nobody needs it yet
         return
-    trusted = truststore_of(config)
     if not trusted:
         raise ConfigError(f"ssl.truststore.location: ssl.client.auth={config.ssl_client_auth} needs a truststore")
     _trust(context, trusted)

@@ -290,7 +290,7 @@ class Coordinator:
 
     def _prepare(self, effects: Effects, known: TransactionalId, status: Status, now: Now) -> None:
         known.status = status
-        self._forget(effects, known)
+        effects.timers.append(Timer(TimerKey(TimerKind.TRANSACTION, known.group_id), None))
         self._write(effects, known, now)
 
     def _ask_for_markers(self, effects: Effects, known: TransactionalId, aborted: Outcome = Outcome.ABORTED) -> None:
@@ -320,9 +320,6 @@ class Coordinator:
         """Abort the transaction when its time is over; the time began with its first partition."""
         left_ms = max(known.start_ms + known.timeout_ms - now.wall_ms, 0)
         effects.timers.append(Timer(TimerKey(TimerKind.TRANSACTION, known.group_id), now.ms + left_ms))
-
-    def _forget(self, effects: Effects, known: TransactionalId) -> None:
-        effects.timers.append(Timer(TimerKey(TimerKind.TRANSACTION, known.group_id), None))
 
     def _timer_fired(self, effects: Effects, event: TimerFired, now: Now) -> None:
         known = self.groups.get(event.key.group_id)

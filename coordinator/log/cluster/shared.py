@@ -252,6 +252,7 @@ class Shared:
     ) -> None:
         if not isinstance(outcome, Lost):
             self._answered_ms = self._heard_ms = self._port.now_ms()
+        go_on = partial(self._over, None) if is_last else self._write
         if not self._changes:
             self._is_writing = False
         elif isinstance(outcome, Rejected):
@@ -267,20 +268,12 @@ class Shared:
             if outcome.revision > self.revision:
                 self.revision, self._head = outcome.revision, head
                 self._apply(part)
-            self._went_on(is_last=is_last)
+            go_on()
         else:
             found = outcome.gets[1]
             was_done = found is not None and found.value == head.text()
-            then = partial(self._went_on, is_last=is_last) if was_done else self._write
-            self._when_at(outcome.revision, then)
+            self._when_at(outcome.revision, go_on if was_done else self._write)
             self._read()
-
-    def _went_on(self, *, is_last: bool) -> None:
-        """A part is written, and this copy has it."""
-        if is_last:
-            self._over(None)
-        else:
-            self._write()
 
     def _over(self, error: EngineError | None) -> None:
         self._is_writing = False

@@ -138,9 +138,8 @@ class Writer:
 
         A batch that is too large closes the ownership; the outcomes of earlier appends come later.
         """
-        error = _refusal(own)
-        if error is not None:
-            done(0, error)
+        if own.is_over or own.closed:
+            done(0, Fenced.of(own) if own.is_over else Unavailable(own.closed))
             return
         try:
             parts = [part for batch in batches for part in _fitted(batch)]
@@ -302,9 +301,3 @@ def _check_whole(batch: list[Record]) -> None:
     small = stored_bytes(batch)
     if len(batch) > ATOMIC_RECORDS_MAX or small > ATOMIC_BYTES_MAX:
         raise Unavailable(f"{len(batch)} records of {small} bytes are more than a transaction takes")
-
-
-def _refusal(own: Owned) -> Fenced | Unavailable | None:
-    if own.is_over:
-        return Fenced.of(own)
-    return Unavailable(own.closed) if own.closed else None

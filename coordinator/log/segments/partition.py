@@ -85,10 +85,6 @@ def check_room(segment: Segment, size: int, next_offset: int) -> None:
         raise Damaged(str(segment.path), size, f"the next offset {next_offset} leaves no room: {INT64_MAX} is the last")
 
 
-def _nothing() -> None:
-    pass
-
-
 class PartitionLog:
     """The log in `folder`, written with `epoch`, in segments of up to `segment_size` bytes.
 
@@ -109,7 +105,7 @@ class PartitionLog:
         segment_size: int,
         cut: Cut,
         counts: Counts | None = None,
-        before_read: Callable[[], None] = _nothing,
+        before_read: Callable[[], None] = lambda: None,
     ) -> None:
         self.closed_because = "not loaded"
         self.progress = 0.0

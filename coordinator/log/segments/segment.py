@@ -108,12 +108,8 @@ def read_frames(
     start: where the first batch begins. Raises CorruptBatch, with the position in the file, where the bytes are no
     batch, or one of more than `batch_size_max` bytes, or of more than HOLES_SIZE_MAX in holes.
     """
-    found = read_others(disk, descriptor, size, _none, start=start, batch_size_max=batch_size_max)
+    found = read_others(disk, descriptor, size, lambda _data, at: at, start=start, batch_size_max=batch_size_max)
     return (frame for frame in found if isinstance(frame, Frame))
-
-
-def _none(_data: bytes, at: int) -> int:
-    return at
 
 
 def read_others(
