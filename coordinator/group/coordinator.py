@@ -8,7 +8,9 @@ runtime drops the coordinator and loads the partition again, so nobody sees what
 
     state        the table of states
     group        the data
-    classic      the rules of the classic protocol, as a table in `classic.rules`
+    rules        the rules of each kind of groups, as a table
+    classic      those of the classic protocol
+    consumer     those of the consumer protocol
     offsets      committed offsets, the same for groups of every kind
     describe     what an administrator sees and does, likewise
     records      the log's side
@@ -29,14 +31,12 @@ from coordinator.group import describe, leaving, notes, offsets, pending, transa
 from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
-from coordinator.group.classic.rules import CLASSIC_RULES
 from coordinator.group.client import Now
 from coordinator.group.consumer import describe as consumer_describe
 from coordinator.group.consumer import expected as consumer_expected
 from coordinator.group.consumer import heartbeat as consumer_heartbeat
 from coordinator.group.consumer import reasons, regex, target, upgrade
 from coordinator.group.consumer.group import JOINING, ConsumerGroup
-from coordinator.group.consumer.rules import CONSUMER_RULES
 from coordinator.group.consumer.steady import Steady, steady
 from coordinator.group.effects import Effects, Response
 from coordinator.group.events import (
@@ -70,11 +70,11 @@ from coordinator.group.events import (
 from coordinator.group.group import Group
 from coordinator.group.offsets import Admit, Repeat
 from coordinator.group.refusal import Refusal, RefusedRequest
-from coordinator.group.rules import Rules
+from coordinator.group.rules import RULES
 from coordinator.group.state import DEAD, EMPTY, Kind
 from coordinator.group.topics import NO_TOPICS, Topics
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
-from protocol.messages import DeleteGroupsResponse, HeartbeatResponse, LeaveGroupResponse
+from protocol.messages import DeleteGroupsResponse, HeartbeatResponse
 from schemas.errors import ErrorCode
 
 C = TypeVar("C", CommitOffsets, CommitPrepared)
@@ -84,9 +84,6 @@ COMMIT_OF_KAFKA_3 = 9
 
 PROTOCOLS_MAX = 1_000
 """Protocols in a JoinGroup. A client has about ten at most."""
-
-RULES: dict[Kind, Rules[Any]] = {Kind.CLASSIC: CLASSIC_RULES, Kind.CONSUMER: CONSUMER_RULES}
-"""The rules of each kind of groups."""
 
 
 class Coordinator:
@@ -252,8 +249,7 @@ class Coordinator:
             turn.refuse(event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
             errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving.leaving_members(event))
-            answer: LeaveGroupResponse = leaving.answer(event, errors)
-            turn.effects.responses.append(Response(event.request, answer))
+            turn.answer(event.request, leaving.answer(event, errors))
         else:
             RULES[group.kind].leave(turn, group, event)
 

@@ -1,4 +1,7 @@
-"""Time is up: a session ended, or a member did not give up its partitions, rejoin or sync in time."""
+"""Time is up: a session ended, or a member did not give up its partitions, rejoin or sync in time.
+
+And the times of a group begin with its load, and end with its partition.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from coordinator.group import notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer import course, leave, reasons, sessions
 from coordinator.group.consumer.group import AWAY, UNREVOKED, ConsumerGroup, ConsumerMember
+from coordinator.group.course import Outcome
 from coordinator.group.effects import SESSION, SYNC, TimerKey
 from coordinator.group.group import NEVER
+from coordinator.group.state import DEAD
 from coordinator.group.turn import Turn
 
 
@@ -53,3 +58,11 @@ def load(turn: Turn, group: ConsumerGroup) -> None:
         sessions.start(turn, group, member.member_id, timeout_ms)
         if member.state is UNREVOKED:
             sessions.watch_revocation(turn, group, member)
+
+
+def unload(turn: Turn, group: ConsumerGroup) -> None:
+    """The coordinator drops the partition. No request waits in a group of this kind."""
+    if group.course is not None:
+        course.end(turn, group, Outcome.UNLOADED)
+    turn.note(notes.GroupUnloaded(group.group_id, group.generation))
+    group.state = DEAD

@@ -20,7 +20,6 @@ from coordinator.group.events import LeaveGroup
 from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.topics import metadata_hash
 from coordinator.group.turn import Turn
-from protocol.messages import LeaveGroupResponse
 from schemas.errors import ErrorCode
 
 
@@ -102,5 +101,4 @@ def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
         turn.answer(event.request, answer(event, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)))
         return
     remove(turn, group, members, reason, reasons.of_removal(group, members, event, reason) if members else None)
-    response: LeaveGroupResponse = answer(event, errors)
-    turn.answer(event.request, response)
+    turn.answer(event.request, answer(event, errors))
