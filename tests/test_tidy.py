@@ -67,7 +67,6 @@ WITHOUT_TESTS_OF_THEIR_OWN: dict[str, str] = {
     "coordinator/group/consumer/step.py": "plays in tests/group/consumer try all of it",
     "coordinator/group/consumer/upgrade.py": "tests/group/consumer/test_migration.py tries all of it",
     "coordinator/group/effects.py": "plain values",
-    "coordinator/group/leaving.py": "the tests of LeaveGroup in both protocols try it",
     "coordinator/group/pending.py": "tests/group/test_transactions.py tries all of it",
     "coordinator/group/replay.py": "tested with the records that it reads, in test_records.py",
     "coordinator/group/rules.py": "an interface and tables",

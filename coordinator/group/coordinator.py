@@ -27,7 +27,7 @@ from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 from coordinator.config import GroupConfig, GroupSettings
-from coordinator.group import describe, leaving, notes, offsets, pending, transactions
+from coordinator.group import describe, notes, offsets, pending, transactions
 from coordinator.group.any_group import NO_PENDING, AnyGroup
 from coordinator.group.classic import expected, seats
 from coordinator.group.classic import join as joins
@@ -248,8 +248,8 @@ class Coordinator:
         if not body.group_id:
             turn.refuse(event, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
-            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving.leaving_members(event))
-            turn.answer(event.request, leaving.answer(event, errors))
+            errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(event.leaving)
+            turn.answer(event.request, event.answered(errors))
         else:
             RULES[group.kind].leave(turn, group, event)
 

@@ -27,6 +27,7 @@ from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     HeartbeatResponse,
+    LeaveGroupRequest,
     LeaveGroupResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
@@ -38,13 +39,15 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatRequest,
         HeartbeatRequest,
         JoinGroupRequest,
-        LeaveGroupRequest,
         OffsetCommitRequest,
         OffsetDeleteRequest,
         OffsetFetchRequest,
         SyncGroupRequest,
         TxnOffsetCommitRequest,
     )
+
+MEMBERS_SINCE = 3
+"""The first version of LeaveGroup with a list of members."""
 
 LOADING, REBALANCE_IN_PROGRESS = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -149,6 +152,27 @@ class LeaveGroup(ClientEvent):
     version: int
     client: Client
     body: LeaveGroupRequest
+
+    @property
+    def leaving(self) -> list[LeaveGroupRequest.MemberIdentity]:
+        """The members that leave, in the form of v3: a request of an older version names one."""
+        if self.version >= MEMBERS_SINCE:
+            return self.body.members
+        return [LeaveGroupRequest.MemberIdentity(member_id=self.body.member_id)]
+
+    def answered(self, errors: Sequence[ErrorCode]) -> LeaveGroupResponse:
+        """The answer, with an error per member. It echoes the ids of the request (KAFKA-18188)."""
+        if self.version < MEMBERS_SINCE:
+            return LeaveGroupResponse(error_code=errors[0], members=[])
+        return LeaveGroupResponse(
+            error_code=ErrorCode.NONE,
+            members=[
+                LeaveGroupResponse.MemberResponse(
+                    member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error
+                )
+                for each, error in zip(self.body.members, errors, strict=True)
+            ],
+        )
 
     def _refused(self, error: ErrorCode) -> Any:
         return LeaveGroupResponse(error_code=error, members=[])

@@ -20,7 +20,6 @@ from coordinator.group.classic.reasons import by_member, by_members
 from coordinator.group.effects import PENDING
 from coordinator.group.events import LeaveGroup
 from coordinator.group.group import Group, Member
-from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.state import DEAD, PREPARING_REBALANCE
 from coordinator.group.turn import UNKNOWN_MEMBER_ID, Turn
 from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -32,7 +31,7 @@ def leave(turn: Turn, group: Group, event: LeaveGroup) -> None:
     if group.state is DEAD:
         body = LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[])
     else:
-        body = answer(event, [leave_one(turn, group, event, leaving) for leaving in leaving_members(event)])
+        body = event.answered([leave_one(turn, group, event, leaving) for leaving in event.leaving])
     turn.answer(event.request, body)
 
 

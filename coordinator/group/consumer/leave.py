@@ -17,7 +17,6 @@ from coordinator.group.classic import rebalance
 from coordinator.group.consumer import course, downgrade, reasons, records, sessions
 from coordinator.group.consumer.group import AWAY, NOTHING, ConsumerGroup, ConsumerMember
 from coordinator.group.events import LeaveGroup
-from coordinator.group.leaving import answer, leaving_members
 from coordinator.group.topics import metadata_hash
 from coordinator.group.turn import Turn
 from schemas.errors import ErrorCode
@@ -81,7 +80,7 @@ def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
     errors: list[ErrorCode] = []
     leaving: dict[str, ConsumerMember] = {}
     reason = ""
-    for identity in leaving_members(event):
+    for identity in event.leaving:
         error = ErrorCode.NONE
         if identity.group_instance_id is None:
             member = group.members.get(identity.member_id)
@@ -98,7 +97,7 @@ def leave(turn: Turn, group: ConsumerGroup, event: LeaveGroup) -> None:
     members = list(leaving.values())
     gone = (each for member in members for each in records.member_tombstones(group.group_id, member.member_id, 0))
     if not turn.store_takes(gone):
-        turn.answer(event.request, answer(event, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)))
+        turn.answer(event.request, event.answered([ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)))
         return
     remove(turn, group, members, reason, reasons.of_removal(group, members, event, reason) if members else None)
-    turn.answer(event.request, answer(event, errors))
+    turn.answer(event.request, event.answered(errors))

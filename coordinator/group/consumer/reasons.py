@@ -25,7 +25,6 @@ from coordinator.group.causes import (
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.group.events import LeaveGroup
-from coordinator.group.leaving import leaving_members
 from coordinator.group.turn import Turn
 from protocol.speed import new
 
@@ -111,7 +110,7 @@ def of_removal(group: ConsumerGroup, members: Collection[ConsumerMember], event:
     """The cause that a LeaveGroup is. reason: of the last member that has one."""
     leave_themselves = (  # classic members, which name their own ids
         all(member.classic is not None for member in members)
-        and all(identity.member_id for identity in leaving_members(event))
+        and all(identity.member_id for identity in event.leaving)
         and meaning_of(reason) is not Meaning.REMOVED_BY_ADMIN
     )
     kind = CauseKind.MEMBER_LEFT if leave_themselves else CauseKind.MEMBER_REMOVED
