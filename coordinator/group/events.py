@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -45,6 +48,13 @@ if TYPE_CHECKING:
         SyncGroupRequest,
         TxnOffsetCommitRequest,
     )
+
+SHARED_LISTS, SHARED_MAX, SHARED_BYTES_MAX = 1024, 16, 1024
+"""How many lists of protocols members share, and how many protocols and bytes a list may have: about a megabyte. Most
+members of a group send the same list.
+"""
+
+_NAME_AND_METADATA = attrgetter("name", "metadata")
 
 MEMBERS_SINCE = 3
 """The first version of LeaveGroup with a list of members."""
@@ -97,7 +107,7 @@ class JoinGroup(ClientEvent):
 
     fresh_id: text of a random UUID, from which the core makes a member id (Kafka: GroupMetadata.generateMemberId); ""
     if the request has a member id.
-    protocols: (name, metadata) of each protocol, once `joining.protocols_of` has made the list.
+    protocols: (name, metadata) of each protocol, once `listed` has made the list.
     """
 
     flags = Flags(writes=True, makes_group=True, follows_commits=False)
@@ -108,8 +118,27 @@ class JoinGroup(ClientEvent):
     fresh_id: str
     protocols: list[tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
+    def listed(self) -> list[tuple[str, bytes]]:
+        """The protocols, in the client's order of preference."""
+        if self.protocols is None:
+            protocols: list[tuple[str, bytes]] = list(map(_NAME_AND_METADATA, self.body.protocols))
+            has_few = len(protocols) <= SHARED_MAX and sum(map(len, chain.from_iterable(protocols))) <= SHARED_BYTES_MAX
+            self.protocols = _shared(tuple(protocols)) if has_few else protocols
+        return self.protocols
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The rebalance timeout. Version 0 has none, so its session timeout counts."""
+        return self.body.session_timeout_ms if self.version == 0 else self.body.rebalance_timeout_ms
+
     def _refused(self, error: ErrorCode) -> Any:
         return join_error(self.version, error, self.body.member_id)
+
+
+@lru_cache(SHARED_LISTS)
+def _shared(protocols: tuple[tuple[str, bytes], ...]) -> list[tuple[str, bytes]]:
+    """One list for all members with these protocols: it takes a fifth of a member's memory, and nobody changes it."""
+    return list(protocols)
 
 
 @dataclass(slots=True)

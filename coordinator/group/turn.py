@@ -146,6 +146,16 @@ class Turn:
             key = new(TimerKey, (SESSION, group.group_id, member.member_id))
             self.effects.timers.append(new(Timer, (key, None)))
 
+    def update(self, group: Group, member: Member, event: JoinGroup, waiting: Waiting | None) -> None:
+        """Take over the new data of a member that joins again."""
+        member.joined_by = event.client
+        # The event's two functions are called only where they have something to find out.
+        protocols = event.protocols or event.listed()
+        body = event.body
+        rebalance_timeout_ms = body.rebalance_timeout_ms if event.version else event.rebalance_timeout_ms
+        group.update(member, protocols, rebalance_timeout_ms, body.session_timeout_ms, waiting)
+        self.watch(group, member)
+
     # Checks.
 
     def validate_member(

@@ -8,8 +8,10 @@ import pytest
 
 from coordinator.group import events
 from coordinator.group.any_group import Prepared
+from coordinator.group.client import NOBODY
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.events import (
+    SHARED_BYTES_MAX,
     ClientEvent,
     CommitInTransaction,
     CommitOffsets,
@@ -30,7 +32,7 @@ from coordinator.group.events import (
     SyncGroup,
 )
 from protocol import messages
-from protocol.messages import encode
+from protocol.messages import JoinGroupRequest, decode, encode
 from schemas.errors import ErrorCode
 from tests.group.harness import SOMEBODY
 
@@ -103,3 +105,35 @@ def test_an_event_of_a_client_without_flags_is_no_class() -> None:
 def test_the_core_handles_each_event() -> None:
     """Each event of a client has a handler, and each of the others that the core may get."""
     assert set(Coordinator._HANDLERS) == OF_CLIENTS | set(get_args(Event)) - {ClientEvent}
+
+
+def test_version_0_has_no_rebalance_timeout() -> None:
+    """In version 0 the session timeout is also the rebalance timeout; later versions have both."""
+    body = JoinGroupRequest(session_timeout_ms=10, rebalance_timeout_ms=20)
+    assert JoinGroup("r", 0, NOBODY, body, "").rebalance_timeout_ms == 10
+    assert JoinGroup("r", 1, NOBODY, body, "").rebalance_timeout_ms == 20
+
+
+def test_protocols_come_in_the_order_of_preference() -> None:
+    """Each protocol name comes with its metadata, in the order of the request."""
+    listed = [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in ("b", "a")]
+    body = JoinGroupRequest(protocols=listed)
+    assert JoinGroup("r", 5, NOBODY, body, "").listed() == [("b", b"b"), ("a", b"a")]
+
+
+def join_with(name: str, metadata_bytes: int) -> JoinGroup:
+    """A JoinGroup of one protocol, decoded from bytes of its own."""
+    body = JoinGroupRequest(
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=bytes(metadata_bytes))]
+    )
+    return JoinGroup("r", 5, NOBODY, decode(JoinGroupRequest, encode(body, 5), 5), "")
+
+
+def test_members_with_equal_protocols_share_one_list() -> None:
+    """A thousand members of a group keep one list; a long one, which a client can make up at will, isn't kept."""
+    assert join_with("range", 40).listed() is join_with("range", 40).listed()
+    assert join_with("range", 40).listed() != join_with("range", 41).listed()
+    for name, metadata_bytes in (("range", SHARED_BYTES_MAX), ("r" * SHARED_BYTES_MAX, 40)):
+        one, other = (join_with(name, metadata_bytes).listed() for _ in range(2))
+        assert one == other
+        assert one is not other

@@ -27,7 +27,6 @@ from collections.abc import Iterable
 
 from coordinator.config import ALLOWED, HELD, REFUSED, GroupSettings
 from coordinator.group import notes
-from coordinator.group.classic.joining import rebalance_timeout_of
 from coordinator.group.effects import ARRIVALS
 from coordinator.group.events import JoinGroup
 from coordinator.group.group import Arrivals, Group, Held
@@ -62,7 +61,7 @@ def turns_away(turn: Turn, group: Group, event: JoinGroup) -> bool:
 def arrive(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> list[Held]:
     """A new member joins. Returns the joins that come in now, perhaps its own among them."""
     now_ms = turn.now.ms
-    held = Held(event, member_id, now_ms + min(max(rebalance_timeout_of(event), HOLD_MIN_MS), HOLD_MAX_MS))
+    held = Held(event, member_id, now_ms + min(max(event.rebalance_timeout_ms, HOLD_MIN_MS), HOLD_MAX_MS))
     own = turn.expecting(group.group_id)
     if own is None:
         return [held]

@@ -28,7 +28,6 @@ from coordinator.group import notes
 from coordinator.group.answers import join_error
 from coordinator.group.causes import Cause, CauseKind, JoinReason
 from coordinator.group.classic import course, expected, rebalance, seats, standby, static
-from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of, update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, says_why, wants_other
 from coordinator.group.course import Pending
 from coordinator.group.effects import PENDING
@@ -57,7 +56,7 @@ def join(turn: Turn, group: Group, event: JoinGroup) -> None:
         refuse(turn, group, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     elif not has_room(turn, group, event):
         turn_away(turn, group, event)
-    elif not group.supports(event.body.protocol_type, protocols_of(event)):
+    elif not group.supports(event.body.protocol_type, event.listed()):
         refuse(turn, group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == UNKNOWN_MEMBER_ID:
         join_as_new(turn, group, event)
@@ -176,7 +175,7 @@ def let_in(turn: Turn, group: Group, joins: Iterable[Held]) -> None:
     for held in joins:
         if not has_room(turn, group, held.event):
             turn_away(turn, group, held.event)
-        elif not group.supports(held.event.body.protocol_type, protocols_of(held.event)):
+        elif not group.supports(held.event.body.protocol_type, held.event.listed()):
             refuse(turn, group, held.event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
         else:
             cause = add_member(turn, group, held.event, held.member_id)
@@ -196,9 +195,9 @@ def add_member(turn: Turn, group: Group, event: JoinGroup, member_id: str) -> Ca
         event.body.group_instance_id,
         event.client.id,
         event.client.host,
-        rebalance_timeout_of(event),
+        event.rebalance_timeout_ms,
         event.body.session_timeout_ms,
-        protocols_of(event),
+        event.listed(),
     )
     member.is_new = True
     member.joined_by = event.client
@@ -237,7 +236,7 @@ def rejoin(turn: Turn, group: Group, event: JoinGroup) -> None:
     assert member is not None
     assert group.state is not EMPTY
     leads = group.leader == member_id
-    protocols = protocols_of(event)
+    protocols = event.listed()
     is_changed = member.protocols != protocols
     differs = is_changed and wants_other(group.protocol_type, member, protocols)
     kind = CauseKind.METADATA_CHANGED if differs else rejoined(leads=leads)
@@ -284,7 +283,7 @@ def update_and_wait(turn: Turn, group: Group, member: Member, event: JoinGroup, 
     course.arrived(turn, group, member.member_id)
     # The client sent the request again: answer the first one, so that it doesn't wait for ever (KAFKA-20938).
     turn.release_join(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
-    update(turn, group, member, event, Waiting(event.request, event.version))
+    turn.update(group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.maybe_prepare(turn, group, by_join(kind, member, event))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from coordinator.group.answers import join_error, sync_error
 from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.classic import rebalance, seats, static
-from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.events import JoinGroup, SyncGroup
 from coordinator.group.group import Group, Member, Standby, Waiting
 from coordinator.group.state import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
@@ -61,8 +60,8 @@ def replace(turn: Turn, group: Group, standby: Standby, member_id: str, event: J
 def update(turn: Turn, group: Group, member: Member, event: JoinGroup) -> None:
     """Take over the data of a standby that joins again, and answer it as soon as there is a generation."""
     member.joined_by = event.client
-    member.protocols = protocols_of(event)
-    member.rebalance_timeout_ms = rebalance_timeout_of(event)
+    member.protocols = event.listed()
+    member.rebalance_timeout_ms = event.rebalance_timeout_ms
     member.session_timeout_ms = event.body.session_timeout_ms
     member.changed()
     member.awaiting_join = Waiting(event.request, event.version)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from coordinator.group import notes
 from coordinator.group.causes import NO_JOIN_REASON, CauseKind, JoinReason
 from coordinator.group.classic import course, rebalance
-from coordinator.group.classic.joining import update
 from coordinator.group.classic.reasons import by_join, join_reason_of, rejoined, wants_other_topics
 from coordinator.group.effects import Response
 from coordinator.group.events import JoinGroup
@@ -51,7 +50,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     group.rename(member, member_id)
     # The old session timeout counts until the next heartbeat, as in Kafka.
     turn.renew_sessions(group, [member])
-    update(turn, group, member, event, None)
+    turn.update(group, member, event, None)
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is STABLE:
         if turn.write_group(group, group.state_since_ms):
@@ -65,7 +64,7 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     note_replaced(turn, group, member, before, event, rebalances=kind is not None)
     if fenced is not None:
         turn.note_fenced(group, before.member_id, member, fenced, before.joined_by, waited=True)
-    update(turn, group, member, event, Waiting(event.request, event.version))
+    turn.update(group, member, event, Waiting(event.request, event.version))
     if kind is not None:
         rebalance.prepare(turn, group, by_join(kind, member, event))
     else:

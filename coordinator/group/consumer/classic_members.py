@@ -16,7 +16,6 @@ from __future__ import annotations
 from coordinator.group.answers import join_error, protocol_name_in, sync_error
 from coordinator.group.classic import rebalance
 from coordinator.group.classic.join import MEMBER_ID_REQUIRED_SINCE
-from coordinator.group.classic.joining import protocols_of, rebalance_timeout_of
 from coordinator.group.consumer import downgrade, expected, records, sessions
 from coordinator.group.consumer.embedded import Unreadable, assignment_bytes, ids_of, read_subscription
 from coordinator.group.consumer.group import UNRELEASED, UNREVOKED, Classic, ConsumerGroup, ConsumerMember
@@ -65,7 +64,7 @@ def join_as(turn: Turn, group: ConsumerGroup, event: JoinGroup) -> JoinGroupResp
         why = "the group has the consumer protocol, and group.consumer.migration.policy is disabled"
         raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why=why)
     has_room(turn, group, body.member_id, body.group_instance_id)
-    protocols = protocols_of(event)
+    protocols = event.listed()
     if body.protocol_type != CONSUMER or not group.supports(map(NAME, protocols)):
         raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     expected.admit(turn, group.group_id, group, body.member_id, body.group_instance_id)
@@ -131,7 +130,7 @@ def find(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> 
 def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
     """A JoinGroup's content. Raises RefusedRequest if its metadata can't be read."""
     body, member = event.body, found.member
-    protocols = protocols_of(event)
+    protocols = event.listed()
     if sum(len(metadata) for _, metadata in protocols) > turn.config.message_max_bytes:
         # No record can have it.
         raise RefusedRequest(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -139,7 +138,7 @@ def change_of(turn: Turn, event: JoinGroup, found: Found) -> Change:
         said = read_subscription(protocols[0][1])
     except Unreadable:
         raise RefusedRequest(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
-    timeout_ms = rebalance_timeout_of(event)
+    timeout_ms = event.rebalance_timeout_ms
     changed = member._replace(
         instance_id=member.instance_id if body.group_instance_id is None else body.group_instance_id,
         rack=said.rack or member.rack,
