@@ -1,7 +1,8 @@
 """Settings: which there are, where they come from, and which source wins.
 
 A setting has Kafka's name and Kafka's default. The fields of `Config`, `GroupConfig` and `ListenerConfig` are the table
-of settings: each has its name, range and meaning. `listener.name.X.NAME` gives listener X its own value of a setting of
+of settings: each has its name, range and meaning. The field `log_dirs` is the setting `log.dirs`; `_own` makes a field
+whose setting begins with `tenure.`. `listener.name.X.NAME` gives listener X its own value of a setting of
 `ListenerConfig`, `listener.name.X.MECHANISM.NAME` gives one to its SASL mechanism, and `tenure.http.ssl.NAME` one to
 HTTP. `load` reads all sources and makes a `Config`. If several sources give a setting, the first of these wins:
 
@@ -304,19 +305,30 @@ Value = TypeVar("Value")
 
 
 def _setting(
-    name: str,
     default: Value,
     doc: str,
     *,
+    name: str = "",
+    prefix: str = "",
     low: int | None = None,
     high: int = INT32_MAX,
     factor: int = 1,
     read: Callable[[str], Value] | None = None,
 ) -> Value:
-    """A field that is a setting. By default its type follows from its default: a bool, a whole number or a text."""
+    """A field that is a setting.
+
+    name: by default `prefix` and the field's name, with dots in place of underscores. read: by default it follows from
+    the type of the default: a bool, a whole number or a text.
+    """
     if read is None:
         read = _reader_like(default, low, high, factor)
-    return field(default=default, metadata={"setting": Setting(name, default, doc, low, high, factor, read)})
+    row = Setting(name, default, doc, low, high, factor, read)
+    return field(default=default, metadata={"setting": row, "prefix": prefix})
+
+
+def _own(default: Value, doc: str, **limits: Any) -> Value:
+    """A field that is a setting of Tenure's own: `tenure.` stands before its name."""
+    return _setting(default, doc, prefix="tenure.", **limits)
 
 
 def _reader_like(default: Any, low: int | None, high: int, factor: int) -> Callable[[str], Any]:
@@ -334,133 +346,85 @@ class GroupConfig:
     packed; 0 if it takes any number. stored_max_records: the most records of such a batch.
     """
 
-    group_min_session_timeout_ms: int = _setting(
-        "group.min.session.timeout.ms", 6_000, "The shortest session timeout a member may ask for.", low=0
-    )
-    group_max_session_timeout_ms: int = _setting(
-        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout a member may ask for.", low=0
-    )
-    group_max_size: int = _setting("group.max.size", INT32_MAX, "How many members a group may have (KIP-389).", low=1)
+    group_min_session_timeout_ms: int = _setting(6_000, "The shortest session timeout a member may ask for.", low=0)
+    group_max_session_timeout_ms: int = _setting(1_800_000, "The longest session timeout a member may ask for.", low=0)
+    group_max_size: int = _setting(INT32_MAX, "How many members a group may have (KIP-389).", low=1)
     group_initial_rebalance_delay_ms: int = _setting(
-        "group.initial.rebalance.delay.ms",
-        3_000,
-        "How long the first rebalance of an empty group waits for more members (KIP-134).",
-        low=0,
+        3_000, "How long the first rebalance of an empty group waits for more members (KIP-134).", low=0
     )
-    pending_timeout_ms: int = _setting(
-        "tenure.group.pending.timeout.ms",
+    group_pending_timeout_ms: int = _own(
         INT32_MAX,
         "How long a client that got a member id may take to join with it; a rebalance waits for that join. By "
         "default only the client's session timeout limits the wait, as in Kafka.",
         low=1,
     )
-    offset_metadata_max_bytes: int = _setting(
-        "offset.metadata.max.bytes", 4_096, "The longest metadata of a committed offset.", low=0
-    )
-    transaction_offsets_max: int = _setting(
-        "tenure.transaction.offsets.max",
-        100_000,
-        "How many offsets of a group a transaction may have: 58 MB by default.",
-        low=1,
+    offset_metadata_max_bytes: int = _setting(4_096, "The longest metadata of a committed offset.", low=0)
+    transaction_offsets_max: int = _own(
+        100_000, "How many offsets of a group a transaction may have: 58 MB by default.", low=1
     )
     offsets_retention_ms: int = _setting(
-        "offsets.retention.minutes",
         7 * 24 * 60 * MS_PER_MINUTE,
         "How long committed offsets outlive the last member of their group.",
+        name="offsets.retention.minutes",
         low=1,
         factor=MS_PER_MINUTE,
     )
     group_consumer_session_timeout_ms: int = _setting(
-        "group.consumer.session.timeout.ms",
-        45_000,
-        "How long a member of the consumer protocol may be silent (KIP-848).",
-        low=1,
+        45_000, "How long a member of the consumer protocol may be silent (KIP-848).", low=1
     )
     group_consumer_min_session_timeout_ms: int = _setting(
-        "group.consumer.min.session.timeout.ms",
-        45_000,
-        "The shortest session timeout that a group of the consumer protocol may have.",
-        low=1,
+        45_000, "The shortest session timeout that a group of the consumer protocol may have.", low=1
     )
     group_consumer_max_session_timeout_ms: int = _setting(
-        "group.consumer.max.session.timeout.ms",
-        60_000,
-        "The longest session timeout that a group of the consumer protocol may have.",
-        low=1,
+        60_000, "The longest session timeout that a group of the consumer protocol may have.", low=1
     )
     group_consumer_heartbeat_interval_ms: int = _setting(
-        "group.consumer.heartbeat.interval.ms",
-        5_000,
-        "How often the coordinator asks members of the consumer protocol to send a heartbeat.",
-        low=1,
+        5_000, "How often the coordinator asks members of the consumer protocol to send a heartbeat.", low=1
     )
     group_consumer_min_heartbeat_interval_ms: int = _setting(
-        "group.consumer.min.heartbeat.interval.ms",
-        5_000,
-        "The shortest heartbeat interval that a group of the consumer protocol may have.",
-        low=1,
+        5_000, "The shortest heartbeat interval that a group of the consumer protocol may have.", low=1
     )
     group_consumer_max_heartbeat_interval_ms: int = _setting(
-        "group.consumer.max.heartbeat.interval.ms",
-        15_000,
-        "The longest heartbeat interval that a group of the consumer protocol may have.",
-        low=1,
+        15_000, "The longest heartbeat interval that a group of the consumer protocol may have.", low=1
     )
     group_consumer_max_size: int = _setting(
-        "group.consumer.max.size", INT32_MAX, "How many members a group of the consumer protocol may have.", low=1
+        INT32_MAX, "How many members a group of the consumer protocol may have.", low=1
     )
     group_consumer_assignment_interval_ms: int = _setting(
-        "group.consumer.assignment.interval.ms",
-        1_000,
-        "The least time between two target assignments of a group of the consumer protocol (KIP-1263).",
-        low=0,
+        1_000, "The least time between two target assignments of a group of the consumer protocol (KIP-1263).", low=0
     )
     group_consumer_min_assignment_interval_ms: int = _setting(
-        "group.consumer.min.assignment.interval.ms", 0, "The shortest assignment interval that a group may have.", low=0
+        0, "The shortest assignment interval that a group may have.", low=0
     )
     group_consumer_max_assignment_interval_ms: int = _setting(
-        "group.consumer.max.assignment.interval.ms",
-        15_000,
-        "The longest assignment interval that a group may have.",
-        low=0,
+        15_000, "The longest assignment interval that a group may have.", low=0
     )
     group_consumer_regex_refresh_interval_ms: int = _setting(
-        "group.consumer.regex.refresh.interval.ms",
-        600_000,
-        "How often the topics of regular expressions are looked up anew.",
-        low=10_000,
+        600_000, "How often the topics of regular expressions are looked up anew.", low=10_000
     )
     group_consumer_assignor_offload_enable: bool = _setting(
-        "group.consumer.assignor.offload.enable",
-        True,
-        "Kafka's setting, without effect here: the heartbeat that needs a target makes it.",
+        True, "Kafka's setting, without effect here: the heartbeat that needs a target makes it."
     )
     group_consumer_migration_policy: str = _setting(
-        "group.consumer.migration.policy",
         "bidirectional",
         "Which way a group with members may change its protocol: to the consumer protocol (upgrade), back "
         "(downgrade), both ways (bidirectional) or neither (disabled).",
         read=_choice("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
-        "group.coordinator.rebalance.protocols",
         ("classic", "consumer"),
         "The protocols of groups. Without consumer, the server refuses ConsumerGroupHeartbeat; classic is always on.",
         read=_read_names,
     )
     group_coordinator_append_linger_ms: int = _setting(
-        "group.coordinator.append.linger.ms",
-        -1,
-        "Kafka's setting, without effect here: a record waits for others only while the disk is busy.",
-        low=-1,
+        -1, "Kafka's setting, without effect here: a record waits for others only while the disk is busy.", low=-1
     )
     group_consumer_assignors: tuple[str, ...] = _setting(
-        "group.consumer.assignors",
         ("uniform", "range"),
         "The assignors that members of the consumer protocol may choose; the first is the default.",
         read=_read_assignors,
     )
-    message_max_bytes: int = _setting("message.max.bytes", 1_048_588, "The largest record batch of the log.", low=0)
+    message_max_bytes: int = _setting(1_048_588, "The largest record batch of the log.", low=0)
     fixes: frozenset[str] = FIXED
     stored_max_bytes: int = 0
     stored_max_records: int = STORED_MAX_RECORDS
@@ -501,7 +465,6 @@ class ListenerConfig:
     """The security settings of a listener, with Kafka's defaults (SslConfigs, SaslConfigs, BrokerSecurityConfigs)."""
 
     connections_max_reauth_ms: int = _setting(
-        "connections.max.reauth.ms",
         0,
         "How long a client that authenticated by SASL may go on before it has to authenticate again (KIP-368); "
         "0: for ever.",
@@ -509,101 +472,75 @@ class ListenerConfig:
         high=INT64_MAX,
     )
     sasl_enabled_mechanisms: tuple[str, ...] = _setting(
-        "sasl.enabled.mechanisms",
         ("GSSAPI",),
         "The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
         "Kafka's default, GSSAPI, is not served.",
         read=_read_names,
     )
     sasl_jaas_config: str = _setting(
-        "sasl.jaas.config",
         "",
         "The login module with its options, for one mechanism of one listener: listener.name.X.plain.sasl.jaas.config.",
     )
     sasl_oauthbearer_clock_skew_seconds: int = _setting(
-        "sasl.oauthbearer.clock.skew.seconds",
-        30,
-        "How many seconds the clock that signs tokens may be ahead of or behind this machine's clock.",
-        low=0,
+        30, "How many seconds the clock that signs tokens may be ahead of or behind this machine's clock.", low=0
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = _setting(
-        "sasl.oauthbearer.expected.audience",
         (),
         "The audiences of which a token must name one. Empty: a token must name none, as in Kafka.",
         read=_read_names,
     )
-    sasl_oauthbearer_expected_issuer: str = _setting(
-        "sasl.oauthbearer.expected.issuer", "", "The issuer that a token must name. Empty: any."
-    )
+    sasl_oauthbearer_expected_issuer: str = _setting("", "The issuer that a token must name. Empty: any.")
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
         "How often the server reads the keys of sasl.oauthbearer.jwks.endpoint.url again.",
         low=1,
         high=INT64_MAX,
     )
     sasl_oauthbearer_jwks_endpoint_url: str = _setting(
-        "sasl.oauthbearer.jwks.endpoint.url", "", "The URL (http, https or file) of the keys that sign tokens."
+        "", "The URL (http, https or file) of the keys that sign tokens."
     )
-    sasl_oauthbearer_sub_claim_name: str = _setting(
-        "sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that contains the user's name."
-    )
+    sasl_oauthbearer_sub_claim_name: str = _setting("sub", "The claim of a token that contains the user's name.")
     sasl_server_max_receive_size: int = _setting(
-        "sasl.server.max.receive.size", 524_288, "The largest request of a client that hasn't authenticated.", low=1
+        524_288, "The largest request of a client that hasn't authenticated.", low=1
     )
     ssl_cipher_suites: tuple[str, ...] = _setting(
-        "ssl.cipher.suites",
         (),
         "The cipher suites that clients may use, by their IANA names. Empty: those with forward secrecy and AEAD.",
         read=_read_names,
     )
     ssl_client_auth: str = _setting(
-        "ssl.client.auth",
         "none",
         "Whether a client has to show a certificate: none, requested or required.",
         read=_choice("none", "requested", "required"),
     )
     ssl_enabled_protocols: tuple[str, ...] = _setting(
-        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), "The versions of TLS that clients may use.", read=_read_names
+        ("TLSv1.2", "TLSv1.3"), "The versions of TLS that clients may use.", read=_read_names
     )
-    ssl_key_password: str = _setting("ssl.key.password", "", "The password of an encrypted private key.")
+    ssl_key_password: str = _setting("", "The password of an encrypted private key.")
     ssl_keystore_certificate_chain: str = _setting(
-        "ssl.keystore.certificate.chain", "", "The server's certificate and those between it and the CA, as PEM text."
+        "", "The server's certificate and those between it and the CA, as PEM text."
     )
-    ssl_keystore_key: str = _setting("ssl.keystore.key", "", "The server's private key (PKCS#8), as PEM text.")
-    ssl_keystore_location: str = _setting(
-        "ssl.keystore.location", "", "The file with the server's private key and certificates."
-    )
-    ssl_keystore_password: str = _setting("ssl.keystore.password", "", "The password of a keystore of the type PKCS12.")
+    ssl_keystore_key: str = _setting("", "The server's private key (PKCS#8), as PEM text.")
+    ssl_keystore_location: str = _setting("", "The file with the server's private key and certificates.")
+    ssl_keystore_password: str = _setting("", "The password of a keystore of the type PKCS12.")
     ssl_keystore_type: str = _setting(
-        "ssl.keystore.type",
-        "JKS",
-        "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
+        "JKS", "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files."
     )
     ssl_principal_mapping_rules: str = _setting(
-        "ssl.principal.mapping.rules",
         "DEFAULT",
         "How the distinguished name of a client's certificate becomes the name of its user: RULE:PATTERN/NAME/[LU] "
         "and DEFAULT, separated by commas.",
     )
     ssl_protocol: str = _setting(
-        "ssl.protocol",
-        "TLSv1.3",
-        "TLS, TLSv1.2 or TLSv1.3. As in Kafka, a listener speaks what ssl.enabled.protocols lists.",
+        "TLSv1.3", "TLS, TLSv1.2 or TLSv1.3. As in Kafka, a listener speaks what ssl.enabled.protocols lists."
     )
     ssl_truststore_certificates: str = _setting(
-        "ssl.truststore.certificates", "", "The certificates of the CAs of clients' certificates, as PEM text."
+        "", "The certificates of the CAs of clients' certificates, as PEM text."
     )
-    ssl_truststore_location: str = _setting(
-        "ssl.truststore.location", "", "The file with the certificates of the CAs of clients' certificates."
-    )
-    ssl_truststore_password: str = _setting(
-        "ssl.truststore.password", "", "The password of a truststore of the type PKCS12."
-    )
+    ssl_truststore_location: str = _setting("", "The file with the certificates of the CAs of clients' certificates.")
+    ssl_truststore_password: str = _setting("", "The password of a truststore of the type PKCS12.")
     ssl_truststore_type: str = _setting(
-        "ssl.truststore.type",
-        "JKS",
-        "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files.",
+        "JKS", "PEM or PKCS12. JKS, Kafka's default, opens PKCS12 files too, as in Java, but not the older JKS files."
     )
 
 
@@ -618,67 +555,48 @@ class Config:
     """
 
     listeners: tuple[Listener, ...] = _setting(
-        "listeners",
         (Listener("PLAINTEXT", "127.0.0.1", 9092),),
         "Where to listen: NAME://HOST:PORT,... Without a host: on every interface.",
         read=_read_listeners,
     )
     advertised_listeners: tuple[Listener, ...] = _setting(
-        "advertised.listeners",
         (),
         "The addresses that clients connect to, each under its listener's name. Default: the listener's own "
         "address; if it listens on every interface, the address that the client connected to.",
         read=_read_listeners,
     )
     listener_security_protocol_map: tuple[tuple[str, str], ...] = _setting(
-        "listener.security.protocol.map",
         (),
         "The security protocol of each listener's name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
         read=_read_protocols,
     )
     inter_broker_listener_name: str = _setting(
-        "inter.broker.listener.name",
         "",
         "The listener of brokers. Once max.connections is reached, a new connection to it closes one of another "
         "listener, as in Kafka. Default: the listener whose name is the value of security.inter.broker.protocol.",
     )
     security_inter_broker_protocol: str = _setting(
-        "security.inter.broker.protocol",
-        "PLAINTEXT",
-        "The default of inter.broker.listener.name, and nothing else: no broker connects to Tenure.",
+        "PLAINTEXT", "The default of inter.broker.listener.name, and nothing else: no broker connects to Tenure."
     )
     controller_listener_names: tuple[str, ...] = _setting(
-        "controller.listener.names",
-        (),
-        "Listeners of Kafka's controller; the server doesn't open them.",
-        read=_read_names,
+        (), "Listeners of Kafka's controller; the server doesn't open them.", read=_read_names
     )
-    node_id: int = _setting("node.id", 1, "This server's number among the brokers; broker.id is another name.", low=0)
-    log_dirs: str = _setting("log.dirs", "data", "The folder for all data; log.dir is another name.")
+    node_id: int = _setting(1, "This server's number among the brokers; broker.id is another name.", low=0)
+    log_dirs: str = _setting("data", "The folder for all data; log.dir is another name.")
     num_partitions: int = _setting(
-        "num.partitions", 1, "Partitions of a topic whose creator gives no number.", low=1, high=TOPIC_PARTITIONS_MAX
+        1, "Partitions of a topic whose creator gives no number.", low=1, high=TOPIC_PARTITIONS_MAX
     )
     auto_create_topics_enable: bool = _setting(
-        "auto.create.topics.enable", True, "Create an unknown topic when a client asks for its metadata and allows it."
+        True, "Create an unknown topic when a client asks for its metadata and allows it."
     )
-    topics: tuple[tuple[str, int], ...] = _setting(
-        "tenure.topics", (), "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics
-    )
-    max_connections: int = _setting("max.connections", INT32_MAX, "Connections at a time; further ones wait.", low=0)
-    max_connections_per_ip: int = _setting(
-        "max.connections.per.ip", INT32_MAX, "Connections at a time from one address.", low=0
-    )
+    topics: tuple[tuple[str, int], ...] = _own((), "Topics to create at start: NAME:PARTITIONS,...", read=_read_topics)
+    max_connections: int = _setting(INT32_MAX, "Connections at a time; further ones wait.", low=0)
+    max_connections_per_ip: int = _setting(INT32_MAX, "Connections at a time from one address.", low=0)
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = _setting(
-        "max.connections.per.ip.overrides",
-        (),
-        "Other numbers for some addresses: ADDRESS:CONNECTIONS,...",
-        read=_read_numbers_of_addresses,
+        (), "Other numbers for some addresses: ADDRESS:CONNECTIONS,...", read=_read_numbers_of_addresses
     )
-    max_connection_creation_rate: int = _setting(
-        "max.connection.creation.rate", INT32_MAX, "New connections a second; further ones wait.", low=0
-    )
+    max_connection_creation_rate: int = _setting(INT32_MAX, "New connections a second; further ones wait.", low=0)
     connections_max_idle_ms: int = _setting(
-        "connections.max.idle.ms",
         600_000,
         "The server closes a connection if the client sends nothing, or reads nothing of its answers, for longer "
         "than this; -1: never.",
@@ -686,26 +604,18 @@ class Config:
         high=INT64_MAX,
     )
     connection_failed_authentication_delay_ms: int = _setting(
-        "connection.failed.authentication.delay.ms",
-        100,
-        "How long the server waits before it answers a failed login and closes the connection.",
-        low=0,
+        100, "How long the server waits before it answers a failed login and closes the connection.", low=0
     )
     socket_request_max_bytes: int = _setting(
-        "socket.request.max.bytes",
-        104_857_600,
-        "The largest request; the server closes the connection of a larger one.",
-        low=1,
+        104_857_600, "The largest request; the server closes the connection of a larger one.", low=1
     )
-    request_max_elements: int = _setting(
-        "tenure.request.max.elements",
+    request_max_elements: int = _own(
         100_000,
         "How many elements all arrays of a request may have together; the server closes the connection of a "
         "larger request.",
         low=1_000,
     )
     queued_max_request_bytes: int = _setting(
-        "queued.max.request.bytes",
         268_435_456,
         "The memory for large requests of all connections; above it the server reads no further ones. At least "
         "socket.request.max.bytes; -1: no limit.",
@@ -713,73 +623,45 @@ class Config:
         high=INT64_MAX,
     )
     quota_window_num: int = _setting(
-        "quota.window.num", 11, "How many samples the rate of a client, or of connections, is averaged over.", low=1
+        11, "How many samples the rate of a client, or of connections, is averaged over.", low=1
     )
-    quota_window_size_seconds: int = _setting(
-        "quota.window.size.seconds", 1, "How many seconds one sample covers.", low=1
-    )
+    quota_window_size_seconds: int = _setting(1, "How many seconds one sample covers.", low=1)
     controller_quota_window_num: int = _setting(
-        "controller.quota.window.num",
-        11,
-        "How many samples the rate of controller_mutation_rate is averaged over.",
-        low=1,
+        11, "How many samples the rate of controller_mutation_rate is averaged over.", low=1
     )
     controller_quota_window_size_seconds: int = _setting(
-        "controller.quota.window.size.seconds",
-        1,
-        "How many seconds one sample of controller_mutation_rate covers.",
-        low=1,
+        1, "How many seconds one sample of controller_mutation_rate covers.", low=1
     )
-    socket_listen_backlog_size: int = _setting(
-        "socket.listen.backlog.size", 1024, "How many connections may wait to be accepted.", low=1
-    )
+    socket_listen_backlog_size: int = _setting(1024, "How many connections may wait to be accepted.", low=1)
     offsets_topic_num_partitions: int = _setting(
-        "offsets.topic.num.partitions",
-        50,
-        "Partitions of __consumer_offsets. Never change it once there are groups.",
-        low=1,
-        high=TOPIC_PARTITIONS_MAX,
+        50, "Partitions of __consumer_offsets. Never change it once there are groups.", low=1, high=TOPIC_PARTITIONS_MAX
     )
     offsets_topic_segment_bytes: int = _setting(
-        "offsets.topic.segment.bytes",
-        4 * 1024 * 1024,
-        "The size at which a segment of __consumer_offsets is closed and a new one begins.",
-        low=14,
+        4 * 1024 * 1024, "The size at which a segment of __consumer_offsets is closed and a new one begins.", low=14
     )
     transaction_state_log_num_partitions: int = _setting(
-        "transaction.state.log.num.partitions",
         50,
         "Partitions of __transaction_state. Never change it once there are transactional ids.",
         low=1,
         high=TOPIC_PARTITIONS_MAX,
     )
-    transaction_max_timeout_ms: int = _setting(
-        "transaction.max.timeout.ms", 900_000, "The longest timeout a producer may ask for.", low=1
-    )
+    transaction_max_timeout_ms: int = _setting(900_000, "The longest timeout a producer may ask for.", low=1)
     transaction_version: int = _setting(
-        "transaction.version",
         2,
         "The version of transactions that producers find: 2 has an epoch for each (KIP-890), 0 is Kafka 3.9's.",
         low=0,
         high=2,
     )
     transactional_id_expiration_ms: int = _setting(
-        "transactional.id.expiration.ms", 604_800_000, "After so long the server forgets a transactional id.", low=1
+        604_800_000, "After so long the server forgets a transactional id.", low=1
     )
-    transactional_ids_max: int = _setting(
-        "tenure.transactional.ids.max",
-        100_000,
-        "How many transactional ids of a user a node keeps: 60 MB by default.",
-        low=1,
+    transactional_ids_max: int = _own(
+        100_000, "How many transactional ids of a user a node keeps: 60 MB by default.", low=1
     )
     log_segment_bytes: int = _setting(
-        "log.segment.bytes",
-        1_073_741_824,
-        "The size at which a segment of a topic partition is closed and a new one begins.",
-        low=14,
+        1_073_741_824, "The size at which a segment of a topic partition is closed and a new one begins.", low=14
     )
     log_retention_ms: int = _setting(
-        "log.retention.ms",
         604_800_000,
         "How long records of a topic without its own retention.ms stay; -1: for ever.",
         low=-1,
@@ -787,265 +669,185 @@ class Config:
         read=_read_retention_ms,
     )
     log_retention_bytes: int = _setting(
-        "log.retention.bytes",
         -1,
         "How large a partition of a topic without its own retention.bytes may get; -1: no limit.",
         low=-1,
         high=INT64_MAX,
     )
     log_retention_check_interval_ms: int = _setting(
-        "log.retention.check.interval.ms",
-        300_000,
-        "How often the server looks for old segments of topics.",
-        low=1,
-        high=INT64_MAX,
+        300_000, "How often the server looks for old segments of topics.", low=1, high=INT64_MAX
     )
     fetch_max_bytes: int = _setting(
-        "fetch.max.bytes", 57_671_680, "The largest answer to one Fetch; its first batch may exceed it.", low=1024
+        57_671_680, "The largest answer to one Fetch; its first batch may exceed it.", low=1024
     )
     log_roll_ms: int = _setting(
-        "log.roll.ms",
         604_800_000,
         "The server closes a segment whose first record is this old; then it may compact the segment.",
         low=1,
         high=INT64_MAX,
     )
     log_cleaner_min_cleanable_ratio: float = _setting(
-        "log.cleaner.min.cleanable.ratio",
         0.5,
         "The server compacts a partition when more than this part of its closed segments has never been compacted.",
         read=_read_ratio,
     )
     log_cleaner_min_compaction_lag_ms: int = _setting(
-        "log.cleaner.min.compaction.lag.ms",
-        0,
-        "How old a record must be before compaction may remove it.",
-        low=0,
-        high=INT64_MAX,
+        0, "How old a record must be before compaction may remove it.", low=0, high=INT64_MAX
     )
     log_cleaner_delete_retention_ms: int = _setting(
-        "log.cleaner.delete.retention.ms",
         86_400_000,
         "How long a tombstone stays after its timestamp; in a topic's log, after the first compaction that saw it.",
         low=0,
         high=INT64_MAX,
     )
-    log_cleaner_backoff_ms: int = _setting(
-        "log.cleaner.backoff.ms", 15_000, "How often the server looks for partitions to compact.", low=1
-    )
+    log_cleaner_backoff_ms: int = _setting(15_000, "How often the server looks for partitions to compact.", low=1)
     offsets_retention_check_interval_ms: int = _setting(
-        "offsets.retention.check.interval.ms",
-        600_000,
-        "How often the server looks for expired offsets.",
-        low=1,
-        high=INT64_MAX,
+        600_000, "How often the server looks for expired offsets.", low=1, high=INT64_MAX
     )
-    journal_enable: bool = _setting(
-        "tenure.journal.enable",
-        True,
-        "Write the records of groups and transactional ids to a journal first: one sync for all partitions.",
+    journal_enable: bool = _own(
+        True, "Write the records of groups and transactional ids to a journal first: one sync for all partitions."
     )
-    journal_bytes: int = _setting(
-        "tenure.journal.bytes",
-        16_777_216,
-        "The size of the journal on disk; the server keeps as much in memory at most.",
-        low=65_536,
+    journal_bytes: int = _own(
+        16_777_216, "The size of the journal on disk; the server keeps as much in memory at most.", low=65_536
     )
-    events_enable: bool = _setting(
-        "tenure.events.enable", True, "Write what happens to groups to the topic __rebalance_events."
+    events_enable: bool = _own(True, "Write what happens to groups to the topic __rebalance_events.")
+    events_retention_ms: int = _own(
+        604_800_000, "How long events stay in __rebalance_events; -1: for ever.", low=-1, high=INT64_MAX
     )
-    events_retention_ms: int = _setting(
-        "tenure.events.retention.ms",
-        604_800_000,
-        "How long events stay in __rebalance_events; -1: for ever.",
-        low=-1,
-        high=INT64_MAX,
+    events_retention_bytes: int = _own(
+        268_435_456, "How large a partition of __rebalance_events may get; -1: no limit.", low=-1, high=INT64_MAX
     )
-    events_retention_bytes: int = _setting(
-        "tenure.events.retention.bytes",
-        268_435_456,
-        "How large a partition of __rebalance_events may get; -1: no limit.",
-        low=-1,
-        high=INT64_MAX,
-    )
-    http: tuple[Listener, ...] = _setting(
-        "tenure.http",
+    http: tuple[Listener, ...] = _own(
         (),
         "HOST:PORT of HTTP: a page, groups, metrics, health. Empty: no HTTP. With several workers the first "
         "listens there, and each further one a port higher. An address that is not of the loopback needs "
         "tenure.http.token.",
         read=_read_address(HTTP),
     )
-    http_token: str = _setting(
-        "tenure.http.token",
+    http_token: str = _own(
         "",
         "The token that each request over HTTP has to bring, but for /healthz and /readyz: Authorization: Bearer "
         "TOKEN, or as the password of Basic under any name. Empty: none.",
     )
-    http_allow_anonymous: bool = _setting(
-        "tenure.http.allow.anonymous",
-        False,
-        "Whether tenure.http may be an address that is not of the loopback although there is no token.",
+    http_allow_anonymous: bool = _own(
+        False, "Whether tenure.http may be an address that is not of the loopback although there is no token."
     )
-    http_hosts: tuple[str, ...] = _setting(
-        "tenure.http.hosts",
+    http_hosts: tuple[str, ...] = _own(
         (),
         "Names of this server that a Host header may have, beside localhost and addresses: NAME,...",
         read=_read_names,
     )
-    http_max_connections: int = _setting(
-        "tenure.http.max.connections", 100, "HTTP connections at a time; the server closes further ones.", low=1
-    )
-    http_idle_timeout_ms: int = _setting(
-        "tenure.http.idle.timeout.ms",
+    http_max_connections: int = _own(100, "HTTP connections at a time; the server closes further ones.", low=1)
+    http_idle_timeout_ms: int = _own(
         30_000,
         "The server closes an HTTP connection that completes no request, or reads nothing of its answer, for this "
         "long.",
         low=1,
     )
-    http_client_config: str = _setting(
-        "tenure.http.client.config",
+    http_client_config: str = _own(
         "",
         "A file with client properties, by which HTTP asks the other workers: for tenure.workers without a "
         "PLAINTEXT listener.",
     )
-    control: tuple[Listener, ...] = _setting(
-        "tenure.control",
+    control: tuple[Listener, ...] = _own(
         (),
         "HOST:PORT of the control: a test moves time, plans faults and looks at groups over HTTP. For tests only. "
         "Empty: no control. An address that is not of the loopback needs tenure.control.token.",
         read=_read_address(CONTROL),
     )
-    control_token: str = _setting(
-        "tenure.control.token",
-        "",
-        "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none.",
+    control_token: str = _own(
+        "", "The token that each request to the control has to bring (Authorization: Bearer TOKEN). Empty: none."
     )
-    control_nodes: int = _setting(
-        "tenure.control.nodes",
+    control_nodes: int = _own(
         1,
         "How many nodes a server with control has, all in its process and in memory: tests move coordinators "
         "between them, and kill nodes. The first has the ports of listeners and advertised.listeners, each "
         "further one a port higher.",
         low=1,
     )
-    statsd: tuple[str, int] | None = _setting(
-        "tenure.statsd",
-        None,
-        "HOST:PORT of a StatsD server, which gets the metrics by UDP. Empty: none.",
-        read=_read_sink,
+    statsd: tuple[str, int] | None = _own(
+        None, "HOST:PORT of a StatsD server, which gets the metrics by UDP. Empty: none.", read=_read_sink
     )
-    metrics_groups_max: int = _setting(
-        "tenure.metrics.groups.max",
+    metrics_groups_max: int = _own(
         100,
         "How many groups have metrics of their own; all others are summed up under an empty group.",
         low=0,
         high=10_000,
     )
-    statsd_interval_ms: int = _setting(
-        "tenure.statsd.interval.ms", 10_000, "How often the server sends metrics to StatsD.", low=100
-    )
-    statsd_principals: bool = _setting(
-        "tenure.statsd.principals",
+    statsd_interval_ms: int = _own(10_000, "How often the server sends metrics to StatsD.", low=100)
+    statsd_principals: bool = _own(
         False,
         "Whether StatsD gets metrics under the names of users, which UDP doesn't encrypt; else it gets one sum of "
         "all users.",
     )
-    statsd_tags: bool = _setting(
-        "tenure.statsd.tags",
-        True,
-        "Send labels as DogStatsD's tags; false: as parts of the metrics' names, for a plain StatsD.",
+    statsd_tags: bool = _own(
+        True, "Send labels as DogStatsD's tags; false: as parts of the metrics' names, for a plain StatsD."
     )
-    workers: int = _setting(
-        "tenure.workers",
+    workers: int = _own(
         1,
         "Server processes. Each is a node: the first has the ports of listeners and advertised.listeners, each "
         "further one a port higher. Node ids count up from node.id, or from 0 if it isn't set.",
         low=1,
         high=TOPIC_PARTITIONS_MAX,
     )
-    store: tuple[str, ...] = _setting(
-        "tenure.store",
+    store: tuple[str, ...] = _own(
         (),
         "The etcd that keeps groups and offsets, etcd://HOST:PORT,HOST:PORT,...; it makes the server one node of "
         "a cluster. Empty: log.dirs keeps them.",
         read=_read_store,
     )
-    cluster: str = _setting(
-        "tenure.cluster",
+    cluster: str = _own(
         "",
         "The name of the cluster in tenure.store: letters, digits, '.', '_' and '-'. Each of its nodes needs a "
         "node.id of its own.",
         read=_read_cluster,
     )
-    store_lease_ms: int = _setting(
-        "tenure.store.lease.ms",
+    store_lease_ms: int = _own(
         3_000,
         "If tenure.store hears nothing from a node for this long, other nodes take over its groups.",
         low=1_000,
         high=60_000,
     )
-    store_quota_bytes: int = _setting(
-        "tenure.store.quota.bytes",
+    store_quota_bytes: int = _own(
         2 * 1024 * 1024 * 1024,
         "The value of etcd's flag --quota-backend-bytes. Nodes warn above 60 % of it, and take no new groups "
         "above 80 %.",
         low=1,
         high=INT64_MAX,
     )
-    store_ssl_truststore_location: str = _setting(
-        "tenure.store.ssl.truststore.location",
-        "",
-        "A PEM file with the certificates of the CAs of tenure.store. Empty: no TLS.",
+    store_ssl_truststore_location: str = _own(
+        "", "A PEM file with the certificates of the CAs of tenure.store. Empty: no TLS."
     )
-    store_ssl_keystore_location: str = _setting(
-        "tenure.store.ssl.keystore.location",
-        "",
-        "A PEM file with the private key and the certificates that this node shows to tenure.store. Empty: none.",
+    store_ssl_keystore_location: str = _own(
+        "", "A PEM file with the private key and the certificates that this node shows to tenure.store. Empty: none."
     )
-    store_user: str = _setting(
-        "tenure.store.user", "", "The name under which this node logs in to tenure.store. Empty: it doesn't log in."
-    )
-    store_password_file: str = _setting(
-        "tenure.store.password.file", "", "A file with the password of tenure.store.user."
-    )
-    offset_fetch_verify: str = _setting(
-        "tenure.offset.fetch.verify",
+    store_user: str = _own("", "The name under which this node logs in to tenure.store. Empty: it doesn't log in.")
+    store_password_file: str = _own("", "A file with the password of tenure.store.user.")
+    offset_fetch_verify: str = _own(
         "none",
         "quorum: before it answers an OffsetFetch, a node asks tenure.store whether the group is still its own. "
         "none: it trusts its lease; a node that was frozen in the middle of an answer may then return an older "
         "offset.",
         read=_choice("none", "quorum"),
     )
-    worker_timeout_ms: int = _setting(
-        "tenure.worker.timeout.ms",
-        10_000,
-        "A worker that doesn't answer its supervisor for this long is killed and started again.",
-        low=100,
+    worker_timeout_ms: int = _own(
+        10_000, "A worker that doesn't answer its supervisor for this long is killed and started again.", low=100
     )
-    log_format: str = _setting(
-        "tenure.log.format",
-        "text",
-        "The form of log lines: text, or json with one object a line.",
-        read=_choice("text", "json"),
+    log_format: str = _own(
+        "text", "The form of log lines: text, or json with one object a line.", read=_choice("text", "json")
     )
     authorizer_class_name: str = _setting(
-        "authorizer.class.name",
         "",
         "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer stands for ACLs. Empty: every "
         "client may do everything.",
         read=_choice(*AUTHORIZERS),
     )
     super_users: tuple[str, ...] = _setting(
-        "super.users", (), "Principals that may do everything, separated by semicolons.", read=_read_principals
+        (), "Principals that may do everything, separated by semicolons.", read=_read_principals
     )
-    allow_everyone_if_no_acl_found: bool = _setting(
-        "allow.everyone.if.no.acl.found", False, "Whether every client may use a resource that no ACL names."
-    )
-    authorizer_log_allowed: bool = _setting(
-        "tenure.authorizer.log.allowed",
-        False,
-        "Whether the server logs allowed requests too, not only denied ones. Kafka logs them at the level DEBUG.",
+    allow_everyone_if_no_acl_found: bool = _setting(False, "Whether every client may use a resource that no ACL names.")
+    authorizer_log_allowed: bool = _own(
+        False, "Whether the server logs allowed requests too, not only denied ones. Kafka logs them at the level DEBUG."
     )
     group: GroupConfig = GroupConfig()
     security: ListenerConfig = ListenerConfig()
@@ -1102,7 +904,9 @@ def _rows() -> Iterator[Setting]:
     for part, owner in _PARTS.items():
         for item in fields(owner):
             if "setting" in item.metadata:
-                yield item.metadata["setting"]._replace(attribute=item.name, part=part)
+                row = item.metadata["setting"]
+                name = row.name or item.metadata["prefix"] + item.name.replace("_", ".")
+                yield row._replace(name=name, attribute=item.name, part=part)
     for ticket, rule in FIXES.items():
         name, doc = f"tenure.fix.{ticket}", f"A better rule than Kafka's: {rule}."
         yield Setting(name, ticket in FIXED, doc, None, INT32_MAX, 1, _read_bool, "fixes", "group")

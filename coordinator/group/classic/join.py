@@ -126,7 +126,7 @@ def join_as_new(turn: Turn, group: Group, event: JoinGroup) -> None:
         return
     member_id = f"{event.client.id}-{event.fresh_id}"
     if event.version >= MEMBER_ID_REQUIRED_SINCE:
-        within_ms = min(event.body.session_timeout_ms, turn.config.pending_timeout_ms)
+        within_ms = min(event.body.session_timeout_ms, turn.config.group_pending_timeout_ms)
         lapses_ms = turn.now.wall_ms + within_ms
         group.pending[member_id] = Pending(member_id, event.client.id, event.client.host, lapses_ms)
         turn.arm(PENDING, group, turn.now.ms + within_ms, member_id)

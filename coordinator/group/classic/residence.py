@@ -42,7 +42,7 @@ def resume(turn: Turn, group: Group) -> None:
         member = waiting.member
         turn.expect(group, member, max(member.deadline_ms - now_ms, member.session_timeout_ms))
     for member_id in group.pending:
-        turn.arm(PENDING, group, now_ms + turn.config.pending_timeout_ms, member_id)
+        turn.arm(PENDING, group, now_ms + turn.config.group_pending_timeout_ms, member_id)
     rebalance.wait_in_full(turn, group)
     expected.wait_in_full(turn, group)
 

@@ -115,7 +115,7 @@ def test_a_pending_id_that_lapses_was_waited_for(bench: Bench) -> None:
 
 def test_a_pending_id_may_have_less_time() -> None:
     """tenure.group.pending.timeout.ms counts if it is shorter than the session timeout that the client asked for."""
-    bench = Bench(pending_timeout_ms=500)
+    bench = Bench(group_pending_timeout_ms=500)
     a = bench.dynamic("a")
     bench.settle(a)
     bench.dynamic("ghost").join()
