@@ -1,7 +1,5 @@
 """The key of each API, by its name. Written by `make stubs` from the files in schemas/api."""
 
-from __future__ import annotations
-
 API_KEYS = {
     "Produce": 0,
     "Fetch": 1,

@@ -6,8 +6,6 @@ KIP texts may be out of date: KIP-345 says 78 for FENCED_INSTANCE_ID, the wire s
 House rule: data only. On the wire, and so in messages, a code is an int16; `ErrorCode` is an int.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -1,7 +1,5 @@
 """AddOffsetsToTxn: a producer's transaction gets the committed offsets of a group (KIP-98)."""
 
-from __future__ import annotations
-
 NAME = "AddOffsetsToTxn"
 API_KEY = 25
 VERSIONS = (0, 4)

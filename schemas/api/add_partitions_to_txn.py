@@ -1,7 +1,5 @@
 """AddPartitionsToTxn: a producer's transaction begins, or gets further topic partitions (KIP-98)."""
 
-from __future__ import annotations
-
 NAME = "AddPartitionsToTxn"
 API_KEY = 24
 VERSIONS = (0, 5)

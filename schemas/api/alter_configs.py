@@ -1,7 +1,5 @@
 """AlterConfigs: gives resources these settings and resets all others (KIP-133)."""
 
-from __future__ import annotations
-
 NAME = "AlterConfigs"
 API_KEY = 33
 VERSIONS = (0, 2)

@@ -1,7 +1,5 @@
 """AlterPartitionReassignments: moves topic partitions to other replicas, or cancels that (KIP-455)."""
 
-from __future__ import annotations
-
 NAME = "AlterPartitionReassignments"
 API_KEY = 45
 VERSIONS = (0, 1)

@@ -1,7 +1,5 @@
 """AlterReplicaLogDirs: moves logs of one broker to another of its folders (KIP-113)."""
 
-from __future__ import annotations
-
 NAME = "AlterReplicaLogDirs"
 API_KEY = 34
 VERSIONS = (0, 2)

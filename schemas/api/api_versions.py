@@ -4,8 +4,6 @@ The response's header has no tagged fields in any version, so that a client of a
 doesn't know the version of the request, it answers in version 0 with UNSUPPORTED_VERSION (KIP-511).
 """
 
-from __future__ import annotations
-
 NAME = "ApiVersions"
 API_KEY = 18
 VERSIONS = (0, 5)

@@ -6,8 +6,6 @@ topic. `expects` names the expected members that are missing. A member's `sessio
 whether its program is there. The server sends the four only if the request asks for `waiting`.
 """
 
-from __future__ import annotations
-
 NAME = "ConsumerGroupDescribe"
 API_KEY = 69
 VERSIONS = (0, 1)

@@ -1,7 +1,5 @@
 """ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays, learns its assignment, leaves (KIP-848)."""
 
-from __future__ import annotations
-
 NAME = "ConsumerGroupHeartbeat"
 API_KEY = 68
 VERSIONS = (0, 1)

@@ -1,7 +1,5 @@
 """CreateAcls: adds ACLs (KIP-140). See `describe_acls` for the numbers."""
 
-from __future__ import annotations
-
 NAME = "CreateAcls"
 API_KEY = 30
 VERSIONS = (0, 3)

@@ -1,7 +1,5 @@
 """CreatePartitions: adds partitions to topics (KIP-195)."""
 
-from __future__ import annotations
-
 NAME = "CreatePartitions"
 API_KEY = 37
 VERSIONS = (0, 3)

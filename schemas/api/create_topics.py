@@ -3,8 +3,6 @@
 A topic gives either numbers, `num_partitions` and `replication_factor`, or `assignments`, with both numbers -1.
 """
 
-from __future__ import annotations
-
 NAME = "CreateTopics"
 API_KEY = 19
 VERSIONS = (0, 7)

@@ -1,7 +1,5 @@
 """DeleteAcls: removes the ACLs that filters select, and names them (KIP-140). See `describe_acls` for the numbers."""
 
-from __future__ import annotations
-
 NAME = "DeleteAcls"
 API_KEY = 31
 VERSIONS = (0, 3)

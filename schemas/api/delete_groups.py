@@ -1,7 +1,5 @@
 """DeleteGroups: deletes groups without members, with their committed offsets (KIP-229)."""
 
-from __future__ import annotations
-
 NAME = "DeleteGroups"
 API_KEY = 42
 VERSIONS = (0, 3)

@@ -3,8 +3,6 @@
 Offset -1 stands for the high watermark.
 """
 
-from __future__ import annotations
-
 NAME = "DeleteRecords"
 API_KEY = 21
 VERSIONS = (0, 2)

@@ -1,7 +1,5 @@
 """DeleteTopics: removes topics with all their records (KIP-4)."""
 
-from __future__ import annotations
-
 NAME = "DeleteTopics"
 API_KEY = 20
 VERSIONS = (0, 6)

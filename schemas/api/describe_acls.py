@@ -4,8 +4,6 @@
 string selects all.
 """
 
-from __future__ import annotations
-
 NAME = "DescribeAcls"
 API_KEY = 29
 VERSIONS = (0, 3)

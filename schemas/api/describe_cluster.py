@@ -7,8 +7,6 @@ programs skip. They tell which logs the asked node can't write or read, because 
 sends them only if the request asks for them.
 """
 
-from __future__ import annotations
-
 NAME = "DescribeCluster"
 API_KEY = 60
 VERSIONS = (0, 2)

@@ -3,8 +3,6 @@
 Resource types: 2 topic, 4 broker, 8 broker logger. Null keys mean all settings.
 """
 
-from __future__ import annotations
-
 NAME = "DescribeConfigs"
 API_KEY = 32
 VERSIONS = (0, 4)

@@ -11,8 +11,6 @@ the expected members that are missing, and how many joins are held for them. The
 asks for `waiting`.
 """
 
-from __future__ import annotations
-
 NAME = "DescribeGroups"
 API_KEY = 15
 VERSIONS = (0, 6)

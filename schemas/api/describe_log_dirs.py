@@ -1,7 +1,5 @@
 """DescribeLogDirs: a broker's folders, and the size of each log in them (KIP-113)."""
 
-from __future__ import annotations
-
 NAME = "DescribeLogDirs"
 API_KEY = 35
 VERSIONS = (0, 5)

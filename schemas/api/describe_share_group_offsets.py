@@ -3,8 +3,6 @@
 This project asks Apache Kafka, and serves no such group.
 """
 
-from __future__ import annotations
-
 NAME = "DescribeShareGroupOffsets"
 API_KEY = 90
 VERSIONS = (0, 1)

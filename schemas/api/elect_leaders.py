@@ -3,8 +3,6 @@
 Election types: 0 the preferred replica, 1 any replica, at the risk of lost records (unclean).
 """
 
-from __future__ import annotations
-
 NAME = "ElectLeaders"
 API_KEY = 43
 VERSIONS = (0, 2)

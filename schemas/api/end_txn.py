@@ -1,7 +1,5 @@
 """EndTxn: a producer commits or aborts its transaction (KIP-98)."""
 
-from __future__ import annotations
-
 NAME = "EndTxn"
 API_KEY = 26
 VERSIONS = (0, 5)

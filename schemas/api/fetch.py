@@ -3,8 +3,6 @@
 Versions before 4 are older than the record format v2. No client asks for them; Kafka 4 dropped them (KIP-896).
 """
 
-from __future__ import annotations
-
 NAME = "Fetch"
 API_KEY = 1
 VERSIONS = (4, 18)

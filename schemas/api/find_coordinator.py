@@ -3,8 +3,6 @@
 Version 4 takes many keys in place of one. From it on the answer is in `coordinators`, one per key, errors included.
 """
 
-from __future__ import annotations
-
 NAME = "FindCoordinator"
 API_KEY = 10
 VERSIONS = (0, 6)

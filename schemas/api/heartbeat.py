@@ -3,8 +3,6 @@
 More than nine in ten requests are heartbeats.
 """
 
-from __future__ import annotations
-
 NAME = "Heartbeat"
 API_KEY = 12
 VERSIONS = (0, 4)

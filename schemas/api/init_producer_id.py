@@ -1,7 +1,5 @@
 """InitProducerId: gives an idempotent or transactional producer its number (KIP-98)."""
 
-from __future__ import annotations
-
 NAME = "InitProducerId"
 API_KEY = 22
 VERSIONS = (0, 5)

@@ -7,8 +7,6 @@ list.
 metadata changed, 2 upgrade; -1, its default, is never sent and changes nothing.
 """
 
-from __future__ import annotations
-
 NAME = "JoinGroup"
 API_KEY = 11
 VERSIONS = (0, 9)

@@ -3,8 +3,6 @@
 Version 3 takes a batch of members, so that an operator can remove static members by instance id (KIP-345).
 """
 
-from __future__ import annotations
-
 NAME = "LeaveGroup"
 API_KEY = 13
 VERSIONS = (0, 5)

@@ -4,8 +4,6 @@ In version 0 it was ListClientMetricsResources, which names metrics that clients
 types: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. An empty list of types means all.
 """
 
-from __future__ import annotations
-
 NAME = "ListConfigResources"
 API_KEY = 74
 VERSIONS = (0, 1)

@@ -1,7 +1,5 @@
 """ListGroups: the groups that a broker coordinates."""
 
-from __future__ import annotations
-
 NAME = "ListGroups"
 API_KEY = 16
 VERSIONS = (0, 5)

@@ -4,8 +4,6 @@ The timestamp in the request is a time in milliseconds, or: -1 the end, -2 the s
 local start, -5 the end of the part in tiered storage, -6 the start of what goes there next.
 """
 
-from __future__ import annotations
-
 NAME = "ListOffsets"
 API_KEY = 2
 VERSIONS = (0, 11)

@@ -1,7 +1,5 @@
 """ListTransactions: the transactional ids of a node (KIP-664)."""
 
-from __future__ import annotations
-
 NAME = "ListTransactions"
 API_KEY = 66
 VERSIONS = (0, 2)

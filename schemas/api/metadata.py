@@ -3,8 +3,6 @@
 An empty list of topics means all topics in version 0, and no topic from version 1 on, where null means all.
 """
 
-from __future__ import annotations
-
 NAME = "Metadata"
 API_KEY = 3
 VERSIONS = (0, 13)

@@ -3,8 +3,6 @@
 A program that is no member sends generation -1 and an empty member id.
 """
 
-from __future__ import annotations
-
 NAME = "OffsetCommit"
 API_KEY = 8
 VERSIONS = (0, 10)

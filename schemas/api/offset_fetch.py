@@ -4,8 +4,6 @@ Null topics mean all that the group has committed; an empty list means none. Ver
 one.
 """
 
-from __future__ import annotations
-
 NAME = "OffsetFetch"
 API_KEY = 9
 VERSIONS = (0, 10)

@@ -1,7 +1,5 @@
 """OffsetForLeaderEpoch: the offset where a leader epoch's records end, by which a diverged log is found (KIP-101)."""
 
-from __future__ import annotations
-
 NAME = "OffsetForLeaderEpoch"
 API_KEY = 23
 VERSIONS = (0, 4)

@@ -1,7 +1,5 @@
 """Produce: a producer sends records."""
 
-from __future__ import annotations
-
 NAME = "Produce"
 API_KEY = 0
 VERSIONS = (0, 13)

@@ -1,7 +1,5 @@
 """SaslAuthenticate: a token of a SASL mechanism, and the server's answer to it (KIP-152)."""
 
-from __future__ import annotations
-
 NAME = "SaslAuthenticate"
 API_KEY = 36
 VERSIONS = (0, 2)

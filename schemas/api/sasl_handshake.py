@@ -3,8 +3,6 @@
 Behind version 0 the tokens are bare, without a header; behind version 1 they come in SaslAuthenticate (KIP-152).
 """
 
-from __future__ import annotations
-
 NAME = "SaslHandshake"
 API_KEY = 17
 VERSIONS = (0, 1)

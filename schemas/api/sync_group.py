@@ -1,7 +1,5 @@
 """SyncGroup: the leader sends the assignments of a generation, and each member gets its own."""
 
-from __future__ import annotations
-
 NAME = "SyncGroup"
 API_KEY = 14
 VERSIONS = (0, 5)

@@ -1,7 +1,5 @@
 """TxnOffsetCommit: a producer stores a position as part of its transaction (KIP-98)."""
 
-from __future__ import annotations
-
 NAME = "TxnOffsetCommit"
 API_KEY = 28
 VERSIONS = (0, 6)

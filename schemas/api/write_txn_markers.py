@@ -1,7 +1,5 @@
 """WriteTxnMarkers: ends transactions in topic partitions, hanging ones too (KIP-98, KIP-664)."""
 
-from __future__ import annotations
-
 NAME = "WriteTxnMarkers"
 API_KEY = 27
 VERSIONS = (1, 2)

@@ -6,8 +6,6 @@ flexible version and table of each.
 House rule: data and no imports.
 """
 
-from __future__ import annotations
-
 RECORDS = {
     "GroupMetadataKey": "group_metadata",
     "GroupMetadataValue": "group_metadata",

@@ -13,8 +13,6 @@ Timeouts are in milliseconds, timestamps in milliseconds since 1970.
 Source: the JSON files of these names in Kafka 4.4 (group-coordinator).
 """
 
-from __future__ import annotations
-
 GROUP_KEY = """
 group_id  string  {version}
 """

@@ -6,8 +6,6 @@ fields. So a reader reads a version above ours as the newest that we have, and i
 Source: Kafka's ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json.
 """
 
-from __future__ import annotations
-
 CONSUMER_PROTOCOL_SUBSCRIPTION = """
 topics            []string          0+
 user_data         bytes             0+  null default=null

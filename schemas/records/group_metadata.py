@@ -6,8 +6,6 @@ Timeouts are in milliseconds, `current_state_timestamp` in milliseconds since 19
 Source: Kafka's GroupMetadataKey.json and GroupMetadataValue.json.
 """
 
-from __future__ import annotations
-
 GROUP_METADATA_KEY = """
 group  string  2
 """

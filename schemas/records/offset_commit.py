@@ -6,8 +6,6 @@ when the offset expires.
 Source: Kafka's OffsetCommitKey.json and OffsetCommitValue.json; KAFKA-19141 for the topic id.
 """
 
-from __future__ import annotations
-
 OFFSET_COMMIT_KEY = """
 group      string  0+
 topic      string  0+

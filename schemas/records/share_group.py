@@ -11,8 +11,6 @@ The keys have the bytes of those of the consumer protocol, and so have the value
 Source: the JSON files of these names in Kafka 4.4 (group-coordinator).
 """
 
-from __future__ import annotations
-
 GROUP_VALUE = """
 epoch          int32  0+
 metadata_hash  int64  0+

@@ -6,8 +6,6 @@ the id has expired. `transaction_status` is the number of a state, 0 for Empty. 
 Source: Kafka's TransactionLogKey.json and TransactionLogValue.json, release 4.3.
 """
 
-from __future__ import annotations
-
 TRANSACTION_LOG_KEY = """
 transactional_id  string  0+
 """

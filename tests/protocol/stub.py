@@ -49,8 +49,6 @@ TYPES = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes", 
 KEYS = """\
 \"""The key of each API, by its name. Written by `make stubs` from the files in schemas/api.\"""
 
-from __future__ import annotations
-
 API_KEYS = {
 """
 
