@@ -1011,49 +1011,34 @@ def _merge(values: dict[str, _Value], where: str, given: Mapping[str, str], pass
 
 
 def _build(values: Mapping[str, _Value]) -> Config:
-    own: dict[str, Any] = {}
-    parts: dict[str, dict[str, Any]] = {"": own, "group": {}, "security": {}}
-    overrides: dict[str, dict[str, Any]] = {}
-    fixes = set(FIXED)
+    config = Config()
     for name, (text, where) in values.items():
-        override = override_of(name)
-        setting = settings()[name] if override is None else override.setting
         try:
-            value = setting.read(text)
+            config = with_values(config, {name: text})
         except ValueError as error:
             is_flag = where.startswith("--") and where != "--set"
             raise ConfigError(f"{where}: {error}" if is_flag else f"{name}: {error} (from {where})") from None
+    group = replace(config.group, stored_max_bytes=STORED_MAX_BYTES if config.store else 0)
+    return replace(config, group=group, stated=frozenset(values))
+
+
+def with_values(config: Config, texts: Mapping[str, str]) -> Config:
+    """The configuration with other values of some settings. Raises ValueError."""
+    parts: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
+    overrides = {owner: dict(values) for owner, values in config.overrides.items()}
+    fixes = set(config.group.fixes)
+    for name, text in texts.items():
+        override = override_of(name)
+        setting = settings()[name] if override is None else override.setting
+        value = setting.read(text)
         if override is not None:
             overrides.setdefault(override.owner, {})[setting.attribute] = value
         elif setting.attribute == "fixes":
             (fixes.add if value else fixes.discard)(name.removeprefix("tenure.fix."))
         else:
             parts[setting.part][setting.attribute] = value
-    return Config(
-        **own,
-        group=GroupConfig(
-            **parts["group"],
-            fixes=frozenset(fixes),
-            stored_max_bytes=STORED_MAX_BYTES if own.get("store") else 0,
-        ),
-        security=ListenerConfig(**parts["security"]),
-        overrides=overrides,
-        stated=frozenset(values),
-    )
-
-
-def with_values(config: Config, texts: Mapping[str, str]) -> Config:
-    """The configuration with other values of some settings, none of which is a fix. Raises ValueError."""
-    parts: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
-    overrides = {owner: dict(values) for owner, values in config.overrides.items()}
-    for name, text in texts.items():
-        override = override_of(name)
-        if override is not None:
-            overrides.setdefault(override.owner, {})[override.setting.attribute] = override.setting.read(text)
-            continue
-        setting = settings()[name]
-        parts[setting.part][setting.attribute] = setting.read(text)
-    group, security = replace(config.group, **parts["group"]), replace(config.security, **parts["security"])
+    group = replace(config.group, **parts["group"], fixes=frozenset(fixes))
+    security = replace(config.security, **parts["security"])
     return replace(config, **parts[""], group=group, security=security, overrides=overrides)
 
 
