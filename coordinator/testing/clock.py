@@ -3,7 +3,8 @@
     clock = KitClock(loop)
     server = Server(config, clock=clock, clients_clock=clock.real, faults=faults)
     sessions = Sessions(server, faults, clock)
-    await sessions.advance(3_600_000)
+    await take_turns()
+    clock.advance(3_600_000)
 
 A jump is one step: nothing happens on the way. At its end the clock first takes the members whose clients are alive as
 heard, and then rings all timers that are due. So a jump expires no live member, and a rebalance that a jump begins
@@ -234,15 +235,9 @@ class Sessions:
         self.hear_all()
         self._clock.on_jump.discard(self._hear_the_living)
 
-    async def advance(self, ms: int, unheard: Collection[tuple[str, str]] = ()) -> None:
-        """Jump `ms` ahead. unheard: members, as (group, member), that the jump may expire although they live."""
-        await take_turns()
-        with self.without(unheard):
-            self._clock.advance(ms)
-
     @contextmanager
     def without(self, unheard: Collection[tuple[str, str]]) -> Iterator[None]:
-        """Let jumps of the clock expire these members although they live."""
+        """Let jumps of the clock expire these members, as (group, member), although they live."""
         self._unheard = [(group_id, self._find(group_id, name)[2].member_id) for group_id, name in unheard]
         try:
             yield

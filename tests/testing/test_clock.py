@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -17,7 +17,7 @@ from coordinator.loop.clock import CATCH_UP_MS, Alarm
 from coordinator.server.app import Server
 from coordinator.server.faults import plan
 from coordinator.server.faults.faults import Faults
-from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions
+from coordinator.testing.clock import INTERVALS, PATIENCE_MIN_MS, KitClock, Sessions, take_turns
 from protocol.messages import ConsumerGroupHeartbeatRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import (
@@ -89,8 +89,15 @@ class Kit:
 
     async def advance(self, ms: int, unheard: list[tuple[str, str]] | None = None) -> None:
         """Jump, and let the server do what it has to do then."""
-        await self.sessions.advance(ms, unheard or [])
+        await jump(self.sessions, self.clock, ms, unheard or [])
         await self.serving.barrier()
+
+
+async def jump(sessions: Sessions, clock: KitClock, ms: int, unheard: Collection[tuple[str, str]] = ()) -> None:
+    """Jump `ms` ahead, as Tenure does. unheard: members that the jump may expire although they live."""
+    await take_turns()
+    with sessions.without(unheard):
+        clock.advance(ms)
 
 
 @asynccontextmanager
@@ -325,7 +332,7 @@ async def test_small_jumps_add_up_and_expire_nobody(seats: Seats, kit: Kit) -> N
     """Also those that are shorter than CATCH_UP_MS."""
     await beat(kit, seats)
     for _ in range(2 * SESSION_MS // CATCH_UP_MS):
-        await kit.sessions.advance(CATCH_UP_MS)
+        await jump(kit.sessions, kit.clock, CATCH_UP_MS)
     assert kit.events("member_expired") == []
 
 
@@ -408,7 +415,7 @@ async def test_a_name_that_is_no_member_is_refused(kit: Kit) -> None:
         with pytest.raises(LookupError, match="there is no group h"):
             call("h", "i-0")
     with pytest.raises(LookupError):
-        await kit.sessions.advance(1, [("g", "x")])
+        await jump(kit.sessions, kit.clock, 1, [("g", "x")])
 
 
 # What else moves with the clock, and what doesn't.
@@ -615,11 +622,11 @@ def test_confluent_kafka_lives_through_an_hour() -> None:
             until(lambda: sum(len(each.assignment()) for each in consumers) == 3, poll)
             before = len(server.events("rebalance_started"))
             for _ in range(3):
-                server.wait_for(lambda: sessions.advance(HOUR_MS))
+                server.wait_for(lambda: jump(sessions, made["clock"], HOUR_MS))
                 poll()
             assert server.events("member_expired") == []
             assert len(server.events("rebalance_started")) == before
-            server.wait_for(lambda: sessions.advance(HOUR_MS, [("g", "i-1")]))
+            server.wait_for(lambda: jump(sessions, made["clock"], HOUR_MS, [("g", "i-1")]))
             until(lambda: server.events("member_expired", group_instance_id="i-1"), poll)
             until(lambda: sorted(len(each.assignment()) for each in consumers) == [1, 1, 1], poll)
             assert len(server.events("member_expired")) == 1
