@@ -6,7 +6,6 @@ House rule: this module decides nothing and counts nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import IO, Self
 
 from coordinator.story.described import Member
@@ -22,9 +21,7 @@ class Lines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """There is nothing to clean up."""
 
     def update(self, view: View) -> None:
@@ -53,9 +50,7 @@ class LiveTable:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def chapter(self, text: str) -> None:

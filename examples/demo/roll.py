@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +24,7 @@ from coordinator.client.topics import TopicPartition
 from coordinator.story.described import Group, Member
 from examples.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
 from examples.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
+from examples.demo.server_log import at_s
 from schemas.errors import ErrorCode
 
 WORKERS = tuple(f"worker-{number}" for number in range(1, 6))
@@ -282,14 +282,11 @@ class Roll:
         return sum(event["event"] == "rebalance_started" for event in events)
 
     def _generation(self) -> int:
-        """The group's generation, from the last event that has one."""
-        events = self._server.log.events(self._group_id)
-        return next((int(event["generation"]) for event in reversed(events) if "generation" in event), 0)
+        return self._server.log.generation(self._group_id)
 
     def _leader(self) -> str:
         """The leader when the last rebalance completed; a static member stays leader with a new member id."""
-        events = self._server.log.events(self._group_id)
-        leader = next((event["leader"] for event in reversed(events) if "leader" in event), None)
+        leader = self._server.log.newest(self._group_id, "leader")
         return next((name for name, known in self._member_ids.items() if known == leader), self._view.leader)
 
 
@@ -297,7 +294,7 @@ def rebalancing_s(events: list[dict[str, Any]]) -> float:
     """Seconds between each rebalance_started and the end that follows, by the times of the lines."""
     total, began = 0.0, None
     for event in events:
-        at = datetime.fromisoformat(event["ts"]).timestamp()
+        at = at_s(event)
         if event["event"] == "rebalance_started":
             began = began or at
         elif event["event"] in ENDS and began is not None:

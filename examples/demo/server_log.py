@@ -8,6 +8,7 @@ House rule: only whole lines count. A line that the coordinator is still writing
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,14 @@ class ServerLog:
         """The events of a group from a mark on, in order."""
         self._read_on()
         return [event for event in self._events[since:] if event.get("group") == group_id]
+
+    def newest(self, group_id: str, field: str) -> Any:
+        """The value of a field in the last event of a group that has it; None if there is none."""
+        return next((each[field] for each in reversed(self.events(group_id)) if field in each), None)
+
+    def generation(self, group_id: str) -> int:
+        """A group's generation, from the last event that has one."""
+        return int(self.newest(group_id, "generation") or 0)
 
     def end_line(self) -> None:
         """End a line that SIGKILL cut, so that it doesn't swallow the next one. Only while no coordinator runs."""
@@ -55,3 +64,8 @@ class ServerLog:
                 continue
             if isinstance(event, dict) and "event" in event:
                 self._events.append(event)
+
+
+def at_s(event: dict[str, Any]) -> float:
+    """The time of an event, Unix time in seconds."""
+    return datetime.fromisoformat(event["ts"]).timestamp()

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
+from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import describe_groups
 from coordinator.client.topics import TopicPartition
 from examples.demo.consumer import CLASSIC
-from examples.demo.processes import DemoFailed, Server, Worker, wait_until
+from examples.demo.processes import Server, Worker, wait_until
 from examples.demo.roll import PARTITION_COUNT, SETTLED_WITHIN_S, STABLE, WORKERS, Display, rebalancing_s
-from protocol.messages import IncrementalAlterConfigsRequest
+from examples.demo.server_log import at_s
 
 STANDBY = "standby"
 KILLED = WORKERS[2]
-GROUP_RESOURCE = 32
-"""A group, among the kinds of resources that have settings."""
-SET = 0
 
 Owners = dict[TopicPartition, str]
 
@@ -73,14 +70,14 @@ class Standby:
             for worker in self._workers.values():
                 stack.enter_context(worker)
             if self._seats:
-                self._set_seats(len(WORKERS))
+                change_settings(self._client, self._group_id, {"target.group.size": str(len(WORKERS))})
             for name in WORKERS:
                 self._workers[name].start()
             before = wait_until(self._settled, "the group settles", SETTLED_WITHIN_S)
             if self._seats:
                 self._workers[STANDBY].start()
                 wait_until(lambda: self._last("standby_joined", 0), "a standby waits", SETTLED_WITHIN_S)
-            mark, generation = self._server.log.mark(), self._generation()
+            mark, generation = self._server.log.mark(), self._server.log.generation(self._group_id)
             lost = self._workers[KILLED]
             lost_id = lost.member_id
             self._display.step(f"{KILLED} is killed (SIGKILL), {kind}", "")
@@ -95,26 +92,15 @@ class Standby:
                 sum(event["event"] == "rebalance_started" for event in events),
                 rebalancing_s(events),
                 generation,
-                self._generation(),
+                self._server.log.generation(self._group_id),
                 sum(after[pair] != owner for pair, owner in before.items() if owner != lost_id),
-                _at(over) - _at(expired),
+                at_s(over) - at_s(expired),
             )
             self._display.step(
                 f"its topic partitions have an owner, {kind}",
                 f"{figures.rebalances} rebalances, {figures.moved} topic partitions of the others moved",
             )
             return figures
-
-    def _set_seats(self, size: int) -> None:
-        config = IncrementalAlterConfigsRequest.AlterableConfig(
-            name="target.group.size", config_operation=SET, value=str(size)
-        )
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=GROUP_RESOURCE, resource_name=self._group_id, configs=[config]
-        )
-        (answer,) = self._client.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
-        if answer.error_code:
-            raise DemoFailed(f"target.group.size: {answer.error_message}")
 
     def _settled(self, gone: str | None = None) -> Owners | None:
         """The owners, once the group is stable, without the member id `gone`, and every topic partition has one."""
@@ -129,14 +115,6 @@ class Standby:
     def _last(self, name: str, since: int) -> dict[str, Any] | None:
         events = self._server.log.events(self._group_id, since=since)
         return next((event for event in reversed(events) if event["event"] == name), None)
-
-    def _generation(self) -> int:
-        events = self._server.log.events(self._group_id)
-        return next((int(event["generation"]) for event in reversed(events) if "generation" in event), 0)
-
-
-def _at(event: dict[str, Any]) -> float:
-    return datetime.fromisoformat(event["ts"]).timestamp()
 
 
 def summary(losses: list[Loss]) -> str:
