@@ -1222,12 +1222,6 @@ def configs_of_workers(config: Config) -> list[Config]:
     ]
 
 
-def ports_of(config: Config, nodes: int) -> list[int]:
-    """The port of the first listener of each of so many nodes; 0 for a free one."""
-    port = config.listeners[0].port
-    return [port + index if port else 0 for index in range(nodes)]
-
-
 def _shifted(listener: Listener, index: int) -> Listener:
     """The listener of the worker with that index. Port 0, for which the system chooses one, stays 0."""
     return listener._replace(port=listener.port + index) if listener.port else listener

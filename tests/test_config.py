@@ -25,7 +25,6 @@ from coordinator.config import (
     environment_name,
     load,
     parse_properties,
-    ports_of,
     served_listeners,
     settings,
     tls_listeners,
@@ -596,7 +595,12 @@ def test_what_several_nodes_of_a_control_exclude(sets: list[str], words: str) ->
     assert config_of(sets=control).control_nodes == 1
 
 
+def ports_of(*sets: str) -> list[int]:
+    """The port of each worker."""
+    return [each.listeners[0].port for each in configs_of_workers(config_of(sets=list(sets)))]
+
+
 def test_nodes_have_ports_one_after_the_other() -> None:
     """A free port stays a free one."""
-    assert ports_of(config_of(sets=["listeners=PLAINTEXT://a:7"]), 3) == [7, 8, 9]
-    assert ports_of(config_of(sets=["listeners=PLAINTEXT://a:0"]), 2) == [0, 0]
+    assert ports_of("listeners=PLAINTEXT://a:7", "tenure.workers=3") == [7, 8, 9]
+    assert ports_of("listeners=PLAINTEXT://a:0", "tenure.workers=2") == [0, 0]

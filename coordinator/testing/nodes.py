@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from coordinator.client.connection import Address
-from coordinator.config import Config, configs_of_workers
+from coordinator.config import Config
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
 from coordinator.log.engine import Unavailable
@@ -112,22 +112,17 @@ class Node:
 class Nodes:
     """See the module.
 
-    config: of all nodes. ports: one for each node; 0 for a free one. makes: make the runs, each of one node.
-    ids: of all nodes, from 0, or from `node.id` if the configuration states it.
+    configs: of all nodes; port 0 stands for a free one. makes: make the runs, each of one node. ids: of all nodes.
     """
 
-    def __init__(self, config: Config, ports: Sequence[int], makes: Sequence[Make], lines: Lines) -> None:
-        configs = configs_of_workers(replace(config, workers=len(ports)))
-        self._nodes = {
-            each.node_id: Node(_at_port(each, port), make)
-            for each, port, make in zip(configs, ports, makes, strict=True)
-        }
+    def __init__(self, configs: Sequence[Config], makes: Sequence[Make], lines: Lines) -> None:
+        self._nodes = {each.node_id: Node(each, make) for each, make in zip(configs, makes, strict=True)}
         self.ids = list(self._nodes)
         self._lines = lines
         # The servers read both lists at each request.
         self._present: list[int] = []
         self._leading = list(self.ids)
-        counts = config.offsets_topic_num_partitions, config.transaction_state_log_num_partitions
+        counts = configs[0].offsets_topic_num_partitions, configs[0].transaction_state_log_num_partitions
         self._log, self._ids_log = (
             MemoryLog([node_in_turn(partition, self.ids) for partition in range(count)]) for count in counts
         )
@@ -138,9 +133,9 @@ class Nodes:
         self._change = asyncio.Lock()
 
     @property
-    def ports(self) -> list[int]:
-        """The port of each node; it stays the same."""
-        return [node.config.listeners[0].port for node in self._nodes.values()]
+    def configs(self) -> list[Config]:
+        """The configuration of each node, with the port that it keeps."""
+        return [node.config for node in self._nodes.values()]
 
     @property
     def states(self) -> list[NodeState]:
@@ -171,8 +166,7 @@ class Nodes:
         async with self._change:
             self._folder = Scratch()
             folder = self._folder.path
-            config = self._nodes[self.ids[0]].config
-            declared, _ = declare({}, config.topic_list(), uuid4)
+            declared, _ = declare({}, self.configs[0].topic_list(), uuid4)
             topics = {topic.name: topic for topic in declared}
             self._topics = SharedTopics(topics, TopicsFile(folder), folder, self._lines, self._send)
             self._present += self.ids
@@ -244,8 +238,9 @@ class Nodes:
     def _bind(self, node: Node) -> Bound:
         """Take the node's port."""
         bound = bind_all(node.config)
-        _, port = addresses_of(bound)[node.config.listeners[0].name]
-        node.config = _at_port(node.config, port)
+        (listener,) = node.config.listeners
+        _, port = addresses_of(bound)[listener.name]
+        node.config = replace(node.config, listeners=(listener._replace(port=port),))
         return bound
 
     async def _start(self, node: Node, bound: Bound) -> None:
@@ -354,9 +349,3 @@ def _partition(control: Control, index: int, *, of_ids: bool) -> Partition | Non
     assert server.transactions is not None
     runtime = server.transactions.runtime if of_ids else server.runtime
     return None if runtime is None else runtime.partitions[index]
-
-
-def _at_port(config: Config, port: int) -> Config:
-    """The configuration with another port for its only listener."""
-    (listener,) = config.listeners
-    return replace(config, listeners=(listener._replace(port=port),))

@@ -42,7 +42,7 @@ from uuid import UUID
 from coordinator.client.client import Client
 from coordinator.client.topics import create_topic, user_topics
 from coordinator.client.transactions import Transaction, list_transactions
-from coordinator.config import Config, load, ports_of, served_listeners
+from coordinator.config import Config, configs_of_workers, load, served_listeners
 from coordinator.group.client import Client as GroupClient
 from coordinator.log.memory import MemoryEngine
 from coordinator.log.meta import empty_folder
@@ -133,7 +133,9 @@ class Tenure:
         self.data_dir = None if data_dir is None else Path(data_dir)
         self.requests = Requests()
         self.history = History()
-        self._settings = _settings(topics or {}, settings or {}, self.data_dir, nodes)
+        sets = _settings(topics or {}, settings or {}, self.data_dir, nodes)
+        config = config or load(sets=sets)[0]
+        self._configs = [config] if nodes == 1 else configs_of_workers(replace(config, workers=nodes))
         self._seed = seed
         self._fresh_id = _fresh_id(seed)
         self._make_real_clock = clock
@@ -141,9 +143,7 @@ class Tenure:
         self._faults = [Faults(on_kill=partial(self._kill_soon, index)) for index in range(nodes)]
         can_kill = self.data_dir is not None or nodes > 1
         self.faults = PlannedFaults(self._faults, self._do_if_running, can_kill=can_kill)
-        self._config: Config = config or load(sets=[f"listeners=PLAINTEXT://{HOST}:0", *self._settings])[0]
         self._log = _Tail(log)
-        self._ports = ports_of(self._config, nodes)
         self._bootstrap = ""
         self._changing = Lock()
         self._is_over = Event()
@@ -365,7 +365,7 @@ class Tenure:
         """All nodes, in the order of their ids. A single server is one too."""
         if self._nodes is not None:
             return self._nodes.states
-        return [NodeState(self._config.node_id, self.bootstrap_servers, self.is_running)]
+        return [NodeState(self._configs[0].node_id, self.bootstrap_servers, self.is_running)]
 
     def coordinator_of(self, group_id: str) -> int:
         """The id of the node that coordinates a group, whether the group exists yet or not."""
@@ -439,7 +439,7 @@ class Tenure:
         self._require_own()
         self.stop()
         if self.data_dir is not None:
-            unlock = lock_folder(self._config)
+            unlock = lock_folder(self._configs[0])
             try:
                 empty_folder(self.data_dir)
             finally:
@@ -530,24 +530,26 @@ class Tenure:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._clock = KitClock(loop, self._make_real_clock(loop), self._ahead)
-        if len(self._ports) > 1:
-            await self._start_nodes(self._config)
+        if len(self._configs) > 1:
+            await self._start_nodes()
             return
-        opened = open_store if self.data_dir is not None else partial(in_memory, _engine(self._config))
-        self._control = self._make_control(self._faults[0], self._config, opened)
+        (config,) = self._configs
+        engine = MemoryEngine(config.offsets_topic_num_partitions, config.node_id)
+        opened = open_store if self.data_dir is not None else partial(in_memory, engine)
+        self._control = self._make_control(self._faults[0], config, opened)
         await self._control.start()
         server = self._control.server
-        self._config = _at_ports(self._config, server.addresses)
+        self._configs = [_at_ports(config, server.addresses)]
         self._bootstrap = str(server.in_process().address)
 
-    async def _start_nodes(self, config: Config) -> None:
+    async def _start_nodes(self) -> None:
         from coordinator.testing.nodes import Nodes  # noqa: PLC0415 - a single server doesn't need it
 
-        lines = Lines(self._log, config.log_format, None, self._clock)
+        lines = Lines(self._log, self._configs[0].log_format, None, self._clock)
         self._events = Events(self._clock.real, lines)
-        self._nodes = Nodes(config, self._ports, list(map(partial(partial, self._make_control), self._faults)), lines)
+        self._nodes = Nodes(self._configs, list(map(partial(partial, self._make_control), self._faults)), lines)
         await self._nodes.start()
-        self._ports = self._nodes.ports
+        self._configs = self._nodes.configs
         self._bootstrap = ",".join(node.address for node in self._nodes.states)
         self.history.owner = self._nodes.owner
         self._events.start(self.history.write, self._has_client)
@@ -632,10 +634,6 @@ def _at_ports(config: Config, addresses: Iterable[tuple[str, int]]) -> Config:
     return replace(config, listeners=listeners)
 
 
-def _engine(config: Config) -> MemoryEngine:
-    return MemoryEngine(config.offsets_topic_num_partitions, config.node_id)
-
-
 def _settings(
     topics: Mapping[str, int], settings: Mapping[str, object], data_dir: Path | None, nodes: int
 ) -> list[str]:
@@ -649,7 +647,8 @@ def _settings(
     for name, instead in TAKEN.items():
         if name in settings:
             raise ValueError(f"{name} is no setting of a test kit's server; it has {instead}")
-    made = DEFAULTS | (IN_MEMORY if data_dir is None else {"log.dirs": str(data_dir)})
+    made = {**DEFAULTS, "listeners": f"PLAINTEXT://{HOST}:0"}
+    made |= IN_MEMORY if data_dir is None else {"log.dirs": str(data_dir)}
     if topics:
         made |= {"tenure.topics": ",".join(f"{topic}:{count}" for topic, count in topics.items())}
     return [f"{name}={_text(value)}" for name, value in {**made, **settings}.items()]

@@ -257,7 +257,7 @@ class TestMove:
 
     def test_there_and_back_with_all_offsets(self, nodes: Tenure) -> None:
         """Each coordinator has the commits of the one before, and all groups of the partition move together."""
-        count = nodes._config.offsets_topic_num_partitions
+        count = nodes._configs[0].offsets_topic_num_partitions
         beside = next(name for name in GROUPS if partition_for(name, count) == partition_for("workers", count))
         first = nodes.coordinator_of("workers")
         for offset, to in enumerate((first, *(node for node in NODES if node != first), first), 1):

@@ -178,13 +178,13 @@ def test_a_token_comes_from_the_environment(tmp_path: Path) -> None:
 
 def test_values_that_nobody_set_are_the_kits() -> None:
     """The kit's own values give way to any that is set."""
-    config = tenure_of(config_of())._config
+    config = tenure_of(config_of())._configs[0]
     assert (config.group.group_initial_rebalance_delay_ms, config.offsets_topic_num_partitions) == (100, 5)
-    config = tenure_of(config_of("group.initial.rebalance.delay.ms=7", "offsets.topic.num.partitions=50"))._config
+    config = tenure_of(config_of("group.initial.rebalance.delay.ms=7", "offsets.topic.num.partitions=50"))._configs[0]
     assert (config.group.group_initial_rebalance_delay_ms, config.offsets_topic_num_partitions) == (7, 50)
     on_disk = config_of("log.dirs=elsewhere")
     assert is_on_disk(on_disk)
-    config = tenure_of(on_disk)._config
+    config = tenure_of(on_disk)._configs[0]
     assert (config.events_enable, config.offsets_topic_num_partitions) == (True, 50)
 
 
