@@ -5,9 +5,9 @@
     @operation("POST", "/v1/clock/advance", ref("Clock"), seconds=JUMP, unheard=UNHEARD)
     def advance(desk, seconds, unheard=()): ...
 
-`on_server`, `on_group` and `on_crew` add a function of the kit; the answer is the state of that part behind it.
-`operation` adds a function of its own, whose docstring is the summary in /openapi.json. A result is JSON, or plain text
-if it is a `str`.
+`on_server`, `on_clock`, `on_group` and `on_crew` add a function of the kit; the answer is the state of that part behind
+it. `operation` adds a function of its own, whose docstring is the summary in /openapi.json. A result is JSON, or plain
+text if it is a `str`.
 
 The arguments of a function are the parameters of its path and the fields of the request, which have schemas; an
 argument without a default has to be there.
@@ -179,14 +179,17 @@ def _add(
     OPERATIONS.append(Operation(method, path, answer, fields, parameters, needed, "guard" in arguments, summary, run))
 
 
-def on_server(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
-    """Add a function of `Tenure`."""
+def of_tenure(answer: Schema, told: Callable[[Desk], Any]) -> Callable[..., None]:
+    """Makes a function that adds a function of `Tenure`. told: the answer behind it."""
 
-    def run(desk: Desk, **given: Any) -> Any:
-        call(desk.tenure, **given)
-        return state(desk)
+    def add(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
+        def run(desk: Desk, **given: Any) -> Any:
+            call(desk.tenure, **given)
+            return told(desk)
 
-    _add("POST", f"/v1/{path}", STATE, fields, run, call, summary)
+        _add("POST", f"/v1/{path}", answer, fields, run, call, summary)
+
+    return add
 
 
 def on_group(path: str, call: Callable[..., object], summary: str, **fields: Schema) -> None:
@@ -243,6 +246,7 @@ def end_test(desk: Desk) -> Any:
     return state(desk)
 
 
+on_server = of_tenure(STATE, state)
 on_server("kill", Tenure.kill, "End the server as if its process were killed; needs a data folder")
 on_server("start", Tenure.start, "Start the server after a kill")
 on_server(
@@ -447,18 +451,9 @@ def advance(desk: Desk, seconds: float, unheard: Sequence[Mapping[str, str]] = (
     return clock(desk)
 
 
-@operation("POST", "/v1/clock/freeze", CLOCK)
-def freeze(desk: Desk) -> Any:
-    """Let the time stand still, but for jumps."""
-    desk.tenure.freeze()
-    return clock(desk)
-
-
-@operation("POST", "/v1/clock/thaw", CLOCK)
-def thaw(desk: Desk) -> Any:
-    """Let the time go on."""
-    desk.tenure.thaw()
-    return clock(desk)
+on_clock = of_tenure(CLOCK, clock)
+on_clock("clock/freeze", Tenure.freeze, "Let the time stand still, but for jumps")
+on_clock("clock/thaw", Tenure.thaw, "Let the time go on")
 
 
 # Faults.

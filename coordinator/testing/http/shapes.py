@@ -187,16 +187,8 @@ def crew_json(number: int, group_id: str, members: Members) -> dict[str, Any]:
         "id": number,
         "group_id": group_id,
         "members": [
-            {
-                "index": index,
-                "group_instance_id": seen.instance_id,
-                "member_id": seen.member_id,
-                "generation": seen.generation,
-                "assignment": {topic: list(indexes) for topic, indexes in seen.assignment.items()},
-                "doing": seen.doing.value,
-                "is_silent": seen.is_silent,
-                "trouble": seen.trouble,
-            }
+            {"index": index, "group_instance_id": seen.instance_id}
+            | {name: value for name, value in seen._asdict().items() if name != "instance_id"}
             for index, seen in enumerate(members)
         ],
     }
