@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -109,15 +109,12 @@ class _Functions(dict[int, Callable[..., Any]]):
         if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
             raise UnsupportedVersion(cls.NAME, cls.API_KEY, version)
 
-        def codec(nested: str) -> Callable[..., Any]:
-            functions: _Functions = getattr(getattr(cls, nested), kind.same)
-            return functions[version]
-
-        def plain(nested: str) -> Callable[..., Any]:
-            functions: _Functions = getattr(getattr(cls, nested), kind.plain)
+        def of(nested: str, kept: str) -> Callable[..., Any]:
+            functions: _Functions = getattr(getattr(cls, nested), kept)
             return functions[version]
 
         kind = self._kind
+        codec, plain = partial(of, kept=kind.same), partial(of, kept=kind.plain)
         owner = source.Owner(cls.NAME, cls, codec, plain, lambda nested: getattr(cls, nested)())
         flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
         text: source.Source = kind.writer(owner, version, flexible).struct(self._definition)
