@@ -12,6 +12,7 @@ House rule: this module imports only modules that every message needs.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -50,20 +51,17 @@ NAMES = (*(api + kind for api in API_KEYS for kind in ("Request", "Response")), 
 """The names of all classes: requests and responses, then records."""
 
 _API_NAMES = {key: name for name, key in API_KEYS.items()}
-_schemas: dict[int, ModuleType] = {}
 
 
+@cache
 def api_schema(api_key: int) -> ModuleType:
     """The schema module of an API: NAME, API_KEY, VERSIONS, FLEXIBLE, CHANGES. Raises UnknownApi.
 
     It makes no class: answering ApiVersions and reading a header need none.
     """
-    schema = _schemas.get(api_key)
-    if schema is None:
-        if api_key not in _API_NAMES:
-            raise UnknownApi(api_key)
-        schema = _schemas[api_key] = import_module(f"schemas.api.{module_name(_API_NAMES[api_key])}")
-    return schema
+    if api_key not in _API_NAMES:
+        raise UnknownApi(api_key)
+    return import_module(f"schemas.api.{module_name(_API_NAMES[api_key])}")
 
 
 def request_class(api_key: int) -> type[Message]:

@@ -12,8 +12,6 @@ takes five times as long; one JoinGroup reads a dozen members.
 House rule: nothing else comes in here, and nothing here changes what a program does.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING
