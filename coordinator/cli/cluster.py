@@ -117,15 +117,10 @@ def cluster(
 
     timeout: in seconds; None: as the file `command_config` says, or TIMEOUT. security: in place of the file.
     """
-    if command_config is not None:
-        security = read_command_config(command_config)
+    security = named_cluster(bootstrap_server, command_config).security or security
     seconds = timeout or (security and security.timeout_s) or TIMEOUT
     line = WaitLine(f"tenure: waiting for {bootstrap_server}, up to {seconds:g} s")
-    try:
-        client = Client(bootstrap_server, seconds, on_wait=line.wait, security=security)
-    except ValueError as error:
-        fail(ExitCode.USAGE, f"--bootstrap-server: {error}")
-    with client:
+    with Client(bootstrap_server, seconds, on_wait=line.wait, security=security) as client:
         try:
             with closing(line):
                 yield client

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from pathlib import Path
 
 from coordinator import pages
@@ -25,6 +26,7 @@ from coordinator.cli.exit_codes import ExitCode, fail
 from coordinator.config import PORT_MAX, Config, ConfigError, load
 from coordinator.server.app import StartFailed
 from coordinator.server.process import run
+from coordinator.text import address_text
 
 IN_MEMORY = "(memory)"
 """In the ready line, in place of a data folder."""
@@ -167,11 +169,6 @@ def ready_line(
     control: tuple[str, int] | None = None,
 ) -> str:
     """The line that scripts and tests wait for."""
-    listen = ",".join(map(_address, addresses))
-    further = "" if control is None else f" control={_address(control)}"
+    listen = ",".join(starmap(address_text, addresses))
+    further = "" if control is None else f" control={address_text(*control)}"
     return f"ready listen={listen} node={','.join(map(str, node_ids))}{further} data={data_dir}"
-
-
-def _address(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

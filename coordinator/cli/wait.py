@@ -23,6 +23,7 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import DEAD, describe_groups, is_unknown
 from coordinator.group.consumer.group import AWAY
 from coordinator.story.described import seated
+from coordinator.text import several
 
 __all__ = ["app"]
 
@@ -69,8 +70,8 @@ def wait_command(
         found = _look_until(client, group_id, is_over, timeout)
     if is_over(found):
         return
-    wanted = " or ".join(states) + ("" if members is None else f" with {_members(members)}")
-    how = "isn't there" if found.state == DEAD else f"is {found.state} with {_members(found.size)}"
+    wanted = " or ".join(states) + ("" if members is None else f" with {several(members, 'member')}")
+    how = "isn't there" if found.state == DEAD else f"is {found.state} with {several(found.size, 'member')}"
     begun = f"after {timeout:g} s group {group_id} {how}"
     fail(ExitCode.FINDINGS, f"{begun}, " + (f"and {restarted} is not back" if is_as_wanted(found) else f"not {wanted}"))
 
@@ -112,7 +113,3 @@ def _look(client: Client, group_id: str) -> _Look:
     there = [member for member in group.members if member.seat is None or member.seat.epoch != AWAY]
     static = {member.group_instance_id: member.member_id for member in there if member.group_instance_id is not None}
     return _Look(group.state, len(seated(there)), static)
-
-
-def _members(count: int) -> str:
-    return "1 member" if count == 1 else f"{count} members"

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from coordinator.config import ListenerConfig, parse_properties, settings
+from coordinator.config import SECURITY_PROTOCOLS, ListenerConfig, parse_properties, settings
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
@@ -97,7 +96,7 @@ def read(text: str, name: str) -> Properties:
     texts = {key: value for key, value in given.items() if key in NAMES | OF_JAVA}
     ignored = tuple(sorted(given.keys() - NAMES - SILENT))
     found = Properties(name, texts=texts, ignored=ignored)
-    protocol = _one_of(found, PROTOCOL, texts.get(PROTOCOL, "PLAINTEXT").upper(), PROTOCOLS)
+    protocol = _one_of(found, PROTOCOL, texts.get(PROTOCOL, "PLAINTEXT").upper(), SECURITY_PROTOCOLS)
     mechanism = texts.get(MECHANISM, "GSSAPI") if protocol.startswith("SASL_") else ""
     if mechanism:
         _one_of(found, MECHANISM, mechanism, MECHANISMS)
