@@ -52,9 +52,14 @@ def stopper() -> Callable[[], bool]:
     return lambda: stopping
 
 
+def further_settings() -> dict[str, Any]:
+    """The settings in the file that CLIENT_SETTINGS names, if it names one."""
+    file = os.environ.get("CLIENT_SETTINGS")
+    return json.loads(Path(file).read_bytes()) if file else {}
+
+
 def join(**more: Any) -> Consumer:
     """Return a consumer that has subscribed. more: settings of the client."""
-    settings = os.environ.get("CLIENT_SETTINGS")
     consumer = Consumer(
         {
             "bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"],
@@ -69,7 +74,7 @@ def join(**more: Any) -> Consumer:
             "socket.timeout.ms": 5_000,
             "log_level": 0,
             "error_cb": complain,
-            **(json.loads(Path(settings).read_bytes()) if settings else {}),
+            **further_settings(),
             **more,
         }
     )

@@ -11,14 +11,11 @@ House rule: this program knows nothing about the other services.
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import signal
 import sys
-from pathlib import Path
-from types import FrameType
 
 from confluent_kafka import KafkaError, Message, Producer
+from consumer import further_settings, say, stopper
 
 FLUSH_S = 8.0
 """Less than the 10 s that Docker gives a container to stop."""
@@ -27,30 +24,23 @@ FLUSH_S = 8.0
 def delivered(error: KafkaError | None, message: Message) -> None:
     """Print the result of a message."""
     fields = {"partition": message.partition(), "offset": message.offset()} if error is None else {"why": error.str()}
-    print(json.dumps({"event": "acknowledged" if error is None else "failed", **fields}), flush=True)
+    say("acknowledged" if error is None else "failed", **fields)
 
 
 def main() -> None:
     """Produce until SIGTERM; exit code 1 if a message has no answer at the end."""
-    stopping = False
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        stopping = True
-
-    signal.signal(signal.SIGTERM, stop)
-    settings = os.environ.get("CLIENT_SETTINGS")
+    is_over = stopper()
     producer = Producer(
         {
             "bootstrap.servers": os.environ["BOOTSTRAP_SERVERS"],
             "enable.idempotence": True,
             "log_level": 0,
-            **(json.loads(Path(settings).read_bytes()) if settings else {}),
+            **further_settings(),
         }
     )
     pause_s = 1 / float(os.environ["MESSAGES_PER_SECOND"])
     for number in itertools.count():
-        if stopping:
+        if is_over():
             break
         producer.produce(os.environ["TOPIC"], key=str(number), value=f"message {number}", on_delivery=delivered)
         producer.poll(pause_s)
