@@ -23,9 +23,9 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.topics import create_topic
 from examples.demo.consumer import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
-from examples.demo.display import display, summary
+from examples.demo.display import Figures, display, summary
 from examples.demo.processes import DemoFailed, Server
-from examples.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Figures, Roll
+from examples.demo.roll import ACTS, DOWN_S, KILL_AFTER, PARTITION_COUNT, WORKERS, Roll
 from examples.demo.standby import Standby
 from examples.demo.standby import summary as losses_text
 

@@ -6,10 +6,52 @@ House rule: this module decides nothing and counts nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import IO, Self
 
 from coordinator.story.described import Member
-from examples.demo.roll import Figures, View
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The server's figures of a roll.
+
+    generation_before, generation_after: or epochs.
+    unchanged: the number of topic partitions, of `partitions`, that kept their owner whenever the group was stable.
+    rebalancing_s: seconds from the start to the end of each rebalance, added up.
+    """
+
+    kind: str
+    restarts: int
+    rebalances: int
+    rebalancing_s: float
+    generation_before: int
+    generation_after: int
+    partitions: int
+    unchanged: int
+
+    @property
+    def moved_nothing(self) -> bool:
+        """Whether there was no rebalance, and no topic partition changed its owner."""
+        return self.rebalances == 0 and self.unchanged == self.partitions
+
+
+@dataclass(slots=True)
+class View:
+    """The story at a moment, for the display.
+
+    members: by worker, None for a worker that has no member. states: by worker, only while something happens to it.
+    """
+
+    kind: str
+    counter: str = "generation"
+    doing: str = ""
+    state: str = ""
+    generation: int = 0
+    rebalances: int = 0
+    members: dict[str, Member | None] = field(default_factory=dict)
+    leader: str = ""
+    states: dict[str, str] = field(default_factory=dict)
 
 
 class Lines:
@@ -77,7 +119,10 @@ class LiveTable:
         self._live.update(table, refresh=True)
 
 
-def display(out: IO[str]) -> Lines | LiveTable:
+Display = Lines | LiveTable
+
+
+def display(out: IO[str]) -> Display:
     """The live table if `out` is a terminal, else lines."""
     return LiveTable(out) if out.isatty() else Lines(out)
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -23,6 +22,7 @@ from coordinator.client.groups import describe_groups
 from coordinator.client.topics import TopicPartition
 from coordinator.story.described import Group, Member
 from examples.demo.consumer import CLASSIC, CONSUMER, SESSION_TIMEOUT_MS
+from examples.demo.display import Display, Figures, View
 from examples.demo.processes import POLL_S, DemoFailed, Server, Worker, wait_until
 from examples.demo.server_log import at_s
 from schemas.errors import ErrorCode
@@ -60,61 +60,6 @@ ACTS = (
 """The acts, in the order of their columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The server's figures of a roll.
-
-    generation_before, generation_after: or epochs.
-    unchanged: the number of topic partitions, of `partitions`, that kept their owner whenever the group was stable.
-    rebalancing_s: seconds from the start to the end of each rebalance, added up.
-    """
-
-    kind: str
-    restarts: int
-    rebalances: int
-    rebalancing_s: float
-    generation_before: int
-    generation_after: int
-    partitions: int
-    unchanged: int
-
-    @property
-    def moved_nothing(self) -> bool:
-        """Whether there was no rebalance, and no topic partition changed its owner."""
-        return self.rebalances == 0 and self.unchanged == self.partitions
-
-
-@dataclass(slots=True)
-class View:
-    """The story at a moment, for the display.
-
-    members: by worker, None for a worker that has no member. states: by worker, only while something happens to it.
-    """
-
-    kind: str
-    counter: str = "generation"
-    doing: str = ""
-    state: str = ""
-    generation: int = 0
-    rebalances: int = 0
-    members: dict[str, Member | None] = field(default_factory=lambda: dict.fromkeys(WORKERS))
-    leader: str = ""
-    states: dict[str, str] = field(default_factory=dict)
-
-
-class Display(Protocol):
-    """Shows the story."""
-
-    def update(self, view: View) -> None:
-        """Show the story as it is now."""
-
-    def chapter(self, text: str) -> None:
-        """Show that a part of the story begins or ends."""
-
-    def step(self, what: str, outcome: str) -> None:
-        """Show a step that is done."""
-
-
 class Roll:
     """Plays the story once, with a group of its own on a running server."""
 
@@ -123,7 +68,7 @@ class Roll:
         self._client = client
         self._display = display
         self._is_static = act.static
-        self._view = View(act.kind, act.counter)
+        self._view = View(act.kind, act.counter, members=dict.fromkeys(WORKERS))
         self._group_id = act.group_id
         self._workers = [
             Worker(name, server, self._group_id, topic, folder, act.protocol, static=act.static) for name in WORKERS

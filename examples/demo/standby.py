@@ -19,8 +19,9 @@ from coordinator.client.group_settings import change_settings
 from coordinator.client.groups import describe_groups
 from coordinator.client.topics import TopicPartition
 from examples.demo.consumer import CLASSIC
+from examples.demo.display import Display
 from examples.demo.processes import Server, Worker, wait_until
-from examples.demo.roll import PARTITION_COUNT, SETTLED_WITHIN_S, STABLE, WORKERS, Display, rebalancing_s
+from examples.demo.roll import PARTITION_COUNT, SETTLED_WITHIN_S, STABLE, WORKERS, rebalancing_s
 from examples.demo.server_log import at_s
 
 STANDBY = "standby"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from examples.demo import command
-from examples.demo.roll import Figures
+from examples.demo.display import Figures
 from tests.cli.conftest import run_app
 from tests.examples.demo.test_roll import STILL
 from tests.support.tenure import wait_until

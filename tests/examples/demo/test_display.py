@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 
 from coordinator.story.described import Member
-from examples.demo.display import Lines, LiveTable, display, step_line, summary
-from examples.demo.roll import ACTS, View
+from examples.demo.display import Lines, LiveTable, View, display, step_line, summary
+from examples.demo.roll import ACTS
 from tests.examples.demo.test_roll import STILL
 
 

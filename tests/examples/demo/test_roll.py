@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from examples.demo.roll import Figures, rebalancing_s
+from examples.demo.display import Figures
+from examples.demo.roll import rebalancing_s
 
 STILL = Figures(
     kind="static",
