@@ -127,13 +127,19 @@ def _lists(client: Client, states: Sequence[str]) -> Iterator[tuple[list[ListedG
 def describe_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
     """Each group or its error; GROUP_ID_NOT_FOUND for an unknown one (before version 6 a dead group, KIP-1043).
 
-    DescribeGroups knows no group of the newer protocols, so those that it doesn't know are asked for once more.
+    DescribeGroups knows no group of the newer protocols (KIP-848, KIP-1071, KIP-932), so those that it doesn't know are
+    asked for once more.
     """
-    answers = describe_classic_groups(client, group_ids)
-    for ask in (describe_consumer_groups, describe_streams_groups, describe_share_groups):
+    answers = client.ask_coordinators(group_ids, describe_request, _classic_groups)
+    newer = (
+        (lambda asked: ConsumerGroupDescribeRequest(group_ids=asked, include_waiting=True), of_each(consumer_group_of)),
+        (lambda asked: StreamsGroupDescribeRequest(group_ids=asked), partial(_streams_groups, client)),
+        (lambda asked: ShareGroupDescribeRequest(group_ids=asked), of_each(share_group_of)),
+    )
+    for request, results in newer:
         others = [group_id for group_id, answer in answers.items() if is_unknown(answer)]
         try:
-            found = ask(client, others)
+            found = client.ask_coordinators(others, request, results)
         except Refused as refused:
             if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:  # that of a server older than this kind of group
                 raise
@@ -160,46 +166,22 @@ def is_unknown(answer: object) -> bool:
     }
 
 
-def describe_consumer_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Groups of the consumer protocol (KIP-848). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
-
-    def request(asked: list[str]) -> ConsumerGroupDescribeRequest:
-        return ConsumerGroupDescribeRequest(group_ids=asked, include_waiting=True)
-
-    return client.ask_coordinators(group_ids, request, of_each(consumer_group_of))
+def _classic_groups(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
+    for group_id, code, group in of_each(group_of)(response, node):
+        yield group_id, ErrorCode.GROUP_ID_NOT_FOUND if group.state == DEAD and not code else code, group
 
 
-def describe_streams_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Groups of Kafka Streams (KIP-1071). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
-
-    def results(response: StreamsGroupDescribeResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
-        topologies = [group.topology for group in response.groups if group.topology is not None]
-        # Only where a task reads several topics may one of them lack the partition of the task.
-        several = {
-            topic for each in topologies for part in each.subtopologies or () if len(sources_of(part)) > 1
-            for topic in sources_of(part)
-        }  # fmt: skip
-        counts = Leaders().counts(client, several) if several else {}
-        return of_each(partial(streams_group_of, counts=counts))(response, node)
-
-    return client.ask_coordinators(group_ids, lambda asked: StreamsGroupDescribeRequest(group_ids=asked), results)
-
-
-def describe_share_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Share groups (KIP-932). Raises Refused, UNSUPPORTED_VERSION, if the server is too old."""
-    return client.ask_coordinators(
-        group_ids, lambda asked: ShareGroupDescribeRequest(group_ids=asked), of_each(share_group_of)
-    )
-
-
-def describe_classic_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Group | Refused]:
-    """Groups of the classic protocol."""
-
-    def results(response: DescribeGroupsResponse, node: Node) -> Iterator[tuple[str, int, Group]]:
-        for group_id, code, group in of_each(group_of)(response, node):
-            yield group_id, ErrorCode.GROUP_ID_NOT_FOUND if group.state == DEAD and not code else code, group
-
-    return client.ask_coordinators(group_ids, describe_request, results)
+def _streams_groups(
+    client: Client, response: StreamsGroupDescribeResponse, node: Node
+) -> Iterator[tuple[str, int, Group]]:
+    topologies = [group.topology for group in response.groups if group.topology is not None]
+    # Only where a task reads several topics may one of them lack the partition of the task.
+    several = {
+        topic for each in topologies for part in each.subtopologies or () if len(sources_of(part)) > 1
+        for topic in sources_of(part)
+    }  # fmt: skip
+    counts = Leaders().counts(client, several) if several else {}
+    return of_each(partial(streams_group_of, counts=counts))(response, node)
 
 
 def describe_request(asked: list[str]) -> DescribeGroupsRequest:

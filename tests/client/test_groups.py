@@ -12,7 +12,6 @@ from coordinator.client.groups import (
     LEAVE_REASON,
     committed_offsets,
     delete_groups,
-    describe_consumer_groups,
     describe_groups,
     described_group,
     is_unknown,
@@ -156,13 +155,19 @@ def test_group_of_the_consumer_protocol_is_described() -> None:
 
 def test_a_group_refused_for_its_topics_is_not_taken_for_a_topic() -> None:
     """The answer doesn't name the topic that the user may not describe, and the group's id is no topic."""
+    absent = Described(group_id="g", group_state="Dead", error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     kind = ConsumerGroupDescribeResponse.DescribedGroup
     refused = kind(group_id="g", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with (
-        Scripted({"ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[refused])]}) as server,
+        Scripted(
+            {
+                "DescribeGroups": [DescribeGroupsResponse(groups=[absent])],
+                "ConsumerGroupDescribe": [ConsumerGroupDescribeResponse(groups=[refused])],
+            }
+        ) as server,
         Client(server.bootstrap, WITHIN_S) as client,
     ):
-        answer = describe_consumer_groups(client, ["g"])["g"]
+        answer = describe_groups(client, ["g"])["g"]
     assert str(answer) == "group 'g': TOPIC_AUTHORIZATION_FAILED: User:ANONYMOUS lacks Describe on a topic"
 
 
