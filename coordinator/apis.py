@@ -136,7 +136,7 @@ APIS: dict[str, Api] = {
         "requests.transactions.list_transactions", Right(DESCRIBE, TRANSACTION, "the transaction is not listed")
     ),
     "InitProducerId": Api(
-        "requests.produce.init_producer_id",
+        "requests.transactions.init_producer_id",
         Right(WRITE, TRANSACTION, f"{NO_TRANSACTION}; without a transactional id, what follows is asked for"),
         Right(IDEMPOTENT_WRITE, CLUSTER, "`WRITE` on any topic is asked for"),
         Right(WRITE, TOPIC, NO_CLUSTER),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +123,12 @@ async def test_a_mistake_costs_one_question(own: Own, monkeypatch: pytest.Monkey
     def fail(*_: Any) -> None:
         raise ValueError("a mistake of ours")
 
+    def failing() -> Iterator[None]:
+        yield
+        fail()
+
     def fail_later(call: Any, _request: Any) -> None:
-        asyncio.get_running_loop().call_soon(call.fail, ValueError("a mistake of ours"))
+        asyncio.get_running_loop().call_soon(call.do, failing())
 
     def ask(client: Client) -> Any:
         client.timeout = WITHIN_S

@@ -8,16 +8,16 @@ House rule: no state. Source: Kafka's KafkaApis, ReplicaManager and FetchSession
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from coordinator.log.segments.segment import ENGINES_TOPICS
 from coordinator.log.segments.view import NO_OFFSET, Ends, View
 from coordinator.log.topics.partition import TopicPartition as LogPartition
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.nodes.topic_data import Budget, Key
+from coordinator.server.nodes.topic_data import Budget, Key, TopicData
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.records import (
     BY_ID_SINCE,
@@ -31,7 +31,7 @@ from coordinator.server.requests.records import (
     topic_of,
 )
 from coordinator.server.requests.rights import may
-from coordinator.server.wire.call import Call, Steps
+from coordinator.server.wire.call import Answer, Call, Steps
 from protocol.messages import FetchResponse
 from schemas.errors import ErrorCode
 
@@ -78,7 +78,7 @@ def _fetch(call: Call, request: FetchRequest) -> Steps:
         call.answer(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=NO_SESSION, responses=[]))
         return
     wanted: list[_Wanted] = []
-    keys: list[tuple[UUID, int]] = []
+    keys: list[Key] = []
     refused = 0
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
@@ -110,150 +110,122 @@ def _fetch(call: Call, request: FetchRequest) -> Steps:
         call.answer(body)
         return
     # Kafka waits only if no topic partition that it knows has an error.
-    may_wait = not refused and request.max_wait_ms > 0
-    _Fetch(call, request, body, wanted, keys).look(may_wait=may_wait)
+    yield from _answered(call, request, body, wanted, keys, may_wait=not refused and request.max_wait_ms > 0)
 
 
-class _Fetch:
-    """A Fetch under way: it reads; if there are too few records, it waits for more and reads again.
+def _answered(
+    call: Call, request: FetchRequest, body: FetchResponse, wanted: list[_Wanted], keys: list[Key], *, may_wait: bool
+) -> Steps:
+    """Read, and answer. If there are too few records, wait for more and read again.
 
-    keys: of the topic partitions that end its wait.
+    The logs' thread reads, unless the loop knows that there is nothing new. keys: of the topic partitions that end a
+    wait.
     """
-
-    def __init__(
-        self,
-        call: Call,
-        request: FetchRequest,
-        body: FetchResponse,
-        wanted: list[_Wanted],
-        keys: list[tuple[UUID, int]],
-    ) -> None:
-        self._services = call.services
-        self._call = call
-        self._body = body
-        self._wanted = wanted
-        self._absent = ErrorCode.UNKNOWN_TOPIC_ID if call.api_version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self._is_large = len(wanted) > PLAIN_MAX
-        self._keys = keys
-        self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
-        quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max()
-        if quota_bytes is not None:
-            self._max_bytes = min(self._max_bytes, quota_bytes)
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._until_ms = call.services.waits.ms() + request.max_wait_ms
-        self._has_waited = False
-        self._in_journals: set[int] = set()
-        self._of_engines: list[Key] = []
-        self._engine_writes = 0
-
-    def look(self, *, may_wait: bool) -> None:
-        """Read on the logs' thread, unless the loop knows that there is nothing new.
-
-        A topic that doesn't exist, or that the client may not read, gets an error.
-        """
-        steps = self._look(may_wait=may_wait)
-        if self._is_large:
-            self._call.work(steps)
-        else:
-            self._call.do(steps)
-
-    def _look(self, *, may_wait: bool) -> Steps:
-        present = []
-        self._in_journals.clear()
-        self._of_engines.clear()
-        for each in self._wanted:
-            if self._services.discovery.topic_by_id(each.topic_partition.topic_id) is None:
-                each.answer.error_code = self._absent
-                may_wait = False
-            elif self._has_waited and not may(self._call, Operation.READ, Kind.TOPIC, each.topic_partition.topic):
-                each.answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                each.answer.high_watermark = each.answer.last_stable_offset = each.answer.log_start_offset = NO_OFFSET
-                may_wait = False
-            else:
-                present.append(each)
-                note_engines_log(self._in_journals, each.topic_partition)
+    data, discovery, waits = call.services.data, call.services.discovery, call.services.waits
+    is_large = len(wanted) > PLAIN_MAX
+    max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
+    quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max()
+    if quota_bytes is not None:
+        max_bytes = min(max_bytes, quota_bytes)
+    min_bytes = min(request.min_bytes, max_bytes)
+    until_ms = waits.ms() + request.max_wait_ms
+    has_waited = False
+    while True:
+        looked_at, wanted = wanted, []
+        in_journals: set[int] = set()
+        of_engines: list[Key] = []
+        for each in looked_at:
+            if _is_present(call, each, has_waited=has_waited):
+                wanted.append(each)
+                note_engines_log(in_journals, each.topic_partition)
                 if each.topic_partition.topic in ENGINES_TOPICS:
-                    self._of_engines.append(each.topic_partition.key)
-            yield
-        self._wanted = present
-        if self._is_at_the_end():
-            if may_wait and self._min_bytes > 0:
-                self._wait()
+                    of_engines.append(each.topic_partition.key)
             else:
-                self._call.answer(self._body)
-            return
-
-        data, wanted = self._services.data, self._wanted
-        budget = data.budget
-
-        def read(view_of: Look) -> int | None:
-            return _read(view_of, wanted, self._max_bytes, self._min_bytes if may_wait else 0, budget)
-
-        self._engine_writes = data.engine_writes(self._of_engines)
-        data.read(read, self._in_journals, self._call.reply(self._looked).deliver)
-
-    def _looked(self, outcome: Any) -> None:
-        """Answer, or wait. outcome: how many bytes were read; None: too few; or an Exception."""
-        if isinstance(outcome, Exception):
-            raise outcome
-        data, discovery, call = self._services.data, self._services.discovery, self._call
-        if call.is_closed:
-            data.budget.give(outcome or 0)
-            return
-        is_gone = False
-        # A large Fetch leaves this out. If a topic is deleted meanwhile, it learns that when its wait is over.
-        for each in () if self._is_large else self._wanted:
-            if discovery.topic_by_id(each.topic_partition.topic_id) is None:
-                is_gone = True
-            elif each.ends is not None and each.topic_partition.topic not in ENGINES_TOPICS:
-                data.remember_ends(each.topic_partition.key, each.ends)
-        if outcome is not None:
-            call.on_sent = partial(data.budget.give, outcome)
-            if call.meter is not None:
-                call.meter.fetched = outcome
-            call.answer(self._body)
-        elif is_gone:  # the topic was deleted before this call waited for it, so nothing would end the wait
-            self.look(may_wait=False)
-        elif data.engine_writes(self._of_engines) != self._engine_writes:
-            self.look(may_wait=self._services.waits.ms() < self._until_ms)
+                may_wait = False
+            yield
+        if not (is_large and wanted) and _are_at_the_end(data, wanted):
+            if not may_wait or min_bytes <= 0:
+                call.answer(body)
+                return
         else:
-            self._wait()
+            writes = data.engine_writes(of_engines)
+            least = min_bytes if may_wait else 0
+            call.is_kept = True  # what was read has to be given back to the budget
+            read = partial(_read, wanted=wanted, max_bytes=max_bytes, min_bytes=least, budget=data.budget)
+            outcome = Answer()
+            data.read(read, in_journals, outcome.deliver)
+            yield outcome
+            call.is_kept = False
+            size = outcome.found
+            if isinstance(size, Exception):
+                raise size
+            if call.is_closed:
+                data.budget.give(size or 0)
+                return
+            is_gone = False
+            # A large Fetch leaves this out. If a topic is deleted meanwhile, it learns that when its wait is over.
+            for each in () if is_large else wanted:
+                if discovery.topic_by_id(each.topic_partition.topic_id) is None:
+                    is_gone = True
+                elif each.ends is not None and each.topic_partition.topic not in ENGINES_TOPICS:
+                    data.remember_ends(each.topic_partition.key, each.ends)
+            if size is not None:
+                call.on_sent = partial(data.budget.give, size)
+                if call.meter is not None:
+                    call.meter.fetched = size
+                call.answer(body)
+                return
+            if is_gone or data.engine_writes(of_engines) != writes:
+                # A topic that was deleted before this call waits for it would end no wait.
+                may_wait = not is_gone and waits.ms() < until_ms
+                continue
+        has_waited = True  # rules that change meanwhile count; Kafka asks once
+        may_wait = yield from _news(call, keys, until_ms)
+        if call.is_closed:
+            return
 
-    def _wait(self) -> None:
-        self._has_waited = True  # rules that change meanwhile count; Kafka asks once
-        call = self._call
-        on_time, on_more = call.reply(self._on_time), call.reply(self._on_more)
-        call.on_wait, call.on_closed = partial(on_time.deliver, None), self._end_wait
-        call.services.waits.arm(call, self._until_ms)
-        call.services.data.wait(call, self._keys, partial(on_more.deliver, None))
 
-    def _is_at_the_end(self) -> bool:
-        """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends.
+def _news(call: Call, keys: list[Key], until_ms: int) -> Generator[Answer, None, bool]:
+    """Wait until there may be more in one of these topic partitions; False if the time is over before that."""
+    news = Answer()
+    call.on_wait = call.on_closed = partial(news.deliver, False)
+    call.services.waits.arm(call, until_ms)
+    call.services.data.wait(call, keys, partial(news.deliver, True))
+    try:
+        yield news
+    finally:
+        call.on_wait = call.on_closed = None
+        call.services.waits.cancel(call)
+        call.services.data.forget(call, keys)
+    return bool(news.found)
 
-        A large Fetch leaves this out: an append could come in between two steps.
-        """
-        if self._is_large and self._wanted:
+
+def _is_present(call: Call, wanted: _Wanted, *, has_waited: bool) -> bool:
+    """Whether a topic is still there and the client may read it; else its answer gets the error."""
+    answer, topic_partition = wanted.answer, wanted.topic_partition
+    if call.services.discovery.topic_by_id(topic_partition.topic_id) is None:
+        by_id = call.api_version >= BY_ID_SINCE
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return False
+    if has_waited and not may(call, Operation.READ, Kind.TOPIC, topic_partition.topic):
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = NO_OFFSET
+        return False
+    return True
+
+
+def _are_at_the_end(data: TopicData, wanted: list[_Wanted]) -> bool:
+    """Whether every offset is the end of its log, as far as the loop knows; then the answers get these ends.
+
+    A large Fetch can't know: an append could come in between two steps.
+    """
+    for each in wanted:
+        each.ends = data.ends(each.topic_partition.key)
+        if each.ends is None or not each.readable <= each.offset <= each.ends.end:
             return False
-        for each in self._wanted:
-            each.ends = self._services.data.ends(each.topic_partition.key)
-            if each.ends is None or not each.readable <= each.offset <= each.ends.end:
-                return False
-        for each in self._wanted:
-            _fill_ends(each)
-        return True
-
-    def _end_wait(self) -> None:
-        self._call.on_wait = self._call.on_closed = None
-        self._services.waits.cancel(self._call)
-        self._services.data.forget(self._call, self._keys)
-
-    def _on_time(self, _: None) -> None:
-        self._end_wait()
-        self.look(may_wait=False)
-
-    def _on_more(self, _: None) -> None:
-        self._end_wait()
-        self.look(may_wait=True)
+    for each in wanted:
+        _fill_ends(each)
+    return True
 
 
 def _fill_ends(wanted: _Wanted) -> None:

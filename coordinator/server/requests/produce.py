@@ -1,4 +1,4 @@
-"""Produce, and InitProducerId before it.
+"""Produce: batches of records for the logs of topics.
 
 A batch that is appended is durable before its producer gets an answer, whatever its acks say.
 
@@ -26,40 +26,19 @@ from coordinator.server.nodes.topic_data import Key
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests import transactions
 from coordinator.server.requests.records import BY_ID_SINCE, PLAIN_MAX, begun, code_of, topic_of
-from coordinator.server.requests.rights import may, may_somewhere
+from coordinator.server.requests.rights import may
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.wire.call import Answers, Call, Steps
 from coordinator.text import cut_text
 from coordinator.transaction.state import TopicPartition
 from protocol.errors import ProtocolError
-from protocol.messages import InitProducerIdResponse, ProduceResponse
+from protocol.messages import ProduceResponse
 from protocol.records.batch import CODEC_MASK, FRAME_SIZE, HEADER_SIZE, MAGIC, TRANSACTIONAL, peek_header
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from protocol.messages import InitProducerIdRequest, ProduceRequest
-
-
-def init_producer_id(call: Call, request: InitProducerIdRequest) -> None:
-    """InitProducerId: a new id for an idempotent producer, even if it has one; see also `transactions`."""
-
-    def refuse(error: ErrorCode) -> None:
-        call.answer(InitProducerIdResponse(error_code=error, producer_epoch=-1))
-
-    if (request.producer_id < 0) != (request.producer_epoch < 0) or request.transactional_id == "":
-        refuse(ErrorCode.INVALID_REQUEST)
-        return
-    if request.transactional_id is not None:
-        transactions.init_producer_id(call, request)
-        return
-    if not may(call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_logged=False) and not may_somewhere(
-        call, Operation.WRITE, Kind.TOPIC
-    ):
-        refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return
-
-    transactions.with_fresh_id(call, lambda fresh: call.answer(InitProducerIdResponse(producer_id=fresh)), refuse)
+    from protocol.messages import ProduceRequest
 
 
 ALL_REPLICAS, NO_ANSWER, LEADER_ONLY = -1, 0, 1

@@ -8,7 +8,7 @@ House rule: no rule of transactions is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import chain, filterfalse, islice
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,9 @@ from coordinator.server.nodes.topic_view import REGEX_MAX, matcher, when_loaded
 from coordinator.server.nodes.topics import INTERNAL_TOPICS
 from coordinator.server.requests.many import at_places, each_once
 from coordinator.server.requests.records import begun
-from coordinator.server.requests.rights import may
+from coordinator.server.requests.rights import may, may_somewhere
 from coordinator.server.runtime.replies import Errand, Reply
-from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of
+from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of, short
 from coordinator.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -33,7 +33,7 @@ from coordinator.transaction.events import (
     Listed,
     ListTransactions,
 )
-from coordinator.transaction.state import EPOCH_MAX, NO_TIME, V2, Status, TopicPartition
+from coordinator.transaction.state import EPOCH_MAX, NO_EPOCH, NO_PRODUCER_ID, NO_TIME, V2, Status, TopicPartition
 from protocol.messages import (
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
@@ -97,34 +97,28 @@ def _refusal(call: Call, transactional_id: str) -> ErrorCode:
     return forbidden or (ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST)
 
 
-def with_fresh_id(call: Call, submit: Callable[[int], None], refuse: Callable[[ErrorCode], None]) -> None:
-    """Submit with a producer id that no producer has; refuse if there is none yet."""
-
-    def got(outcome: int | Exception) -> None:
-        if isinstance(outcome, int):
-            submit(outcome)
-        elif isinstance(outcome, EngineError):
-            refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            raise outcome
-
-    call.services.data.producer_id(call.reply(got).deliver)
-
-
-def init_producer_id(call: Call, request: InitProducerIdRequest) -> None:
-    """InitProducerId with a transactional id, which isn't empty."""
+@short
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> Steps:
+    """InitProducerId: a new id for an idempotent producer, even if it has one; for a transactional one, its own."""
     transactional_id = request.transactional_id
-    assert transactional_id
-
-    def answer(granted: Granted) -> None:
-        error = _error_in("InitProducerId", call.api_version, granted.error)
-        call.answer(
-            InitProducerIdResponse(error_code=error, producer_id=granted.producer_id, producer_epoch=granted.epoch)
-        )
-
-    def submit(fresh: int) -> None:
+    error = ErrorCode.NONE
+    if (request.producer_id < 0) != (request.producer_epoch < 0) or transactional_id == "":
+        error = ErrorCode.INVALID_REQUEST
+    elif transactional_id is not None:
+        error = _forbidden(call, transactional_id)
+    elif not may(call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, is_logged=False) and not may_somewhere(
+        call, Operation.WRITE, Kind.TOPIC
+    ):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    fresh = NO_PRODUCER_ID
+    if not error:
+        error, fresh = yield from _fresh_id(call)
+    if error or transactional_id is None:
+        granted = Granted(error, fresh, NO_EPOCH if error else 0)
+    else:
+        answer = Answer()
         event = InitProducerId(
-            call.reply(answer),
+            answer,
             call.client,
             transactional_id,
             request.transaction_timeout_ms,
@@ -133,12 +127,22 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> None:
             request.producer_epoch,
         )
         call.services.transactions.submit(transactional_id, event)
+        yield answer
+        granted = answer.found
+    error = _error_in("InitProducerId", call.api_version, granted.error)
+    call.answer(InitProducerIdResponse(error_code=error, producer_id=granted.producer_id, producer_epoch=granted.epoch))
 
-    error = _refusal(call, transactional_id)
-    if error:
-        answer(Granted(error))
-    else:
-        with_fresh_id(call, submit, lambda error: answer(Granted(error)))
+
+def _fresh_id(call: Call) -> Generator[Answer, None, tuple[ErrorCode, int]]:
+    """A producer id that no producer has; an error if there is none yet."""
+    answer = Answer()
+    call.services.data.producer_id(answer.deliver)
+    yield answer
+    if isinstance(answer.found, int):
+        return ErrorCode.NONE, answer.found
+    if isinstance(answer.found, EngineError):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NO_PRODUCER_ID
+    raise answer.found
 
 
 # Partitions.
@@ -235,29 +239,21 @@ def _add(
     reply.deliver(answered)
 
 
-def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> None:
+@short
+def add_offsets_to_txn(call: Call, request: AddOffsetsToTxnRequest) -> Steps:
     """AddOffsetsToTxn: the partition of `__consumer_offsets` with the offsets of a group comes into the transaction."""
-    where = call.services.transactions.partition_of_group(request.group_id)
-
-    def answer(found: dict[TopicPartition, ErrorCode]) -> None:
-        error = _error_in("AddOffsetsToTxn", call.api_version, found[where])
-        call.answer(AddOffsetsToTxnResponse(error_code=error))
-
     error = _refusal(call, request.transactional_id)
     if not error and not may(call, Operation.READ, Kind.GROUP, request.group_id):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if error:
-        answer({where: error})
-        return
-    event = AddPartitions(
-        call.reply(answer),
-        call.client,
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [where],
-    )
-    call.services.transactions.submit(request.transactional_id, event)
+    if not error:
+        where = call.services.transactions.partition_of_group(request.group_id)
+        answer = Answer()
+        producer = request.producer_id, request.producer_epoch
+        event = AddPartitions(answer, call.client, request.transactional_id, *producer, [where])
+        call.services.transactions.submit(request.transactional_id, event)
+        yield answer
+        error = answer.found[where]
+    call.answer(AddOffsetsToTxnResponse(error_code=_error_in("AddOffsetsToTxn", call.api_version, error)))
 
 
 def in_transaction(
@@ -400,21 +396,20 @@ def _as_committed(
 # The end.
 
 
-def end_txn(call: Call, request: EndTxnRequest) -> None:
+@short
+def end_txn(call: Call, request: EndTxnRequest) -> Steps:
     """EndTxn: commit or abort. The answer comes when the outcome is durable; markers follow."""
     transactional_id = request.transactional_id
     is_v2 = call.api_version >= V2_SINCE["EndTxn"]
-
-    def answer(granted: Granted) -> None:
-        error = _error_in("EndTxn", call.api_version, granted.error)
-        body = EndTxnResponse(error_code=error)
-        if is_v2:
-            body.producer_id, body.producer_epoch = granted.producer_id, granted.epoch
-        call.answer(body)
-
-    def submit(fresh: int) -> None:
+    error, fresh = _refusal(call, transactional_id), NO_PRODUCER_ID
+    if not error and is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
+        error, fresh = yield from _fresh_id(call)
+    if error:
+        granted = Granted(error)
+    else:
+        answer = Answer()
         event = EndTxn(
-            call.reply(answer),
+            answer,
             call.client,
             transactional_id,
             request.producer_id,
@@ -424,14 +419,12 @@ def end_txn(call: Call, request: EndTxnRequest) -> None:
             fresh_producer_id=fresh,
         )
         call.services.transactions.submit(transactional_id, event)
-
-    error = _refusal(call, transactional_id)
-    if error:
-        answer(Granted(error))
-    elif is_v2 and request.producer_epoch >= EPOCH_MAX - 1:  # the producer id has no further epoch
-        with_fresh_id(call, submit, lambda error: answer(Granted(error)))
-    else:
-        submit(-1)
+        yield answer
+        granted = answer.found
+    body = EndTxnResponse(error_code=_error_in("EndTxn", call.api_version, granted.error))
+    if is_v2:
+        body.producer_id, body.producer_epoch = granted.producer_id, granted.epoch
+    call.answer(body)
 
 
 # Administration.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from coordinator.config import Config
@@ -80,28 +80,6 @@ class Services:
     throttle: Throttle
     access: Access
     transactions: Transactions
-
-
-class Part(Reply):
-    """Takes the answer of an event that is a part of a call's answer, and passes it to `function`.
-
-    Then it lets go of the function, which may lead to the event, and so back to here.
-    """
-
-    __slots__ = ("_call", "_function")
-
-    def __init__(self, call: Call, function: Callable[[Any], None]) -> None:
-        self._call = call
-        self._function = function
-
-    def deliver(self, body: Any) -> None:
-        """See Reply."""
-        call, function = self._call, self._function
-        del self._call, self._function
-        try:
-            function(body)
-        except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
-            call.fail(error)
 
 
 class Caller(Protocol):
@@ -282,14 +260,6 @@ class Call(Reply):
         except Exception as error:  # noqa: BLE001 - it reaches the connection by another way
             self._end(error)
 
-    def reply(self, function: Callable[[Any], None]) -> Reply:
-        """Takes the answer of an event and passes it to `function`, which answers the call."""
-        return Part(self, function)
-
-    def fail(self, error: Exception) -> None:
-        """Report an error to the connection, in place of an answer."""
-        self._end(error)
-
     def _end(self, outcome: Outcome) -> None:
         assert self._outcome is None
         self._outcome = outcome
@@ -382,6 +352,16 @@ class Answers:
             if self.go_on is not None:
                 go_on, self.go_on = self.go_on, None  # it refers to this
                 go_on()
+
+
+def short(steps_of: Callable[[Call, Any], Steps]) -> Callable[[Call, Any], None]:
+    """A handler whose steps are few: see `Call.do`."""
+
+    @wraps(steps_of)
+    def handle(call: Call, request: Any) -> None:
+        call.do(steps_of(call, request))
+
+    return handle
 
 
 def outcome_of(begin: Callable[..., object], *arguments: Any) -> Generator[Answer, None, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.loop.pace import Pace
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of, ring
+from coordinator.server.wire.call import Answer, Answers, Call, Steps, outcome_of, ring, short
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.throttle import Meter, Throttle
 from protocol.messages import HeartbeatResponse, LeaveGroupResponse
@@ -79,20 +79,24 @@ def test_a_call_is_answered_once() -> None:
         call.answer(HeartbeatResponse())
 
 
-def test_what_goes_wrong_in_a_reply_reaches_the_connection_and_not_who_delivers() -> None:
-    """`take` raises an exception of an answer at once; for a later answer the exception is sent in its place."""
+def test_what_goes_wrong_behind_an_answer_reaches_the_connection_and_not_who_delivers() -> None:
+    """`take` raises an exception of steps that ended at once; that of later ones is sent in place of the answer."""
+    answers = [Answer(), Answer()]
 
-    def fail(_: object) -> None:
+    @short
+    def fail(_: Call, answer: Answer) -> Steps:
+        yield answer
         raise KeyError("ours")
 
-    at_once = call_of()
-    at_once.reply(fail).deliver("body")
+    at_once, later = call_of(), call_of()
+    answers[0].deliver("body")
+    fail(at_once, answers[0])
     with pytest.raises(KeyError):
         at_once.take(lambda _: None)
     sent: list[Any] = []
-    later = call_of()
+    fail(later, answers[1])
     later.take(sent.append)
-    later.reply(fail).deliver("body")
+    answers[1].deliver("body")
     assert [type(outcome) for outcome in sent] == [KeyError]
 
 
