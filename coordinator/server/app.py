@@ -573,9 +573,8 @@ class Server:
 
         security = client_security(self._config)
         listener = listener_for(self._config, "PLAINTEXT" if security is None else security.protocol)
-        hop = self._loop.call_soon_threadsafe
-        node_id, lines = self._config.node_id, self._lines
-        return InProcess(self._api, self._discovered, node_id, listener, hop, lines, security)
+        node_id = self._config.node_id
+        return InProcess(self._api, self._discovered, node_id, listener, self._loop, self._lines, security)
 
     def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
         """Start to send metrics to StatsD."""

@@ -8,11 +8,8 @@ House rule: the loop waits for no thread, and a thread waits at most until its d
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import Client as ClusterClient
@@ -43,8 +40,8 @@ CORRELATION_ID = 1
 class InProcess:
     """Asks the cluster that a server is part of: its own node in process, other nodes over sockets.
 
-    node_id: the server's own. listener: the listener whose addresses lead to the other nodes. hop: calls a function on
-    the loop, from any thread. security: how other nodes are spoken to.
+    node_id: the server's own. listener: the listener whose addresses lead to the other nodes. loop: the
+    server's. security: how other nodes are spoken to.
 
     address: the node's own, as clients on that listener get it.
     """
@@ -57,13 +54,13 @@ class InProcess:
         discovery: Discovery,
         node_id: int,
         listener: str,
-        hop: Callable[[Callable[[], None]], object],
+        loop: asyncio.AbstractEventLoop,
         lines: Lines,
         security: Security | None = None,
     ) -> None:
         self._security = security
         self._api = api
-        self._hop = hop
+        self._loop = loop
         self._lines = lines
         self._client = Client(CLIENT_ID, f"/{HOST}", OWN, f"tenure {software_version()}", listener)
         self.listener = listener
@@ -83,16 +80,16 @@ class InProcess:
 
     def ask(self, frame: bytes, within_s: float) -> bytes:
         """The answer's frame to a request's. Raises Unreachable if none comes in time, or if the server has a fault."""
-        question = Question(frame)
+        steps = self._answer(frame)
         try:
-            self._hop(partial(self._begin, question))
+            answered = asyncio.run_coroutine_threadsafe(steps, self._loop)
         except RuntimeError:  # the loop has ended
+            steps.close()
             raise Unreachable("this server has stopped") from None
         try:
-            return question.answered.result(max(within_s, 0))
+            return answered.result(max(within_s, 0))
         except TimeoutError:
-            with suppress(RuntimeError):
-                self._hop(question.give_up)
+            answered.cancel()
             raise Unreachable("this server did not answer in time") from None
 
     # For `Api.handle`, on the loop.
@@ -104,43 +101,29 @@ class InProcess:
     def set_software(self, software: str) -> None:
         """See Caller. The software is this program."""
 
-    def _begin(self, question: Question) -> None:
+    async def _answer(self, frame: bytes) -> bytes:
+        """The answer's frame. If nobody waits for it any more, the call is closed."""
+        answered: asyncio.Future[Outcome] = self._loop.create_future()
+        call: Call | None = None
         try:
-            question.call = self._api.handle(self, question.frame)
-            answer = question.call.take(partial(self._end, question))
+            call = self._api.handle(self, frame)
+            outcome: Outcome | None = call.take(answered.set_result)
+            if outcome is None:
+                outcome = await answered
+            if isinstance(outcome, Exception):
+                raise outcome
+        except asyncio.CancelledError:
+            if call is not None:
+                call.close()
+            raise
         except Exception as error:  # noqa: BLE001 - a fault costs one question, not the server
-            self._end(question, error)
-        else:
-            if answer is not None:
-                self._end(question, answer)
-
-    def _end(self, question: Question, outcome: Outcome) -> None:
-        call, question.call = question.call, None  # they refer to each other
-        if isinstance(outcome, list):
-            outcome = b"".join(outcome)
-        if isinstance(outcome, bytes):
-            question.answered.set_result(outcome[SIZE_BYTES:])
-            if call is not None and call.on_sent is not None:
-                call.on_sent()
-        else:
-            reason = "".join(traceback.format_exception(outcome))
-            drop_trace(outcome)
+            reason = "".join(traceback.format_exception(error))
+            drop_trace(error)
             self._lines.error("http_broke", f"HTTP: the server could not answer itself: {reason}", reason=reason)
-            question.answered.set_exception(Unreachable("a fault of this server: its log says more"))
-
-
-class Question:
-    """A request to the server's own node. call: None before the loop has taken the request, and behind its answer."""
-
-    def __init__(self, frame: bytes) -> None:
-        self.frame = frame
-        self.answered: Future[bytes] = Future()
-        self.call: Call | None = None
-
-    def give_up(self) -> None:
-        """Close the call: its thread has stopped waiting for the answer."""
-        if self.call is not None and not self.answered.done():
-            self.call.close()
+            raise Unreachable("a fault of this server: its log says more") from None
+        if call.on_sent is not None:
+            call.on_sent()
+        return (b"".join(outcome) if isinstance(outcome, list) else outcome)[SIZE_BYTES:]
 
 
 class OwnNode:

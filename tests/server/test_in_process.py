@@ -37,7 +37,7 @@ class Own:
             server._api._services.discovery,
             1,
             "PLAINTEXT",
-            asyncio.get_running_loop().call_soon_threadsafe,
+            asyncio.get_running_loop(),
             server._lines,
         )
 
@@ -153,11 +153,8 @@ async def test_another_node_is_asked_over_a_socket(own: Own) -> None:
 
 async def test_a_server_that_has_ended_says_so(own: Own) -> None:
     """After the server's end a thread that still asks gets an error."""
-
-    def gone(_: Callable[[], None]) -> None:
-        raise RuntimeError("Event loop is closed")
-
-    own.asking._hop = gone
+    own.asking._loop = asyncio.new_event_loop()
+    own.asking._loop.close()
 
     def ask(client: Client) -> Any:
         client.timeout = 0.05
