@@ -298,7 +298,10 @@ class Server:
             if store.cluster is not None:
                 store.cluster.register(node_addresses(config, addresses_of(self._sockets)))
             if config.statsd is not None:
-                self._send_metrics(*config.statsd, measures)
+                from coordinator.server.telemetry.statsd import Statsd  # noqa: PLC0415 - a server without it needs none
+
+                self._statsd = Statsd(config.statsd, config, self.metrics(measures), self._lines)
+                self._statsd.start()
         except BaseException as error:
             self._wind_down()
             await self._close()
@@ -575,15 +578,6 @@ class Server:
         listener = listener_for(self._config, "PLAINTEXT" if security is None else security.protocol)
         node_id = self._config.node_id
         return InProcess(self._api, self._discovered, node_id, listener, self._loop, self._lines, security)
-
-    def _send_metrics(self, host: str, port: int, measures: Measures) -> None:
-        """Start to send metrics to StatsD."""
-        from coordinator.server.telemetry.statsd import Sink, Statsd  # noqa: PLC0415
-
-        config = self._config
-        sink = Sink(host, port, config.statsd_tags, config.statsd_principals, config.statsd_interval_ms, config.node_id)
-        self._statsd = Statsd(sink, self.metrics(measures), self._lines)
-        self._statsd.start()
 
     def _topics_deleted(self, topics: Sequence[Topic], done: Callable[[], None]) -> Iterator[None]:
         assert self.data is not None

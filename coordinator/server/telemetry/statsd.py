@@ -22,10 +22,11 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from math import isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import asyncio_dgram
 
+from coordinator.config import Config
 from coordinator.loop.lines import Lines
 
 if TYPE_CHECKING:
@@ -48,22 +49,11 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name, and its labels."""
 
 
-class Sink(NamedTuple):
-    """Where the metrics of a node go.
+class Datagrams:
+    """Makes datagrams of the metrics of a node.
 
     has_tags: whether the sink knows DogStatsD's tags. has_principals: whether it may know the names of users.
     """
-
-    host: str
-    port: int
-    has_tags: bool
-    has_principals: bool
-    interval_ms: int
-    node_id: int
-
-
-class Datagrams:
-    """Makes datagrams of the metrics of a node."""
 
     def __init__(self, node_id: int, *, has_tags: bool, has_principals: bool = False) -> None:
         self._node_id = node_id
@@ -120,13 +110,18 @@ class Datagrams:
 
 
 class Statsd:
-    """Sends metrics to a sink from `start` to `stop`."""
+    """Sends metrics to `sink`, a host and a port, from `start` to `stop`."""
 
-    def __init__(self, sink: Sink, metrics: Callable[[], Awaitable[list[Metric]]], lines: Lines) -> None:
+    def __init__(
+        self, sink: tuple[str, int], config: Config, metrics: Callable[[], Awaitable[list[Metric]]], lines: Lines
+    ) -> None:
         self._sink = sink
+        self._interval_s = config.statsd_interval_ms / 1000
         self._metrics = metrics
         self._lines = lines
-        self._datagrams = Datagrams(sink.node_id, has_tags=sink.has_tags, has_principals=sink.has_principals)
+        self._datagrams = Datagrams(
+            config.node_id, has_tags=config.statsd_tags, has_principals=config.statsd_principals
+        )
         self._trouble = ""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -144,7 +139,7 @@ class Statsd:
     async def _run(self) -> None:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._sink.interval_ms / 1000)
+                await asyncio.wait_for(self._stopping.wait(), self._interval_s)
             await self._send()
 
     async def _send(self) -> None:
@@ -159,13 +154,13 @@ class Statsd:
         except Exception:  # noqa: BLE001 - no fault of metrics may end the server
             trouble = traceback.format_exc()
         if trouble and trouble != self._trouble:
-            where = f"{self._sink.host}:{self._sink.port}"
-            self._lines.warn("statsd_failed", f"Metrics can't be sent to {where}: {trouble}", reason=trouble)
+            host, port = self._sink
+            self._lines.warn("statsd_failed", f"Metrics can't be sent to {host}:{port}: {trouble}", reason=trouble)
         self._trouble = trouble
 
     async def _send_all(self) -> None:
         # The name is resolved each time, because its address may change; and before `of`, whose values count as sent.
-        stream = await asyncio_dgram.connect((self._sink.host, self._sink.port))
+        stream = await asyncio_dgram.connect(self._sink)
         try:
             for datagram in self._datagrams.of(await self._metrics()):
                 with suppress(ConnectionRefusedError):  # the sink's system refused an earlier datagram

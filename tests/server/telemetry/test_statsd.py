@@ -204,7 +204,7 @@ async def test_what_was_counted_meanwhile_is_sent_when_the_name_is_known(tmp_pat
             assert statsd is not None
             await statsd._send()
             assert "statsd_failed" in log.getvalue()
-            statsd._sink = statsd._sink._replace(host="127.0.0.1", port=transport.get_extra_info("sockname")[1])
+            statsd._sink = "127.0.0.1", transport.get_extra_info("sockname")[1]
             await sink.until(lambda lines: counter.format(len(server.runtime.partitions)) in lines)
     finally:
         transport.close()
