@@ -1,4 +1,4 @@
-"""The metrics of a server, with their values of one moment: its parts are asked, telemetry.metrics names the numbers.
+"""The metrics of a server, with their values of one moment; those that are not about groups have their names here.
 
 The server imports this module only for --http or tenure.statsd.
 
@@ -8,25 +8,50 @@ House rule: a scrape changes nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from math import nan
 
-from prometheus_client.core import Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from coordinator.log.cluster import Cluster
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.measures import Measures, census, open_since_ms
 from coordinator.server.telemetry.metrics import (
-    ServerNumbers,
+    KAFKA_COORDINATOR,
+    buckets,
     cluster_families,
+    counter,
     families,
+    gauge,
+    gauges,
     log_families,
     login_families,
     quota_families,
-    server_families,
     transaction_families,
 )
 from coordinator.server.transactions import Transactions
 from coordinator.server.wire.listener import Connections
+
+
+def server_families(runtime: Runtime, connections: Connections, events: Events) -> Iterator[Metric]:
+    """The metrics of the server that are not about groups."""
+    handshakes = connections.handshakes
+    yield gauge("tenure_connections", "Connections that are open.", len(connections))
+    under_way = "TLS handshakes that have begun and not ended."
+    yield gauge("tenure_tls_handshakes_under_way", under_way, len(handshakes))
+    yield counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", handshakes.completed)
+    yield counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", handshakes.failed)
+    partitions = Counter(sorted(partition.standing.value for partition in runtime.partitions))
+    yield gauges("tenure_partitions", "Partitions of the log, by standing.", "standing", partitions)
+    yield counter("tenure_events_dropped", "Events that could not be kept.", events.dropped)
+    loads = runtime.loads.recent(runtime.ms())
+    for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
+        text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
+        yield gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
+    took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
+    took.add_metric([], buckets(runtime.loads.seconds), runtime.loads.seconds.total)
+    yield took
 
 
 async def server_metrics(
@@ -38,20 +63,9 @@ async def server_metrics(
     measures: Measures,
 ) -> list[Metric]:
     """All metrics of a server with their values of this moment. measures: its counts."""
-    handshakes = connections.handshakes
     coordinators = [partition.coordinator for partition in runtime.served()]
     found = await census(coordinators, measures.by_group, runtime.ms())
-    numbers = ServerNumbers(
-        connections=len(connections),
-        handshakes=len(handshakes),
-        handshakes_completed=handshakes.completed,
-        handshakes_failed=handshakes.failed,
-        events_dropped=events.dropped,
-        partitions=Counter(partition.standing.value for partition in runtime.partitions),
-        loads=runtime.loads.seconds,
-        recent_loads_ms=runtime.loads.recent(runtime.ms()),
-    )
-    own = *families(measures, found), *server_families(numbers)
+    own = *families(measures, found), *server_families(runtime, connections, events)
     rest = [*login_families(measures), *quota_families(measures)]
     if cluster is not None:
         owners = map(cluster.owner, range(len(runtime.partitions)))

@@ -6,15 +6,14 @@ docs/run/metrics.md lists all.
 
 The server imports this module only for --http or tenure.statsd.
 
-House rule: names are made here and nowhere else, and a name never changes its meaning.
+House rule: names are made here, and in server.scrape for what is not about groups; none ever changes its meaning.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -68,26 +67,11 @@ COUNTED: Mapping[type[notes.Note], tuple[str, str]] = {
 }
 """Notes whose number is a counter: its name and its text."""
 
+gauge, counter = GaugeMetricFamily, CounterMetricFamily
+"""A metric without labels, of its name, text and value."""
+
 HEARTBEAT, CONSUMER_HEARTBEAT = API_KEYS["Heartbeat"], API_KEYS["ConsumerGroupHeartbeat"]
 API_NAMES = {key: name for name, key in API_KEYS.items()}
-
-
-class ServerNumbers(NamedTuple):
-    """The numbers of a server that are not about groups.
-
-    connections: open ones. handshakes: those of TLS under way. events_dropped: events that could not be written since
-    the start. partitions: partitions of the log by standing (runtime.partition.Standing). loads: how long partitions
-    took to load, in seconds. recent_loads_ms: the loads that Kafka's metrics are about (measures.RECENT_MS).
-    """
-
-    connections: int
-    handshakes: int
-    handshakes_completed: int
-    handshakes_failed: int
-    events_dropped: int
-    partitions: Mapping[str, int]
-    loads: Histogram
-    recent_loads_ms: Sequence[int]
 
 
 def families(measures: Measures, now: Census) -> Iterator[Metric]:
@@ -97,17 +81,17 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         Counter({state.value: count for state, count in now.consumer_states.items()}),
     )
     text = "Group epochs that members or topics made; not those of members that went."
-    yield _counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
-    yield _gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
-    yield _gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
-    yield _gauge("tenure_pending_offsets", "Offsets of open transactions.", now.pending_offsets)
-    yield _gauge("tenure_members", "Members of all groups.", now.members)
-    yield _gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
-    yield _gauge("tenure_pending_members", "Member ids that were given out and not used yet.", now.pending_members)
+    yield counter(KAFKA_COORDINATOR + "consumer_group_rebalance_count", text, measures.epochs)
+    yield gauge("tenure_unsettled_members", "Members that are not at the target of their group.", now.unsettled)
+    yield gauge(KAFKA_GROUPS + "numoffsets", "Committed offsets.", now.offsets)
+    yield gauge("tenure_pending_offsets", "Offsets of open transactions.", now.pending_offsets)
+    yield gauge("tenure_members", "Members of all groups.", now.members)
+    yield gauge("tenure_static_members", "Members with a group.instance.id.", now.static_members)
+    yield gauge("tenure_pending_members", "Member ids that were given out and not used yet.", now.pending_members)
 
     removed = measures.offsets_removed
-    yield _counter(KAFKA_COORDINATOR + "offset_expiration_count", "Offsets that expired.", removed[True])
-    yield _counter(KAFKA_COORDINATOR + "offset_deletion_count", "Offsets deleted on request.", removed[False])
+    yield counter(KAFKA_COORDINATOR + "offset_expiration_count", "Offsets that expired.", removed[True])
+    yield counter(KAFKA_COORDINATOR + "offset_deletion_count", "Offsets deleted on request.", removed[False])
 
     yield from rebalance_families(
         measures.happened[notes.RebalanceCompleted],
@@ -122,9 +106,9 @@ def families(measures: Measures, now: Census) -> Iterator[Metric]:
         measures.phases,
     )
     yield _by("tenure_fencings", "Requests refused with FENCED_INSTANCE_ID.", "operation", measures.fenced)
-    yield _counter("tenure_members_dropped", "Members that did not join or sync in time.", measures.dropped)
+    yield counter("tenure_members_dropped", "Members that did not join or sync in time.", measures.dropped)
     for note, (name, text) in COUNTED.items():
-        yield _counter(name, text, measures.happened[note])
+        yield counter(name, text, measures.happened[note])
     yield _answers(measures)
     yield from _series_of_groups(measures, now)
 
@@ -133,7 +117,7 @@ def rebalance_families(
     completed: int, begun: Iterable[tuple[str, str, int]], ended: Mapping[str, int], replaced: Counter[bool]
 ) -> Iterator[Metric]:
     """The metrics of rebalances and static restarts of all groups. begun: kind of the cause, its source, and count."""
-    yield _counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
+    yield counter(KAFKA_COORDINATOR + "group_completed_rebalance_count", "Rebalances that completed.", completed)
     yield _counters("tenure_rebalances", "Rebalances, by cause and the cause's source.", ["cause", "source"], begun)
     yield _by("tenure_rebalances_ended", "Rebalances that ended, by outcome.", "outcome", ended)
     text = "Static members that came back, by whether it rebalanced."
@@ -143,14 +127,14 @@ def rebalance_families(
 
 def state_families(classic: Counter[str], consumer: Counter[str]) -> Iterator[Metric]:
     """The metrics of groups by protocol and state, also those that Kafka has since the consumer protocol (KIP-848)."""
-    yield _gauge(KAFKA_GROUPS + "numgroups", "Groups of the classic protocol.", classic.total())
+    yield gauge(KAFKA_GROUPS + "numgroups", "Groups of the classic protocol.", classic.total())
     for state, name in STATES.items():
-        yield _gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", classic[state.value])
+        yield gauge(KAFKA_GROUPS + name, f"Groups in state {state.value}.", classic[state.value])
     kinds = {Kind.CLASSIC.value: classic.total(), Kind.CONSUMER.value: consumer.total()}
-    yield _gauges(KAFKA_COORDINATOR + "group_count", "Groups, by protocol.", "protocol", kinds)
+    yield gauges(KAFKA_COORDINATOR + "group_count", "Groups, by protocol.", "protocol", kinds)
     states = {state.value: consumer[state.value] for state in CONSUMER_STATES}
     text = "Groups of the consumer protocol, by state."
-    yield _gauges(KAFKA_COORDINATOR + "consumer_group_count", text, "state", states)
+    yield gauges(KAFKA_COORDINATOR + "consumer_group_count", text, "state", states)
 
 
 def _answers(measures: Measures) -> Metric:
@@ -164,13 +148,13 @@ def _series_of_groups(measures: Measures, now: Census) -> Iterator[Metric]:
     """The metrics with a series for each of the groups that came first (tenure.metrics.groups.max)."""
     yield from series_families(measures)
     away = {group_id: now.away[group_id] for group_id in sorted({*measures.by_group, *now.away})}
-    yield _gauges("tenure_group_seats_away", "Static members that are away.", "group", away)
+    yield gauges("tenure_group_seats_away", "Static members that are away.", "group", away)
     members = {group_id: count for group_id, (count, _) in sorted(now.groups.items())}
-    yield _gauges("tenure_group_members", "Members of these groups.", "group", members)
+    yield gauges("tenure_group_members", "Members of these groups.", "group", members)
     generations = {group_id: generation for group_id, (_, generation) in sorted(now.groups.items())}
-    yield _gauges("tenure_group_generation", "Generation of these groups.", "group", generations)
+    yield gauges("tenure_group_generation", "Generation of these groups.", "group", generations)
     yield storm_family(measures)
-    yield _gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
+    yield gauge("tenure_seats_away", "Static members of all groups that are away.", now.away.total())
 
 
 def series_families(counts: GroupSeries) -> Iterator[Metric]:
@@ -195,43 +179,24 @@ def series_families(counts: GroupSeries) -> Iterator[Metric]:
 
 def storm_family(counts: GroupSeries) -> Metric:
     """The storms of all groups."""
-    return _counter("tenure_storms", "Storms of all groups.", counts.storms_before + counts.storms.total())
-
-
-def server_families(numbers: ServerNumbers) -> Iterator[Metric]:
-    """The metrics of the server that are not about groups."""
-    yield _gauge("tenure_connections", "Connections that are open.", numbers.connections)
-    under_way = "TLS handshakes that have begun and not ended."
-    yield _gauge("tenure_tls_handshakes_under_way", under_way, numbers.handshakes)
-    yield _counter("tenure_tls_handshakes", "TLS handshakes that succeeded.", numbers.handshakes_completed)
-    yield _counter("tenure_tls_handshake_failures", "TLS handshakes that failed.", numbers.handshakes_failed)
-    partitions = dict(sorted(numbers.partitions.items()))
-    yield _gauges("tenure_partitions", "Partitions of the log, by standing.", "standing", partitions)
-    yield _counter("tenure_events_dropped", "Events that could not be kept.", numbers.events_dropped)
-    loads = numbers.recent_loads_ms
-    for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
-        text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
-        yield _gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
-    took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
-    took.add_metric([], _buckets(numbers.loads), numbers.loads.total)
-    yield took
+    return counter("tenure_storms", "Storms of all groups.", counts.storms_before + counts.storms.total())
 
 
 def transaction_families(ended: Counter[Outcome], since_ms: Sequence[int], wall_ms: int) -> Iterator[Metric]:
     """The metrics of transactions. since_ms: when each open one began."""
     counts = {outcome.value: ended[outcome] for outcome in Outcome}
     yield _by("tenure_transactions_ended", "Transactions that ended, by outcome.", "outcome", counts)
-    yield _gauge("tenure_transactions_open", "Transactions without all markers.", len(since_ms))
+    yield gauge("tenure_transactions_open", "Transactions without all markers.", len(since_ms))
     age_s = max((wall_ms - min(since_ms, default=wall_ms)) / 1000, 0)
-    yield _gauge("tenure_transactions_oldest_seconds", "Time since the oldest open transaction began.", age_s)
+    yield gauge("tenure_transactions_oldest_seconds", "Time since the oldest open transaction began.", age_s)
 
 
 def cluster_families(nodes: int, owners: Iterable[int | None], numbers: StoreNumbers | None) -> Iterator[Metric]:
     """The metrics of a node of several that share a store. owners: of the partitions; numbers: the store's."""
-    yield _gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", nodes)
+    yield gauge("tenure_cluster_nodes", "Nodes that live, as this node sees it.", nodes)
     owned = {"" if node is None else str(node): count for node, count in Counter(owners).items()}
     text = "Partitions of the log, by their node; empty: nobody's."
-    yield _gauges("tenure_cluster_partitions", text, "node", dict(sorted(owned.items())))
+    yield gauges("tenure_cluster_partitions", text, "node", dict(sorted(owned.items())))
     if numbers is not None:
         yield from store_families(numbers)
 
@@ -239,18 +204,18 @@ def cluster_families(nodes: int, owners: Iterable[int | None], numbers: StoreNum
 def store_families(numbers: StoreNumbers) -> Iterator[Metric]:
     """The metrics of the store that nodes share."""
     age_s = numbers.lease_age_ms / 1000
-    yield _gauge("tenure_store_lease_age_seconds", "Time since the store last kept this node's lease.", age_s)
+    yield gauge("tenure_store_lease_age_seconds", "Time since the store last kept this node's lease.", age_s)
     lapses = "Times that the lease wasn't kept in time, so that the node said NOT_COORDINATOR to everything."
-    yield _counter("tenure_store_lease_lapses", lapses, numbers.lapses)
+    yield counter("tenure_store_lease_lapses", lapses, numbers.lapses)
     yield _by("tenure_store_calls", "Calls to the store; Txn writes.", "call", numbers.calls)
-    yield _counter("tenure_store_calls_lost", "Calls without an answer; they are made again.", numbers.lost)
+    yield counter("tenure_store_calls_lost", "Calls without an answer; they are made again.", numbers.lost)
     took = HistogramMetricFamily("tenure_store_call_seconds", "How long answers of the store took.")
-    took.add_metric([], _buckets(numbers.seconds), numbers.seconds.total)
+    took.add_metric([], buckets(numbers.seconds), numbers.seconds.total)
     yield took
-    yield _gauge("tenure_store_used_bytes", "The part of the store's file that is in use.", numbers.used)
-    yield _gauge("tenure_store_bytes", "The size of the store's file.", numbers.size)
-    yield _gauge("tenure_store_quota_bytes", "The size at which the store refuses writes.", numbers.quota)
-    yield _gauge("tenure_store_alarms", "Alarms of the store: it is full, or corrupt.", len(numbers.alarms))
+    yield gauge("tenure_store_used_bytes", "The part of the store's file that is in use.", numbers.used)
+    yield gauge("tenure_store_bytes", "The size of the store's file.", numbers.size)
+    yield gauge("tenure_store_quota_bytes", "The size at which the store refuses writes.", numbers.quota)
+    yield gauge("tenure_store_alarms", "Alarms of the store: it is full, or corrupt.", len(numbers.alarms))
 
 
 def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
@@ -276,7 +241,7 @@ def log_families(logs: Mapping[str, Counts]) -> Iterator[Metric]:
     yield counters("tenure_compaction_before_bytes", "Bytes of compacted logs, before.", lambda of: of.bytes_before)
     yield counters("tenure_compaction_after_bytes", "Bytes of compacted logs, after.", lambda of: of.bytes_after)
     dirtiest = 100 * max(of.dirty_ratio for of in logs.values())
-    yield _gauge(KAFKA_CLEANER + "max_dirty_percent", "Percent of the dirtiest log that isn't compacted.", dirtiest)
+    yield gauge(KAFKA_CLEANER + "max_dirty_percent", "Percent of the dirtiest log that isn't compacted.", dirtiest)
 
 
 LOGINS = {
@@ -305,19 +270,12 @@ def quota_families(measures: Measures) -> Iterator[Metric]:
     yield _by("tenure_connections_delayed", "Connections that had to wait, or were closed for it.", "limit", delays)
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+def gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """A gauge with a label. values: by the label's value."""
     family = GaugeMetricFamily(name, text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family
-
-
-def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(name, text, value=value)
 
 
 def _by(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
@@ -335,11 +293,11 @@ def _counters(name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[
 def _histograms(name: str, text: str, label: str, histograms: Mapping[str, Histogram]) -> HistogramMetricFamily:
     family = HistogramMetricFamily(name, text, labels=[label])
     for value, histogram in histograms.items():
-        family.add_metric([value], _buckets(histogram), histogram.total)
+        family.add_metric([value], buckets(histogram), histogram.total)
     return family
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+def buckets(histogram: Histogram) -> list[tuple[str, float]]:
     """Prometheus's buckets: the number of values up to each upper end."""
     found: list[tuple[str, float]] = []
     below = 0
