@@ -15,11 +15,16 @@ from coordinator.security.acls import Kind, Operation
 
 
 class Right(NamedTuple):
-    """One right. otherwise: what the client gets without it."""
+    """One right. instead: what the client gets without it; "" for the error of its kind."""
 
     operation: Operation
     kind: Kind
-    otherwise: str
+    instead: str = ""
+
+    @property
+    def otherwise(self) -> str:
+        """The outcome for a client without it."""
+        return self.instead or f"`{self.kind.name}_AUTHORIZATION_FAILED`"
 
     @property
     def title(self) -> str:
@@ -48,16 +53,12 @@ READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (Operation(number) for number in 
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (Operation(number) for number in range(9, 13))
 TOPIC, GROUP, CLUSTER, TRANSACTION = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANSACTIONAL_ID
 
-NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = (
-    f"`{name}_AUTHORIZATION_FAILED`" for name in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")
-)
+NO_TOPIC, NO_CLUSTER, NO_TRANSACTION = (Right(READ, kind).otherwise for kind in (TOPIC, CLUSTER, TRANSACTION))
 
 APIS: dict[str, Api] = {
-    "Produce": Api(
-        "requests.produce.produce", Right(WRITE, TRANSACTION, NO_TRANSACTION), Right(WRITE, TOPIC, NO_TOPIC)
-    ),
-    "Fetch": Api("requests.fetch.fetch", Right(READ, TOPIC, NO_TOPIC)),
-    "ListOffsets": Api("requests.records.list_offsets", Right(DESCRIBE, TOPIC, NO_TOPIC)),
+    "Produce": Api("requests.produce.produce", Right(WRITE, TRANSACTION), Right(WRITE, TOPIC)),
+    "Fetch": Api("requests.fetch.fetch", Right(READ, TOPIC)),
+    "ListOffsets": Api("requests.records.list_offsets", Right(DESCRIBE, TOPIC)),
     "Metadata": Api(
         "requests.topics.metadata",
         Right(DESCRIBE, TOPIC, f"{NO_TOPIC}; left out of all topics"),
@@ -65,71 +66,55 @@ APIS: dict[str, Api] = {
         Right(CREATE, TOPIC, f"{NO_TOPIC}, for a topic to create"),
         Right(DESCRIBE, CLUSTER, "authorized operations of the cluster: 0"),
     ),
-    "OffsetCommit": Api("requests.offsets.commit_offsets", Right(READ, GROUP, NO_GROUP), Right(READ, TOPIC, NO_TOPIC)),
+    "OffsetCommit": Api("requests.offsets.commit_offsets", Right(READ, GROUP), Right(READ, TOPIC)),
     "OffsetFetch": Api(
         "requests.offsets.fetch_offsets",
-        Right(DESCRIBE, GROUP, NO_GROUP),
+        Right(DESCRIBE, GROUP),
         Right(DESCRIBE, TOPIC, f"{NO_TOPIC}; left out of all topics"),
     ),
-    "FindCoordinator": Api(
-        "requests.topics.find_coordinator",
-        Right(DESCRIBE, GROUP, NO_GROUP),
-        Right(DESCRIBE, TRANSACTION, NO_TRANSACTION),
-    ),
-    "JoinGroup": Api("requests.groups.join_group", Right(READ, GROUP, NO_GROUP)),
-    "Heartbeat": Api("requests.groups.heartbeat", Right(READ, GROUP, NO_GROUP)),
-    "LeaveGroup": Api("requests.groups.leave_group", Right(READ, GROUP, NO_GROUP)),
-    "SyncGroup": Api("requests.groups.sync_group", Right(READ, GROUP, NO_GROUP)),
-    "ConsumerGroupHeartbeat": Api(
-        "requests.consumer_groups.heartbeat", Right(READ, GROUP, NO_GROUP), Right(DESCRIBE, TOPIC, NO_TOPIC)
-    ),
-    "ConsumerGroupDescribe": Api(
-        "requests.consumer_groups.describe", Right(DESCRIBE, GROUP, NO_GROUP), Right(DESCRIBE, TOPIC, NO_TOPIC)
-    ),
-    "DescribeGroups": Api("requests.groups.describe_groups", Right(DESCRIBE, GROUP, NO_GROUP)),
+    "FindCoordinator": Api("requests.topics.find_coordinator", Right(DESCRIBE, GROUP), Right(DESCRIBE, TRANSACTION)),
+    "JoinGroup": Api("requests.groups.join_group", Right(READ, GROUP)),
+    "Heartbeat": Api("requests.groups.heartbeat", Right(READ, GROUP)),
+    "LeaveGroup": Api("requests.groups.leave_group", Right(READ, GROUP)),
+    "SyncGroup": Api("requests.groups.sync_group", Right(READ, GROUP)),
+    "ConsumerGroupHeartbeat": Api("requests.consumer_groups.heartbeat", Right(READ, GROUP), Right(DESCRIBE, TOPIC)),
+    "ConsumerGroupDescribe": Api("requests.consumer_groups.describe", Right(DESCRIBE, GROUP), Right(DESCRIBE, TOPIC)),
+    "DescribeGroups": Api("requests.groups.describe_groups", Right(DESCRIBE, GROUP)),
     "ListGroups": Api(
         "requests.groups.list_groups",
         Right(DESCRIBE, CLUSTER, "`DESCRIBE` on each group is asked for"),
         Right(DESCRIBE, GROUP, "left out"),
     ),
-    "DeleteGroups": Api("requests.groups.delete_groups", Right(DELETE, GROUP, NO_GROUP)),
-    "OffsetDelete": Api(
-        "requests.offsets.delete_offsets", Right(DELETE, GROUP, NO_GROUP), Right(READ, TOPIC, NO_TOPIC)
-    ),
+    "DeleteGroups": Api("requests.groups.delete_groups", Right(DELETE, GROUP)),
+    "OffsetDelete": Api("requests.offsets.delete_offsets", Right(DELETE, GROUP), Right(READ, TOPIC)),
     "CreateTopics": Api(
         "requests.topics.create_topics",
         Right(CREATE, CLUSTER, "`CREATE` on each topic is asked for"),
-        Right(CREATE, TOPIC, NO_TOPIC),
+        Right(CREATE, TOPIC),
         Right(DESCRIBE_CONFIGS, TOPIC, "created, its settings are not shown"),
     ),
     "DeleteTopics": Api(
         "requests.topics.delete_topics",
         Right(DELETE, CLUSTER, "`DELETE` on each topic is asked for"),
-        Right(DESCRIBE, TOPIC, NO_TOPIC),
-        Right(DELETE, TOPIC, NO_TOPIC),
+        Right(DESCRIBE, TOPIC),
+        Right(DELETE, TOPIC),
     ),
-    "CreatePartitions": Api("requests.topics.create_partitions", Right(ALTER, TOPIC, NO_TOPIC)),
-    "DeleteRecords": Api("requests.records.delete_records", Right(DELETE, TOPIC, NO_TOPIC)),
+    "CreatePartitions": Api("requests.topics.create_partitions", Right(ALTER, TOPIC)),
+    "DeleteRecords": Api("requests.records.delete_records", Right(DELETE, TOPIC)),
     "AddPartitionsToTxn": Api(
-        "requests.transactions.add_partitions_to_txn",
-        Right(WRITE, TRANSACTION, NO_TRANSACTION),
-        Right(WRITE, TOPIC, NO_TOPIC),
+        "requests.transactions.add_partitions_to_txn", Right(WRITE, TRANSACTION), Right(WRITE, TOPIC)
     ),
-    "AddOffsetsToTxn": Api(
-        "requests.transactions.add_offsets_to_txn",
-        Right(WRITE, TRANSACTION, NO_TRANSACTION),
-        Right(READ, GROUP, NO_GROUP),
-    ),
-    "EndTxn": Api("requests.transactions.end_txn", Right(WRITE, TRANSACTION, NO_TRANSACTION)),
+    "AddOffsetsToTxn": Api("requests.transactions.add_offsets_to_txn", Right(WRITE, TRANSACTION), Right(READ, GROUP)),
+    "EndTxn": Api("requests.transactions.end_txn", Right(WRITE, TRANSACTION)),
     "WriteTxnMarkers": Api(
         "requests.producers.write_txn_markers",
         Right(ALTER, CLUSTER, "`CLUSTER_ACTION` is asked for"),
-        Right(CLUSTER_ACTION, CLUSTER, NO_CLUSTER),
+        Right(CLUSTER_ACTION, CLUSTER),
     ),
-    "DescribeProducers": Api("requests.producers.describe_producers", Right(READ, TOPIC, NO_TOPIC)),
+    "DescribeProducers": Api("requests.producers.describe_producers", Right(READ, TOPIC)),
     "DescribeTransactions": Api(
         "requests.transactions.describe_transactions",
-        Right(DESCRIBE, TRANSACTION, NO_TRANSACTION),
+        Right(DESCRIBE, TRANSACTION),
         Right(DESCRIBE, TOPIC, "its topic partitions are not shown"),
     ),
     "ListTransactions": Api(
@@ -144,56 +129,47 @@ APIS: dict[str, Api] = {
     "OffsetForLeaderEpoch": Api(
         "requests.records.offset_for_leader_epoch",
         Right(CLUSTER_ACTION, CLUSTER, "`DESCRIBE` on each topic is asked for"),
-        Right(DESCRIBE, TOPIC, NO_TOPIC),
+        Right(DESCRIBE, TOPIC),
     ),
     "TxnOffsetCommit": Api(
-        "requests.transactions.commit_in_transaction",
-        Right(WRITE, TRANSACTION, NO_TRANSACTION),
-        Right(READ, GROUP, NO_GROUP),
-        Right(READ, TOPIC, NO_TOPIC),
+        "requests.transactions.commit_in_transaction", Right(WRITE, TRANSACTION), Right(READ, GROUP), Right(READ, TOPIC)
     ),
     "DescribeConfigs": Api(
         "requests.configs.describe_configs",
         Right(DESCRIBE_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
-        Right(DESCRIBE_CONFIGS, TOPIC, NO_TOPIC),
-        Right(DESCRIBE_CONFIGS, GROUP, NO_GROUP),
+        Right(DESCRIBE_CONFIGS, TOPIC),
+        Right(DESCRIBE_CONFIGS, GROUP),
     ),
     "AlterConfigs": Api(
         "requests.configs.alter_configs",
         Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
-        Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
-        Right(ALTER_CONFIGS, GROUP, NO_GROUP),
+        Right(ALTER_CONFIGS, TOPIC),
+        Right(ALTER_CONFIGS, GROUP),
     ),
     "IncrementalAlterConfigs": Api(
         "requests.configs.incremental_alter_configs",
         Right(ALTER_CONFIGS, CLUSTER, f"{NO_CLUSTER}, for a broker"),
-        Right(ALTER_CONFIGS, TOPIC, NO_TOPIC),
-        Right(ALTER_CONFIGS, GROUP, NO_GROUP),
+        Right(ALTER_CONFIGS, TOPIC),
+        Right(ALTER_CONFIGS, GROUP),
     ),
-    "ListConfigResources": Api("requests.configs.list_config_resources", Right(DESCRIBE_CONFIGS, CLUSTER, NO_CLUSTER)),
-    "AlterReplicaLogDirs": Api("requests.replicas.alter_replica_log_dirs", Right(ALTER, CLUSTER, NO_CLUSTER)),
-    "DescribeLogDirs": Api("requests.replicas.describe_log_dirs", Right(DESCRIBE, CLUSTER, NO_CLUSTER)),
-    "ElectLeaders": Api("requests.replicas.elect_leaders", Right(ALTER, CLUSTER, NO_CLUSTER)),
-    "AlterPartitionReassignments": Api(
-        "requests.replicas.alter_partition_reassignments", Right(ALTER, CLUSTER, NO_CLUSTER)
-    ),
-    "ListPartitionReassignments": Api(
-        "requests.replicas.list_partition_reassignments", Right(DESCRIBE, CLUSTER, NO_CLUSTER)
-    ),
+    "ListConfigResources": Api("requests.configs.list_config_resources", Right(DESCRIBE_CONFIGS, CLUSTER)),
+    "AlterReplicaLogDirs": Api("requests.replicas.alter_replica_log_dirs", Right(ALTER, CLUSTER)),
+    "DescribeLogDirs": Api("requests.replicas.describe_log_dirs", Right(DESCRIBE, CLUSTER)),
+    "ElectLeaders": Api("requests.replicas.elect_leaders", Right(ALTER, CLUSTER)),
+    "AlterPartitionReassignments": Api("requests.replicas.alter_partition_reassignments", Right(ALTER, CLUSTER)),
+    "ListPartitionReassignments": Api("requests.replicas.list_partition_reassignments", Right(DESCRIBE, CLUSTER)),
     "DescribeCluster": Api(
         "requests.topics.describe_cluster", Right(DESCRIBE, CLUSTER, "authorized operations of the cluster: 0")
     ),
-    "DescribeAcls": Api("requests.acls.describe_acls", Right(DESCRIBE, CLUSTER, NO_CLUSTER)),
-    "CreateAcls": Api("requests.acls.create_acls", Right(ALTER, CLUSTER, NO_CLUSTER)),
-    "DeleteAcls": Api("requests.acls.delete_acls", Right(ALTER, CLUSTER, NO_CLUSTER)),
-    "DescribeClientQuotas": Api("requests.quotas.describe_client_quotas", Right(DESCRIBE_CONFIGS, CLUSTER, NO_CLUSTER)),
-    "AlterClientQuotas": Api("requests.quotas.alter_client_quotas", Right(ALTER_CONFIGS, CLUSTER, NO_CLUSTER)),
+    "DescribeAcls": Api("requests.acls.describe_acls", Right(DESCRIBE, CLUSTER)),
+    "CreateAcls": Api("requests.acls.create_acls", Right(ALTER, CLUSTER)),
+    "DeleteAcls": Api("requests.acls.delete_acls", Right(ALTER, CLUSTER)),
+    "DescribeClientQuotas": Api("requests.quotas.describe_client_quotas", Right(DESCRIBE_CONFIGS, CLUSTER)),
+    "AlterClientQuotas": Api("requests.quotas.alter_client_quotas", Right(ALTER_CONFIGS, CLUSTER)),
     "DescribeUserScramCredentials": Api(
-        "requests.credentials.describe_user_scram_credentials", Right(DESCRIBE, CLUSTER, NO_CLUSTER)
+        "requests.credentials.describe_user_scram_credentials", Right(DESCRIBE, CLUSTER)
     ),
-    "AlterUserScramCredentials": Api(
-        "requests.credentials.alter_user_scram_credentials", Right(ALTER, CLUSTER, NO_CLUSTER)
-    ),
+    "AlterUserScramCredentials": Api("requests.credentials.alter_user_scram_credentials", Right(ALTER, CLUSTER)),
     "SaslHandshake": Api("requests.credentials.handshake"),
     "SaslAuthenticate": Api("requests.credentials.authenticate"),
     "ApiVersions": Api("wire.api.api_versions"),
