@@ -41,18 +41,18 @@ writes all of them.
 
 
 def _number(
-    broker: str, default: int, doc: str, low: int, least: int | None = None, most: int | None = None
-) -> OwnSetting:
-    """A setting that is a number; the broker's limits are called as the broker's setting, with min or max."""
-    family, kind, rest = broker.split(".", 2)
-    return OwnSetting(
+    name: str, default: int, doc: str, low: int, least: int | None = None, most: int | None = None
+) -> tuple[str, OwnSetting]:
+    """The row of a setting that is a number. The broker's has "group." in front; its limits have min or max in it."""
+    kind, rest = name.split(".", 1)
+    return name, OwnSetting(
         str(default),
         INT,
-        broker,
+        f"group.{name}",
         doc,
         low,
-        least=None if least is None else Bound(f"{family}.{kind}.min.{rest}", least),
-        most=None if most is None else Bound(f"{family}.{kind}.max.{rest.removeprefix('num.')}", most),
+        least=None if least is None else Bound(f"group.{kind}.min.{rest}", least),
+        most=None if most is None else Bound(f"group.{kind}.max.{rest.removeprefix('num.')}", most),
     )
 
 
@@ -74,97 +74,79 @@ EXPECTED_TIMEOUT_MAX_MS = 1_800_000
 FIX = "tenure.fix."
 """How the settings of better rules begin, of a group as of the server."""
 
-GROUP_CONFIGS: dict[str, OwnSetting] = (
-    {
-        "consumer.assignment.interval.ms": _number(
-            "group.consumer.assignment.interval.ms",
-            1_000,
-            "The least time between two target assignments.",
-            0,
-            0,
-            15_000,
-        ),
-        "consumer.heartbeat.interval.ms": _number(
-            "group.consumer.heartbeat.interval.ms",
-            5_000,
-            "The interval between heartbeats that the coordinator asks members for.",
-            1,
-            5_000,
-            15_000,
-        ),
-        "consumer.session.timeout.ms": _number(
-            "group.consumer.session.timeout.ms",
-            45_000,
-            "How long a member may be silent. A new value counts from a member's next heartbeat on.",
-            1,
-            45_000,
-            60_000,
-        ),
-        "errors.deadletterqueue.copy.record.enable": OwnSetting("false", BOOLEAN, "", _UNUSED),
-        DEAD_LETTERS: OwnSetting("", STRING, "", _UNUSED),
-        EXPECTED_IDS: OwnSetting(
-            "",
-            LIST,
-            "",
-            "The members that should be there: names, and ranges such as worker-[0..31]. Empty: it expects nobody.",
-        ),
-        "expected.instance.ids.timeout.ms": OwnSetting(
-            str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
-        ),
-        "share.assignment.interval.ms": _number("group.share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-        "share.auto.offset.reset": OwnSetting("latest", STRING, "", _UNUSED),
-        "share.delivery.count.limit": _number("group.share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
-        "share.heartbeat.interval.ms": _number("group.share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
-        "share.isolation.level": OwnSetting(
-            "read_uncommitted", STRING, "", _UNUSED, choices=frozenset({"read_committed", "read_uncommitted"})
-        ),
-        "share.partition.max.record.locks": _number(
-            "group.share.partition.max.record.locks", 2_000, _UNUSED, 100, 100, 4_000
-        ),
-        "share.record.lock.duration.ms": _number(
-            "group.share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000
-        ),
-        "share.renew.acknowledge.enable": OwnSetting("true", BOOLEAN, "", _UNUSED),
-        "share.session.timeout.ms": _number("group.share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
-        "streams.assignment.interval.ms": _number("group.streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
-        "streams.assignor.name": OwnSetting(
-            "sticky", STRING, "group.streams.assignors", _UNUSED, choices=frozenset({"sticky"})
-        ),
-        "streams.heartbeat.interval.ms": _number(
-            "group.streams.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000
-        ),
-        "streams.initial.rebalance.delay.ms": _number("group.streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
-        "streams.num.standby.replicas": _number("group.streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
-        "streams.rack.aware.assignment.tags": OwnSetting("", LIST, "group.streams.rack.aware.assignment.tags", _UNUSED),
-        "streams.session.timeout.ms": _number("group.streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
-        "target.group.size": OwnSetting(
-            "0",
-            INT,
-            "",
-            "How many members get partitions; further ones are standbys. 0: all members get partitions.",
-            0,
-        ),
-        "unexpected.instance.ids": OwnSetting(
-            ALLOWED,
-            STRING,
-            "",
-            "Members that are not expected: allowed, held until all expected members are there, or refused.",
-            choices=frozenset({ALLOWED, HELD, REFUSED}),
-        ),
-    }
-    | {
-        f"{kind}.assignor.offload.enable": OwnSetting(
-            "true", BOOLEAN, f"group.{kind}.assignor.offload.enable", _ASSIGNORS, is_internal=True
-        )
-        for kind in ("consumer", "share", "streams")
-    }
-    | {
-        f"{FIX}{ticket}": OwnSetting(
-            str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
-        )
-        for ticket, rule in FIXES.items()
-    }
+_INTERVAL = "The least time between two target assignments."
+_BEATS = "The interval between heartbeats that the coordinator asks members for."
+_SESSION = "How long a member may be silent. A new value counts from a member's next heartbeat on."
+
+_NUMBERS = (
+    _number("consumer.assignment.interval.ms", 1_000, _INTERVAL, 0, 0, 15_000),
+    _number("consumer.heartbeat.interval.ms", 5_000, _BEATS, 1, 5_000, 15_000),
+    _number("consumer.session.timeout.ms", 45_000, _SESSION, 1, 45_000, 60_000),
+    _number("share.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+    _number("share.delivery.count.limit", 5, _UNUSED, 2, 2, 10),
+    _number("share.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
+    _number("share.partition.max.record.locks", 2_000, _UNUSED, 100, 100, 4_000),
+    _number("share.record.lock.duration.ms", 30_000, _UNUSED, 1_000, 15_000, 60_000),
+    _number("share.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
+    _number("streams.assignment.interval.ms", 1_000, _UNUSED, 0, 0, 15_000),
+    _number("streams.heartbeat.interval.ms", 5_000, _UNUSED, 1, 5_000, 15_000),
+    _number("streams.initial.rebalance.delay.ms", 3_000, _UNUSED, 0),
+    _number("streams.num.standby.replicas", 0, _UNUSED, 0, None, 2),
+    _number("streams.session.timeout.ms", 45_000, _UNUSED, 1, 45_000, 60_000),
 )
+
+_ISOLATION = frozenset({"read_committed", "read_uncommitted"})
+
+_OTHERS = {
+    "errors.deadletterqueue.copy.record.enable": OwnSetting("false", BOOLEAN, "", _UNUSED),
+    DEAD_LETTERS: OwnSetting("", STRING, "", _UNUSED),
+    EXPECTED_IDS: OwnSetting(
+        "",
+        LIST,
+        "",
+        "The members that should be there: names, and ranges such as worker-[0..31]. Empty: it expects nobody.",
+    ),
+    "expected.instance.ids.timeout.ms": OwnSetting(
+        str(EXPECTED_TIMEOUT_MS), INT, "", "How long new members wait while expected members are missing.", 0
+    ),
+    "share.auto.offset.reset": OwnSetting("latest", STRING, "", _UNUSED),
+    "share.isolation.level": OwnSetting("read_uncommitted", STRING, "", _UNUSED, choices=_ISOLATION),
+    "share.renew.acknowledge.enable": OwnSetting("true", BOOLEAN, "", _UNUSED),
+    "streams.assignor.name": OwnSetting(
+        "sticky", STRING, "group.streams.assignors", _UNUSED, choices=frozenset({"sticky"})
+    ),
+    "streams.rack.aware.assignment.tags": OwnSetting("", LIST, "group.streams.rack.aware.assignment.tags", _UNUSED),
+    "target.group.size": OwnSetting(
+        "0",
+        INT,
+        "",
+        "How many members get partitions; further ones are standbys. 0: all members get partitions.",
+        0,
+    ),
+    "unexpected.instance.ids": OwnSetting(
+        ALLOWED,
+        STRING,
+        "",
+        "Members that are not expected: allowed, held until all expected members are there, or refused.",
+        choices=frozenset({ALLOWED, HELD, REFUSED}),
+    ),
+}
+
+_OFFLOADS = {
+    f"{kind}.assignor.offload.enable": OwnSetting(
+        "true", BOOLEAN, f"group.{kind}.assignor.offload.enable", _ASSIGNORS, is_internal=True
+    )
+    for kind in ("consumer", "share", "streams")
+}
+
+_BETTER_RULES = {
+    f"{FIX}{ticket}": OwnSetting(
+        str(ticket in FIXED).lower(), BOOLEAN, f"{FIX}{ticket}", f"A better rule than Kafka's: {rule}."
+    )
+    for ticket, rule in FIXES.items()
+}
+
+GROUP_CONFIGS: dict[str, OwnSetting] = dict(sorted([*_NUMBERS, *_OTHERS.items()])) | _OFFLOADS | _BETTER_RULES
 """Every setting of a group."""
 
 IN_EFFECT = {
