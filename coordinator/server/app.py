@@ -56,7 +56,7 @@ from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics, at_once, changed
-from coordinator.server.relay import Peers
+from coordinator.server.relay import Link
 from coordinator.server.risks import warn_of_risks
 from coordinator.server.runtime.kinds import LogKind
 from coordinator.server.runtime.partition import Standing
@@ -132,7 +132,7 @@ class WorkerPart(NamedTuple):
     silent_nodes: Collection[int]
     present: Sequence[int] | None = None
     leading: Sequence[int] | None = None
-    peers: Peers | None = None
+    peers: Link | None = None
     certificates: Certificates | None = None
     on_certificates: Callable[[], object] = lambda: None
 

@@ -9,7 +9,7 @@ take its marker now is asked again later, for as long as it takes: only a delete
 on partitions that it finds without a leader, and an acknowledged commit may stay invisible for ever.
 
 Nodes share the log (workers, or the nodes of a test): each owns some of its partitions. For a transaction, a node asks
-another one through `Peers`. A question is a list, and its first item is its kind:
+another one through its `Link`. A question is a list, and its first item is its kind:
 
     "marker", and the fields of a `Marker`       has the node write it; the answer is whether it is written
     "add", and the fields of an `AddPartitions`  from `transactional_id` on; the answer has an error for each partition
@@ -44,7 +44,7 @@ from coordinator.log.topics.log import Written
 from coordinator.loop.clock import Clock
 from coordinator.server.nodes.discovery import Discovery
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.relay import Peers, unanswered
+from coordinator.server.relay import Link, unanswered
 from coordinator.server.runtime.kinds import LogKind, transactional_ids
 from coordinator.server.runtime.partition import ACTIVE, Partition
 from coordinator.server.runtime.replies import Errand, Reply
@@ -101,7 +101,7 @@ class Transactions:
         data: TopicData,
         discovery: Discovery,
         clock: Clock,
-        peers: Peers | None = None,
+        peers: Link | None = None,
     ) -> None:
         self.refusal = NO_OTHER_LOG if store.other is None else ""
         self._other = store.other

@@ -24,15 +24,14 @@ from msgspec import convert
 
 from coordinator.config import Config
 from coordinator.log.cluster import NodeAddresses
-from coordinator.log.engine import Unavailable
 from coordinator.log.store import open_share
 from coordinator.log.topics.list import Topic
 from coordinator.loop.heap import settle
 from coordinator.server.app import Bound, Server, StartFailed, WorkerPart
 from coordinator.server.channel import Kind, LineReader, line
-from coordinator.server.nodes.topics import Change, ChangeDone, Topics
+from coordinator.server.nodes.topics import Change
 from coordinator.server.process import allow_files, serve
-from coordinator.server.relay import OnAsked, unanswered
+from coordinator.server.relay import Link
 
 if TYPE_CHECKING:
     from coordinator.server.wire.certificates import Certificates
@@ -41,60 +40,34 @@ DONE, BROKE, NOT_STARTED = 0, 1, 2
 """Exit codes: it stopped in order; its log can't be written any more; it could not start, and said why."""
 
 
-class Link(asyncio.Protocol):
+class WorkerLink(Link, asyncio.Protocol):
     """The worker's end of the channel.
 
-    topics: this worker's copy of the list. silent_nodes: the ids of nodes whose workers don't answer the supervisor.
-    on_asked: see `Peers`. on_lost: called when the supervisor is gone.
+    silent_nodes: the ids of nodes whose workers don't answer the supervisor. on_lost: called when the supervisor is
+    gone.
     """
 
     def __init__(self, topics: Iterable[Topic], on_lost: Callable[[], None]) -> None:
-        self.topics = Topics({topic.name: topic for topic in topics}, self._change, is_shared=True)
+        super().__init__(topics, "the supervisor is gone")
         self.silent_nodes: set[int] = set()
         self.closed = asyncio.Event()
         self._on_lost = on_lost
         self._reader = LineReader()
-        self._due: dict[int, ChangeDone] = {}
-        self._asked = 0
-        self.on_asked: OnAsked = unanswered
-        self._questions: dict[int, Callable[[Any], None]] = {}
         self._transport: asyncio.Transport
 
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send a message."""
+    @property
+    def is_open(self) -> bool:
+        """See Link."""
+        return not self._transport.is_closing()
+
+    def send(self, kind: Kind, **fields: Any) -> None:
+        """See Link."""
         self._transport.write(line(kind, **fields))
 
     async def close(self) -> None:
         """Close the channel when all messages are sent."""
         self._transport.close()
         await self.closed.wait()
-
-    def _applied(self, number: int) -> None:
-        if not self._transport.is_closing():
-            self.send(Kind.APPLIED, number=number)
-
-    def _change(self, change: Change, done: ChangeDone) -> None:
-        if self._transport.is_closing():
-            done(Unavailable("the supervisor is gone"))
-            return
-        self._asked += 1
-        self._due[self._asked] = done
-        self.send(Kind.CHANGE_REQUEST, number=self._asked, change=change)
-
-    # Other workers.
-
-    def ask(self, node_id: int, question: Any, done: Callable[[Any], None]) -> None:
-        """See Peers."""
-        if self._transport.is_closing():
-            done(None)
-            return
-        self._asked += 1
-        self._questions[self._asked] = done
-        self.send(Kind.ASK, number=self._asked, node=node_id, question=question)
-
-    def _answer(self, number: int, answer: Any) -> None:
-        if not self._transport.is_closing():
-            self.send(Kind.ANSWER, number=number, answer=answer)
 
     # For the loop.
 
@@ -105,32 +78,22 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As asyncio.Protocol."""
         for message in self._reader.feed(data):
-            if message["kind"] == Kind.APPLY:
-                self.topics.apply(convert(message["change"], Change), partial(self._applied, message["number"]))
-            elif message["kind"] == Kind.PING:
+            kind = message["kind"]
+            if kind == Kind.PING:
                 self.send(Kind.PONG)
-            elif message["kind"] == Kind.SILENT_NODES:
+            elif kind == Kind.SILENT_NODES:
                 self.silent_nodes.clear()
                 self.silent_nodes.update(message["nodes"])
-            elif message["kind"] == Kind.ASKED:
-                self.on_asked(message["question"], partial(self._answer, message["number"]))
-            elif message["kind"] == Kind.ANSWERED:
-                self._questions.pop(message["number"])(message["answer"])
             else:
-                assert message["kind"] == Kind.CHANGE_RESULT
-                done = self._due.pop(message["number"])
-                done(Unavailable(message["error"]) if message["error"] else message["taken"])
+                if kind == Kind.APPLY:
+                    message["change"] = convert(message["change"], Change)
+                self.receive(kind, message)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio.Protocol
         """As asyncio.Protocol."""
         self.closed.set()
         self._on_lost()  # first: a callback that fails must not leave a worker that nobody supervises
-        due, self._due = self._due, {}
-        for done in due.values():
-            done(Unavailable("the supervisor is gone"))
-        questions, self._questions = self._questions, {}
-        for answered in questions.values():
-            answered(None)
+        self.give_up()
 
 
 async def work(
@@ -144,7 +107,7 @@ async def work(
 ) -> int:
     """Serve until SIGTERM or the end of the channel; the exit code. certificates: those that the supervisor has."""
     ended = asyncio.Event()
-    link = Link(topics, ended.set)
+    link = WorkerLink(topics, ended.set)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=channel)
     share = WorkerPart(
         bound,

@@ -34,17 +34,15 @@ from coordinator.client.connection import Address
 from coordinator.config import Config
 from coordinator.group.partition import partition_for
 from coordinator.log.cluster import NodeAddresses
-from coordinator.log.engine import Unavailable
 from coordinator.log.memory import MemoryLog
 from coordinator.log.scratch import Scratch
 from coordinator.log.store import OpenStore, node_in_turn, share_memory
-from coordinator.log.topics.list import TopicsFile, declare, kafka_id
+from coordinator.log.topics.list import Topic, TopicsFile, declare, kafka_id
 from coordinator.loop.lines import Lines
 from coordinator.server.app import Bound, WorkerPart, addresses_of, bind_all
 from coordinator.server.channel import Kind
 from coordinator.server.nodes.discovery import node_addresses
-from coordinator.server.nodes.topics import Change, ChangeDone, Topics
-from coordinator.server.relay import OnAsked, Relay, unanswered
+from coordinator.server.relay import Link, Relay
 from coordinator.server.runtime.partition import Partition, Standing
 from coordinator.server.shared_topics import SharedTopics
 from coordinator.testing.control import Control
@@ -58,41 +56,6 @@ UNSETTLED = {Standing.AWAY, Standing.LOADING}
 """The standings of a partition on its way to a node."""
 
 
-class NodeLink:
-    """The way of a run to the other nodes: see `Peers`.
-
-    changes, questions: what the run asked for and got no outcome of, by number. carry: takes a number and a question
-    for a node.
-    """
-
-    def __init__(self, carry: Callable[[NodeLink, int, int, Any], None]) -> None:
-        self.on_asked: OnAsked = unanswered
-        self.changes: dict[int, ChangeDone] = {}
-        self.questions: dict[int, Callable[[Any], None]] = {}
-        self._carry = carry
-        self._asked = 0
-
-    def number(self) -> int:
-        """The number of the next question or change."""
-        self._asked += 1
-        return self._asked
-
-    def ask(self, node_id: int, question: Any, done: Callable[[Any], None]) -> None:
-        """See Peers."""
-        number = self.number()
-        self.questions[number] = done
-        self._carry(self, number, node_id, question)
-
-    def give_up(self) -> None:
-        """End the wait for outcomes."""
-        changes, self.changes = self.changes, {}
-        questions, self.questions = self.questions, {}
-        for changed in changes.values():
-            changed(Unavailable("the node ends"))
-        for answered in questions.values():
-            answered(None)
-
-
 class Node:
     """A node. control: of its run, None while it doesn't run. channel: one for each run (see shared_topics.Peer)."""
 
@@ -101,12 +64,31 @@ class Node:
         self.make = make
         self.control: Control | None = None
         self.channel: NodeLink | None = None
-        self.topics: Topics
 
     @property
     def addresses(self) -> NodeAddresses:
         """Its id and its listeners."""
         return node_addresses(self.config, {each.name: (each.host, each.port) for each in self.config.listeners})
+
+
+class NodeLink(Link):
+    """The way of a node's run to the other nodes. take: takes its messages."""
+
+    def __init__(
+        self, node: Node, topics: Iterable[Topic], take: Callable[[Node, str, Mapping[str, Any]], None]
+    ) -> None:
+        super().__init__(topics, "the node ends")
+        self._node = node
+        self._take = take
+
+    @property
+    def is_open(self) -> bool:
+        """See Link."""
+        return self._node.channel is self
+
+    def send(self, kind: Kind, **fields: Any) -> None:
+        """See Link."""
+        self._take(self._node, kind, fields)
 
 
 class Nodes:
@@ -244,15 +226,10 @@ class Nodes:
         return bound
 
     async def _start(self, node: Node, bound: Bound) -> None:
-        link = NodeLink(partial(self._ask, node))
-        node.topics = Topics(
-            {topic.name: topic for topic in self._topics.list.kept()},
-            partial(self._change_topics, node),
-            is_shared=True,
-        )
-        node.channel = link  # from here on the list gets each change
+        # From here on the list gets each change.
+        node.channel = link = NodeLink(node, self._topics.list.kept(), self._take_message)
         addresses = [each.addresses for each in self._nodes.values()]
-        share = WorkerPart(bound, addresses, node.topics, (), self._present, self._leading, link)
+        share = WorkerPart(bound, addresses, link.topics, (), self._present, self._leading, link)
         assert self._folder is not None
         opened = partial(share_memory, self._log, self._ids_log, self._cluster_id, self._folder.path)
         control = node.make(node.config, opened, share)
@@ -297,50 +274,29 @@ class Nodes:
             while moved.standing in UNSETTLED or any(other is not None and other.ownership for other in others):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
-    # Requests of nodes.
+    # Messages.
 
-    def _change_topics(self, node: Node, change: Change, done: ChangeDone) -> None:
-        """A node asks for a change of the list of topics."""
-        link = node.channel
-        assert link is not None
-        number = link.number()
-        link.changes[number] = done
-        peers = [each for each in self._nodes.values() if each.channel is not None]
-        self._topics.change(node, number, change, peers)
-
-    def _ask(self, node: Node, link: NodeLink, number: int, node_id: int, question: Any) -> None:
-        """A node asks another one."""
-        if node.channel is link:
-            self._relay.ask(node, number, self._nodes[node_id], question)
+    def _take_message(self, node: Node, kind: str, fields: Mapping[str, Any]) -> None:
+        """Take a message of a node that runs, as a supervisor does."""
+        number = fields["number"]
+        if kind == Kind.CHANGE_REQUEST:
+            peers = [each for each in self._nodes.values() if each.channel is not None]
+            self._topics.change(node, number, fields["change"], peers)
+        elif kind == Kind.ASK:
+            self._relay.ask(node, number, self._nodes[fields["node"]], fields["question"])
+        elif kind == Kind.ANSWER:
+            self._relay.answered(number, fields["answer"])
         else:
-            link.give_up()
+            assert kind == Kind.APPLIED
+            self._topics.applied(node, number)
 
     def _send(self, node: Node, kind: str, fields: Mapping[str, Any]) -> None:
         """Send a message to a node that runs: in a later turn, as over a channel."""
-        asyncio.get_running_loop().call_soon(self._receive, node, node.channel, kind, fields)
+        asyncio.get_running_loop().call_soon(self._receive, node.channel, kind, fields)
 
-    def _receive(self, node: Node, link: NodeLink | None, kind: str, fields: Mapping[str, Any]) -> None:
-        if link is None or node.channel is not link:
-            return
-        number = fields["number"]
-        if kind == Kind.APPLY:
-            node.topics.apply(fields["change"], partial(self._applied, node, link, number))
-        elif kind == Kind.ASKED:
-            link.on_asked(fields["question"], partial(self._answered, node, link, number))
-        elif kind == Kind.ANSWERED:
-            link.questions.pop(number)(fields["answer"])
-        else:
-            assert kind == Kind.CHANGE_RESULT
-            done = link.changes.pop(number)
-            done(Unavailable(fields["error"]) if fields["error"] else fields["taken"])
-
-    def _applied(self, node: Node, link: NodeLink, number: int) -> None:
-        if node.channel is link:
-            self._topics.applied(node, number)
-
-    def _answered(self, node: Node, link: NodeLink, number: int, answer: Any) -> None:
-        if node.channel is link:
-            self._relay.answered(number, answer)
+    def _receive(self, link: NodeLink | None, kind: str, fields: Mapping[str, Any]) -> None:
+        if link is not None and link.is_open:
+            link.receive(kind, fields)
 
 
 def _partition(control: Control, index: int, *, of_ids: bool) -> Partition | None:

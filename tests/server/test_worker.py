@@ -21,7 +21,7 @@ from coordinator.server.app import addresses_of, bind_all
 from coordinator.server.channel import Kind, line
 from coordinator.server.nodes.discovery import node_addresses
 from coordinator.server.nodes.topics import Change
-from coordinator.server.worker import Link
+from coordinator.server.worker import WorkerLink
 from protocol.messages import MetadataRequest
 from tests.server.harness import Peer, config_of
 from tests.support.patience import WITHIN_S
@@ -63,7 +63,7 @@ class Linked:
         ours, theirs = socket.socketpair()
         self.supervisor = Supervisor(ours)
         self.lost = asyncio.Event()
-        self.link = Link([], self.lost.set)
+        self.link = WorkerLink([], self.lost.set)
         self.outcomes: list[object] = []
         self._theirs = theirs
 

@@ -448,7 +448,9 @@ class TestDeath:
         async def change_and_kill() -> None:
             for node_id in (0, 1):
                 topic = Topic(f"of-{node_id}", UUID(int=node_id + 1), 1)
-                cluster._nodes[node_id].topics.create([topic], partial(outcomes.__setitem__, node_id))
+                link = cluster._nodes[node_id].channel
+                assert link is not None
+                link.topics.create([topic], partial(outcomes.__setitem__, node_id))
             await cluster.end_node(1, Control.kill)
 
         nodes._running().run(change_and_kill())
