@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from coordinator.server.sasl import Sasl
     from coordinator.server.telemetry.statsd import Statsd
     from coordinator.server.wire.certificates import Certificates
+    from coordinator.server.wire.tls import Plain, TlsTransport
     from coordinator.site.site import Site
 
 STOP_WITHIN_S = 10.0
@@ -426,18 +427,18 @@ class Server:
             if listener.name != HTTP:
                 host, port = listening.getsockname()[:2]
                 self.addresses.append((host, port))
-                factory = self._connect_of(listener.name)
+                factory = partial(self.connections.connect, listener.name, self._securing(listener.name))
                 backlog = self._config.socket_listen_backlog_size
                 self._servers.append(await self._loop.create_server(factory, sock=listening, backlog=backlog))
         for listener, listening in self._sockets:
             if listener.name == HTTP:
                 await self._open_http(listening, services)
 
-    def _connect_of(self, listener: str) -> Callable[[], asyncio.Protocol]:
-        """Make the protocol of each connection of a listener."""
-        if self.certificates is not None and self._config.has_tls(listener):
-            return partial(self.connections.connect_tls, listener, partial(self.certificates.of, listener))
-        return partial(self.connections.connect, listener)
+    def _securing(self, listener: str) -> Callable[[Plain], TlsTransport] | None:
+        """Puts the TLS of a listener under a connection; None if it has none."""
+        if self.certificates is None or not self._config.has_tls(listener):
+            return None
+        return self.certificates.securing(listener, self.connections.handshakes)
 
     @property
     def trouble(self) -> str:
@@ -552,9 +553,7 @@ class Server:
         from coordinator.site.site import Site  # noqa: PLC0415
 
         metrics = self.metrics(services.measures)
-        secure = None
-        if self.certificates is not None and self._config.has_tls(HTTP):
-            secure = self.certificates.securing(HTTP, self.connections.handshakes)
+        secure = self._securing(HTTP)
         ask, pace = self.in_process().open, services.pace
         self._site = Site(self._config, self, ask, metrics, self._lines, services.clock, secure, pace=pace)
         await self._site.start(listening)
@@ -619,24 +618,18 @@ class Server:
         if self._faults is not None:
             self._faults.detach()
         self._wind_down()
-        appended, saved, produced, empty = (asyncio.Event() for _ in range(4))
         until = self._loop.time() + STOP_WITHIN_S
-        self.runtime.when_idle(appended.set)
-        await at_most(appended, until - self._loop.time())
+        await called(self.runtime.when_idle, until - self._loop.time())
         if self.transactions is not None:
-            ended = asyncio.Event()
-            self.transactions.when_idle(ended.set)
-            await at_most(ended, until - self._loop.time())
-        self._topics.when_idle(saved.set)
-        if not await at_most(saved, until - self._loop.time()):
+            await called(self.transactions.when_idle, until - self._loop.time())
+        if not await called(self._topics.when_idle, until - self._loop.time()):
             self._hangs("topics.json")
         if self.data is not None:
+            idle = self.data.idle
             self._topics.on_entry = lambda _: ()
             self.data.stop()
-            self.events.stop(partial(self.data.idle, produced.set))
-            await at_most(produced, until - self._loop.time())
-        self.connections.close(empty.set)
-        if not await at_most(empty, STOP_WITHIN_S):
+            await called(lambda done: self.events.stop(partial(idle, done)), until - self._loop.time())
+        if not await called(self.connections.close, STOP_WITHIN_S):
             self.connections.abort()
         await self._close()
         if left:
@@ -658,10 +651,12 @@ class Server:
         if len(cluster.nodes()) < 2:
             cluster.leave()
             return 0
-        left = asyncio.Event()
-        self.runtime.when_left(left.set)
-        cluster.leave()
-        if await at_most(left, LEAVE_WITHIN_S):
+
+        def leave(done: Callable[[], None]) -> None:
+            self.runtime.when_left(done)
+            cluster.leave()
+
+        if await called(leave, LEAVE_WITHIN_S):
             return 0
         return sum(partition.ownership is not None for partition in self.runtime.partitions)
 
@@ -706,6 +701,13 @@ async def at_most(event: asyncio.Event, within_s: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), within_s)
     return event.is_set()
+
+
+async def called(begin: Callable[[Callable[[], None]], object], within_s: float) -> bool:
+    """Call `begin` with a callback, and wait for it as `at_most`."""
+    event = asyncio.Event()
+    begin(event.set)
+    return await at_most(event, within_s)
 
 
 def client_security(config: Config) -> Security | None:

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from coordinator.server.wire.repeated_commits import Commit
     from coordinator.server.wire.repeated_heartbeats import Heartbeats
 
-    Dispatch = Callable[["Connection", bytes], bytes | list[bytes] | None]
+Dispatch = Callable[["Connection", bytes], bytes | list[bytes] | None]
+"""Answers a frame: see api.Api."""
 
 QUEUED_BYTES_MAX = 256 * 1024
 """Most bytes that are read ahead while requests can't be handled; the rest stays in the kernel's buffers."""

@@ -23,13 +23,12 @@ from coordinator.loop.pace import Pace
 from coordinator.loop.unsent import Unsent
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.wire.admission import Admission
-from coordinator.server.wire.connection import Connection
+from coordinator.server.wire.connection import Connection, Dispatch
 from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.intake import Intake
-from coordinator.server.wire.tls import TlsTransport
+from coordinator.server.wire.tls import Plain, TlsTransport
 
 if TYPE_CHECKING:
-    from coordinator.security.tls import Terms
     from coordinator.server.wire.authentication import Door
 
 SWEEPS_PER_IDLE_TIME = 10
@@ -37,9 +36,6 @@ SWEEPS_PER_IDLE_TIME = 10
 
 A connection counts sweeps, so that it needn't look at the clock when bytes come.
 """
-
-Dispatch = Callable[[Connection, bytes], bytes | list[bytes] | None]
-"""Answers a frame: see api.Api."""
 
 
 class Connections:
@@ -96,13 +92,12 @@ class Connections:
         """Whether the connection of `client` is open."""
         return any(connection.knows(client) for connection in self._open)
 
-    def connect(self, listener: str) -> Connection:
-        """A fresh connection for the listener of that name."""
-        return Connection(self, listener, None if self.door is None else self.door.open(listener))
-
-    def connect_tls(self, listener: str, terms: Callable[[], Terms]) -> TlsTransport:
-        """A fresh connection for a listener with TLS. terms: returns the terms that hold at the time."""
-        return TlsTransport(self.connect(listener), terms(), self.handshakes)
+    def connect(
+        self, listener: str, secure: Callable[[Plain], TlsTransport] | None = None
+    ) -> Connection | TlsTransport:
+        """A fresh connection for the listener of that name. secure: puts TLS under it."""
+        connection = Connection(self, listener, None if self.door is None else self.door.open(listener))
+        return connection if secure is None else secure(connection)
 
     def add(self, connection: Connection) -> bool:
         """Add a connection; False if there are too many."""
