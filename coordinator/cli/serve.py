@@ -93,9 +93,9 @@ def _run(config: Config, warnings: Sequence[str]) -> bool:
         return True
     if config.workers == 1:
         return run(config, warnings, lambda server: ready(server.addresses, [config.node_id]))
-    from coordinator.server.supervisor import supervise  # a start with one worker doesn't need this module
+    from coordinator.server.supervisor import Supervisor  # a start with one worker doesn't need this module
 
-    supervise(config, warnings, ready)
+    Supervisor(config, ready).run(warnings)
     return True
 
 

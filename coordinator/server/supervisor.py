@@ -32,7 +32,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import uvloop
@@ -77,14 +77,6 @@ def pause_ms(failures: int) -> int:
     return 0 if failures <= 1 else min(PAUSE_MIN_MS << min(failures - 2, 16), PAUSE_MAX_MS)
 
 
-def supervise(config: Config, warnings: Sequence[str], on_ready: OnReady) -> None:
-    """Run config.workers workers until SIGTERM or SIGINT. Raises StartFailed.
-
-    on_ready: called when all workers accept requests. warnings: about the configuration, to be logged.
-    """
-    Supervisor(config, on_ready).run(warnings)
-
-
 class Worker:
     """A worker, as its supervisor sees it.
 
@@ -112,19 +104,15 @@ class Worker:
         return self.config.node_id
 
 
-class Ended(NamedTuple):
-    """How a process ended. code: its exit code, or minus the number of the signal that ended it."""
-
-    code: int
-
-    def __str__(self) -> str:
-        if self.code < 0:
-            return f"was ended by signal {-self.code} ({signal.strsignal(-self.code)})"
-        return f"ended with exit code {self.code}"
+def how_it_ended(code: int) -> str:
+    """A text for people. code: the exit code of a process, or minus the number of the signal that ended it."""
+    if code < 0:
+        return f"was ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"ended with exit code {code}"
 
 
 class Supervisor:
-    """See the module."""
+    """See the module. on_ready: called when all workers accept requests."""
 
     def __init__(self, config: Config, on_ready: OnReady) -> None:
         self._config = config
@@ -146,7 +134,10 @@ class Supervisor:
         self._kill_at_ms: int | None = None
 
     def run(self, warnings: Sequence[str]) -> None:
-        """See supervise."""
+        """Run config.workers workers until SIGTERM or SIGINT. Raises StartFailed.
+
+        warnings: about the configuration, to be logged.
+        """
         for warning in warnings:
             self._lines.warn("setting_ignored", warning)
         warn_of_risks(self._config, self._lines)
@@ -250,19 +241,19 @@ class Supervisor:
                     while worker.channel is not None and self._receive(worker):
                         pass  # read its last messages
                     self._hang_up(worker)
-                    self._ended(worker, Ended(os.waitstatus_to_exitcode(status)))
+                    self._ended(worker, os.waitstatus_to_exitcode(status))
 
-    def _ended(self, worker: Worker, ended: Ended) -> None:
+    def _ended(self, worker: Worker, code: int) -> None:
         """Handle the end of a worker's process."""
         process_id, worker.process_id = worker.process_id, None
-        what = f"(process {process_id}) {ended}"
+        what = f"(process {process_id}) {how_it_ended(code)}"
         if not self._ending:
             self._failed(
-                worker, f"{what}: {worker.problem}" if worker.problem else what, pid=process_id, exit_code=ended.code
+                worker, f"{what}: {worker.problem}" if worker.problem else what, pid=process_id, exit_code=code
             )
-        elif ended.code:
+        elif code:
             text = f"The worker of node {worker.node_id} {what}"
-            self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=ended.code)
+            self._lines.warn("worker_ended", text, node=worker.node_id, pid=process_id, exit_code=code)
 
     def _failed(self, worker: Worker, what: str, **fields: int | None) -> None:
         """Plan the next start of a failed worker; stop everything if the workers have never all been ready."""
