@@ -93,8 +93,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class LoopClock:
-    """The event loop's time, which its timers use."""
+class LoopClock(SystemClock):
+    """The event loop's time, which its timers use; Unix time is the system's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -104,10 +104,6 @@ class LoopClock:
         """As Clock.ms. uvloop counts whole milliseconds; a float may fall just below one."""
         # `int` takes twice as long.
         return floor(self._time() * 1000 + 0.5)
-
-    def wall_ms(self) -> int:
-        """As Clock.wall_ms."""
-        return time.time_ns() // 1_000_000
 
     def call_at(self, at_ms: int, callback: Callable[[], None]) -> Handle:
         """As Clock.call_at."""
