@@ -22,7 +22,7 @@ from coordinator.log.topics.folders import set_aside_deleted
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.loop.lines import Lines
 from coordinator.server.channel import Kind
-from coordinator.server.nodes.topics import Change, ChangeDone, Topics
+from coordinator.server.nodes.topics import Change, ChangeDone, Topics, changed
 from coordinator.server.telemetry.log_reports import report
 
 
@@ -122,7 +122,7 @@ class SharedTopics(Generic[P]):
 
     def _save(self, change: Change, done: ChangeDone) -> None:
         try:
-            self._file.save(self.list.after(change))
+            self._file.save(list(changed(self.list.kept(), change)))
         except EngineError as error:
             report(self._lines, "topics_not_written", reason=str(error))
             done(error)

@@ -211,10 +211,6 @@ class Discovery:
         owner = self._cluster.owner(partition)
         return owner if owner is not None and owner in self._live(self._cluster) else NOBODY
 
-    def leaders(self, topic: Topic) -> list[int]:
-        """The ids of the nodes that lead a topic's partitions, in their order."""
-        return [self.leader(topic, partition) for partition in range(topic.partition_count)]
-
     def leader(self, topic: Topic, partition: int) -> int:
         """The id of the node that leads a topic partition; NOBODY if it doesn't live."""
         if topic is self.offsets:

@@ -206,10 +206,6 @@ class Topics:
         """All that lasts: the topics and ENTRIES."""
         return [*self, *self._entries.values()]
 
-    def after(self, change: Change) -> list[Topic]:
-        """`kept` with a change applied."""
-        return list(changed(self.kept(), change))
-
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back when no change is under way; that may be at once."""
         self._on_idle = callback

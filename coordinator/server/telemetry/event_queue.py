@@ -123,8 +123,7 @@ class Events:
     # One method per note. When many members join, each makes three notes, so a note without a record must cost little.
 
     def _queued(self, event: TimedNote, _note: notes.Note) -> None:
-        if self._has_room(event):
-            self._queue.append(event)
+        self._append(event)
 
     def _group_loaded(self, event: TimedNote, note: notes.GroupLoaded) -> None:
         self._queue_begun(note.group)

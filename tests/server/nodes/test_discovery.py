@@ -38,6 +38,11 @@ def discovery_of(*settings: str, ports: Mapping[str, int] | None = None) -> Disc
     return Discovery(config, "cluster", topics, [node_addresses(config, bound)], lambda _: config.node_id)
 
 
+def leaders(discovery: Discovery, topic: Topic) -> list[int]:
+    """Return the ids of the nodes that lead a topic's partitions, in their order."""
+    return [discovery.leader(topic, partition) for partition in range(topic.partition_count)]
+
+
 def cluster_of(*settings: str) -> list[Discovery]:
     """The discovery of each of several workers."""
     configs = configs_of_workers(config_of(*settings))
@@ -110,7 +115,7 @@ def test_a_group_is_where_its_partition_is() -> None:
         assert {node.port for node in found} == {9092, 9093, 9094}
         offsets = discovery.topic(OFFSETS_TOPIC)
         assert offsets is not None
-        assert discovery.leaders(offsets) == [0, 1, 2, 0]
+        assert leaders(discovery, offsets) == [0, 1, 2, 0]
 
 
 def test_the_leader_in_the_groups_log_is_its_owner() -> None:
@@ -121,7 +126,7 @@ def test_the_leader_in_the_groups_log_is_its_owner() -> None:
     discovery = Discovery(config, "cluster", Topics({}, lambda _, __: None), nodes, owners.__getitem__)
     offsets = discovery.topic(OFFSETS_TOPIC)
     assert offsets is not None
-    assert discovery.leaders(offsets) == owners
+    assert leaders(discovery, offsets) == owners
     group = next(each for each in "abcdefgh" if partition_for(each, 3) == 0)
     assert discovery.coordinator(group, call_through("PLAINTEXT")).node_id == 2
 
@@ -129,8 +134,8 @@ def test_the_leader_in_the_groups_log_is_its_owner() -> None:
 def test_topic_partitions_are_dealt_out_in_turn() -> None:
     """The first node depends on the topic, so that topics of one partition are spread too."""
     for discovery in cluster_of("listeners=PLAINTEXT://a:9092", "tenure.workers=2"):
-        leaders = [discovery.leaders(Topic("t", UUID(int=number), 3)) for number in (4, 5)]
-        assert leaders == [[0, 1, 0], [1, 0, 1]]
+        found = [leaders(discovery, Topic("t", UUID(int=number), 3)) for number in (4, 5)]
+        assert found == [[0, 1, 0], [1, 0, 1]]
 
 
 def test_nodes_come_and_go() -> None:
@@ -143,11 +148,11 @@ def test_nodes_come_and_go() -> None:
     call, orders = call_through("PLAINTEXT"), topics.get("orders")
     assert orders is not None
     assert [node.port for node in discovery.nodes(call)] == [9092, 9093, 9094]
-    assert discovery.leaders(orders) == [0, 1, 2]
+    assert leaders(discovery, orders) == [0, 1, 2]
     present.remove(0)
     leading[0] = 2
     assert [node.port for node in discovery.nodes(call)] == [9093, 9094]
-    assert discovery.leaders(orders) == [2, 1, 2]
+    assert leaders(discovery, orders) == [2, 1, 2]
 
 
 def test_topics_are_found_by_name_and_id() -> None:
@@ -177,7 +182,7 @@ def test_the_topic_of_events_has_a_partition_for_each_node() -> None:
         topic = discovery.topic(EVENTS_TOPIC)
         assert topic is not None
         assert topic is discovery.topic_by_id(topic.topic_id) is discovery.events
-        assert discovery.leaders(topic) == discovery.node_ids
+        assert leaders(discovery, topic) == discovery.node_ids
         assert [each.name for each in discovery.all_topics()] == [OFFSETS_TOPIC, EVENTS_TOPIC, "orders"]
         assert [each.name for each in discovery.kept_topics()] == [EVENTS_TOPIC, "orders"]
     topics = Topics({}, lambda _, __: None)
@@ -213,7 +218,7 @@ def test_events_of_nodes_that_are_away_have_a_place() -> None:
     assert topic is not None
     assert topic.partition_count == 15
     cluster.living = cluster.living[:2]
-    without = [each for each, leader in enumerate(discovery.leaders(topic)) if leader == NOBODY]
+    without = [each for each, leader in enumerate(leaders(discovery, topic)) if leader == NOBODY]
     assert without == [*range(11), 12, 14]
     assert [each for each in without if discovery.replicas(topic, each) == [each]] == [12, 14]
     assert [each for each in without if discovery.replicas(topic, each) == []] == [*range(11)]

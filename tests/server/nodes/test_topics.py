@@ -9,7 +9,12 @@ import pytest
 
 from coordinator.log.engine import EngineError, Unavailable
 from coordinator.log.topics.list import BROKERS, Topic
-from coordinator.server.nodes.topics import Altered, Change, ChangeDone, ChangeResult, Topics
+from coordinator.server.nodes.topics import Altered, Change, ChangeDone, ChangeResult, Topics, changed
+
+
+def after(topics: Topics, change: Change) -> list[Topic]:
+    """Return all that lasts of a list, after a change."""
+    return list(changed(topics.kept(), change))
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -155,7 +160,7 @@ def test_a_topic_changes_when_that_is_durable(disk: Disk) -> None:
     assert topics.newest("a") == grown
     topics.change(Change(altered=[Altered(UUID(int=1), configs={"retention.ms": "1"})]), lambda _: None)
     assert topics.newest("a") == Topic("a", UUID(int=1), 3, {"retention.ms": "1"})
-    assert topics.after(disk.changes[0]) == [grown]
+    assert after(topics, disk.changes[0]) == [grown]
     disk.go()
     assert topics.get("a") == topics.get_by_id(UUID(int=1)) == grown
     disk.go(Unavailable("No space left on device"))
@@ -228,12 +233,12 @@ def test_a_topic_that_is_deleted_is_gone_when_that_is_durable(disk: Disk) -> Non
     assert topics.get("a") == topic("a")
     assert topics.newest("a") is None
     assert topics.is_taken("a")
-    assert topics.after(disk.changes[0]) == [topic("b", 2)]
+    assert after(topics, disk.changes[0]) == [topic("b", 2)]
     disk.go()
     assert deleted == ["a"]
     assert topics.get("a") is topics.get_by_id(UUID(int=1)) is None
     assert not topics.is_taken("a")
-    assert topics.after(disk.changes[1]) == [topic("b", 2)]
+    assert after(topics, disk.changes[1]) == [topic("b", 2)]
     disk.go()
     assert [each.name for each in topics] == ["b"]
     topics.create([topic("a", 5)], lambda _: None)
@@ -261,11 +266,11 @@ def test_changed_settings_of_brokers_are_kept_beside_the_topics() -> None:
     topics.on_entry = on_entry
     topics.change(Change(altered=[Altered(BROKERS.topic_id, configs={"1/x": "5"})]), lambda _: None)
     assert (topics.entry(BROKERS), topics.newest_entry(BROKERS).configs, told) == (BROKERS, {"1/x": "5"}, [])
-    (_, kept) = topics.after(disk.changes[0])
+    (_, kept) = after(topics, disk.changes[0])
     disk.go()
     assert told == [{"1/x": "5"}]
     again = Topics({each.name: each for each in topics.kept()}, disk.write)
     assert (list(again), again.entry(BROKERS), again.kept()) == ([topic("a")], kept, topics.kept())
     assert again.get(BROKERS.name) is again.get_by_id(BROKERS.topic_id) is again.newest(BROKERS.name) is None
     again.change(Change(altered=[Altered(BROKERS.topic_id, configs={"1/x": None})]), lambda _: None)
-    assert again.after(disk.changes[1]) == [topic("a")]
+    assert after(again, disk.changes[1]) == [topic("a")]
