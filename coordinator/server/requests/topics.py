@@ -96,22 +96,18 @@ def metadata(call: Call, request: MetadataRequest) -> Steps:
             if may(call, DESCRIBE, TOPIC, known.name, is_logged=False):
                 topics.append((yield from shown.topic(known)))
             yield
-    elif ids:
-        for topic_id in ids:
-            found = discovery.topic_by_id(topic_id)
-            if found is None or may(call, DESCRIBE, TOPIC, found.name):
-                topics.append((yield from shown.by_id(topic_id)))
-            else:
-                topics.append(_hidden(None, topic_id))
-            yield
     else:
-        for name in names:
-            if may(call, DESCRIBE, TOPIC, name):
-                topics.append((yield from shown.by_name(name)))
+        for key in ids or names:
+            found = discovery.topic_by_id(key) if isinstance(key, UUID) else discovery.topic(key)
+            name = key if isinstance(key, str) else None if found is None else found.name
+            if name is not None and not may(call, DESCRIBE, TOPIC, name):
+                topics.append(_not_shown(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif found is None:
+                topics.append(_not_shown(key, ErrorCode.NONE))
             else:
-                topics.append(_hidden(name))
+                topics.append((yield from shown.topic(found)))
             yield
-        if request.allow_auto_topic_creation and call.services.config.auto_create_topics_enable:
+        if not ids and request.allow_auto_topic_creation and call.services.config.auto_create_topics_enable:
             yield from _create_missing(call, topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
@@ -144,11 +140,17 @@ def _cluster_operations(call: Call) -> int:
     return operations(call, Kind.CLUSTER) if may(call, Operation.DESCRIBE, Kind.CLUSTER) else 0
 
 
-def _hidden(name: str | None, topic_id: UUID = NO_ID) -> MetadataResponse.MetadataResponseTopic:
-    """A topic that the client may not describe, or not create."""
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
-    )
+def _not_shown(key: UUID | str, error: ErrorCode) -> MetadataResponse.MetadataResponseTopic:
+    """A topic that was asked for by its id or name. error: NONE if there is no such topic."""
+    if isinstance(key, UUID):
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=error or ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=key
+        )
+    if error:
+        return MetadataResponse.MetadataResponseTopic(error_code=error, name=key)
+    is_valid = topic_name_problem(key) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=key, is_internal=key in INTERNAL_TOPICS)
 
 
 class _Shown:
@@ -159,21 +161,6 @@ class _Shown:
         self._replicas: dict[int, list[int]] = {NOBODY: []}
         self._leader_epoch = LEADER_EPOCH if version >= 7 else -1
         self._partitions: dict[tuple[int, int], MetadataResponse.MetadataResponsePartition] = {}
-
-    def by_id(self, topic_id: UUID) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
-        topic = self._discovery.topic_by_id(topic_id)
-        if topic is not None:
-            return (yield from self.topic(topic))
-        error = ErrorCode.UNKNOWN_TOPIC_ID
-        return MetadataResponse.MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id)
-
-    def by_name(self, name: str) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
-        topic = self._discovery.topic(name)
-        if topic is not None:
-            return (yield from self.topic(topic))
-        valid = topic_name_problem(name) is None
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
     def topic(self, topic: Topic) -> Generator[None, None, MetadataResponse.MetadataResponseTopic]:
         partitions = []
