@@ -49,9 +49,8 @@ def server_families(runtime: Runtime, connections: Connections, events: Events) 
     for name, took_ms in (("max", max(loads, default=nan)), ("avg", sum(loads) / len(loads) if loads else nan)):
         text = "Milliseconds that a partition took to load, of those loaded in the last 30 s."
         yield gauge(f"{KAFKA_COORDINATOR}partition_load_time_{name}", text, took_ms)
-    took = HistogramMetricFamily("tenure_partition_load_seconds", "How long partitions took to load.")
-    took.add_metric([], buckets(runtime.loads.seconds), runtime.loads.seconds.total)
-    yield took
+    seconds, text = runtime.loads.seconds, "How long partitions took to load."
+    yield HistogramMetricFamily("tenure_partition_load_seconds", text, buckets(seconds), seconds.total)
 
 
 async def server_metrics(
@@ -71,5 +70,5 @@ async def server_metrics(
         owners = map(cluster.owner, range(len(runtime.partitions)))
         rest += cluster_families(len(cluster.nodes()), owners, cluster.numbers())
     since_ms = await open_since_ms(each.coordinator for each in transactions.partitions())
-    of_transactions = transaction_families(transactions.ended, since_ms, transactions.wall_ms())
+    of_transactions = transaction_families(transactions.ended, since_ms, runtime.clock.wall_ms())
     return [*own, *log_families(measures.logs), *of_transactions, *rest]

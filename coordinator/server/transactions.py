@@ -249,10 +249,6 @@ class Transactions:
         owners = self._other.owners
         return [each for each in self.runtime.partitions if owners(each.index) == self._node_id]
 
-    def wall_ms(self) -> int:
-        """The clock's time, Unix time in ms."""
-        return self._clock.wall_ms()
-
     def partition_of_group(self, group_id: str) -> TopicPartition:
         """The partition of `__consumer_offsets` that a group's offsets lie in."""
         return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, len(self._groups.partitions)))

@@ -11,7 +11,7 @@ KafkaApis, ReplicaManager and ReplicationControlManager, release 3.9 in KRaft mo
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coordinator.config import TOPIC_NAME_MAX
 from coordinator.log.engine import EngineError
@@ -19,7 +19,7 @@ from coordinator.log.topics.list import Topic
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.security.acls import Kind, Operation
 from coordinator.server.requests.rights import NOT_ALLOWED, may
-from coordinator.server.wire.call import Call, Steps, outcome_of, parts
+from coordinator.server.wire.call import Call, Steps, parts, result_of
 from protocol.messages import (
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsResponse,
@@ -106,25 +106,20 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Steps:
         yield
     partitions = list(found.values())
 
-    outcome: Any = None
     sizes: list[int] = []
-    # Also without partitions: the folder's size is asked for.
-    for some in list(parts(partitions, MEASURED_AT_ONCE)) or [[]]:
-        outcome = yield from outcome_of(call.services.data.measure, some)
-        if isinstance(outcome, Exception):
-            break
-        sizes += outcome.sizes
-        yield
+    result = DescribeLogDirsResponse.DescribeLogDirsResult()
+    try:
+        # Also without partitions: the folder's size is asked for.
+        for some in list(parts(partitions, MEASURED_AT_ONCE)) or [[]]:
+            measured = yield from result_of(call.services.data.measure, some)
+            sizes += measured.sizes
+            result.total_bytes, result.usable_bytes = measured.total, measured.usable
+            yield
+    except (EngineError, OSError):
+        result = DescribeLogDirsResponse.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        partitions, sizes = [], []
     assert call.services.data.log_dir is not None
-    result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=call.services.data.log_dir)
-    body = DescribeLogDirsResponse(results=[result])
-    if isinstance(outcome, EngineError | OSError):
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        call.answer(body)
-        return
-    if isinstance(outcome, Exception):
-        raise outcome
-    result.total_bytes, result.usable_bytes = outcome.total, outcome.usable
+    result.log_dir = call.services.data.log_dir
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
     for partition, size in zip(partitions, sizes, strict=True):
         topic = topics.get(partition.topic)
@@ -135,7 +130,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Steps:
         )
         yield
     result.topics = list(topics.values())
-    call.answer(body)
+    call.answer(DescribeLogDirsResponse(results=[result]))
 
 
 def _led(call: Call, request: DescribeLogDirsRequest) -> Iterator[TopicPartition | None]:

@@ -101,6 +101,7 @@ class Runtime:
         self._soon = soon
         self._wake = wake
         self._pace = pace
+        self.work = pace.work
         self._on_loaded = on_loaded
         self._inbox: deque[Callable[[], object]] = deque()
         self._woken = False
@@ -206,10 +207,6 @@ class Runtime:
             was, own = before.get(group_id), configs.get(group_id)
             dropped = set(was.expected).difference(own.expected) if was and own and own.expected else ()
             yield from self._tell(GroupSettingsChanged(group_id, dropped), [self.partition_of(group_id)])
-
-    def work(self, steps: Iterator[None]) -> None:
-        """See Host."""
-        self._pace.work(steps)
 
     # Windows of appends.
 

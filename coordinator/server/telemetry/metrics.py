@@ -209,9 +209,8 @@ def store_families(numbers: StoreNumbers) -> Iterator[Metric]:
     yield counter("tenure_store_lease_lapses", lapses, numbers.lapses)
     yield _by("tenure_store_calls", "Calls to the store; Txn writes.", "call", numbers.calls)
     yield counter("tenure_store_calls_lost", "Calls without an answer; they are made again.", numbers.lost)
-    took = HistogramMetricFamily("tenure_store_call_seconds", "How long answers of the store took.")
-    took.add_metric([], buckets(numbers.seconds), numbers.seconds.total)
-    yield took
+    text, seconds = "How long answers of the store took.", numbers.seconds
+    yield HistogramMetricFamily("tenure_store_call_seconds", text, buckets(seconds), seconds.total)
     yield gauge("tenure_store_used_bytes", "The part of the store's file that is in use.", numbers.used)
     yield gauge("tenure_store_bytes", "The size of the store's file.", numbers.size)
     yield gauge("tenure_store_quota_bytes", "The size at which the store refuses writes.", numbers.quota)
