@@ -19,7 +19,7 @@ from uuid import UUID
 
 from coordinator.audit.check.checks import NAMES_MAX, Findings
 from coordinator.group.causes import CauseKind
-from coordinator.group.consumer.group import AWAY, MemberState
+from coordinator.group.consumer.group import MemberState
 from coordinator.group.consumer.invariants import ConsumerRule, broken_rules
 from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET, TARGET_EPOCH, LastRecords
 from coordinator.log.topics.list import kafka_id
@@ -31,7 +31,9 @@ from coordinator.story.schema import UNKNOWN
 from protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
     ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
     Message,
 )
 
@@ -74,7 +76,6 @@ class ConsumerHistory:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self.records = LastRecords()
         self._held: Owners = {}
         self._aimed: Owners = {}
         self._held_twice: set[Partition] = set()
@@ -92,6 +93,11 @@ class ConsumerHistory:
         self._is_upgraded = False
         self._inferred = Consumer("", {})
 
+    @property
+    def records(self) -> LastRecords:
+        """The last records of the group."""
+        return self._inferred.records
+
     def upgrade(self, generation: int, seats: dict[str, str]) -> None:
         """Go on from a classic group, with its members by the names of their seats: its upgrade is no rebalance."""
         self._epoch_before, self._seats_before, self._is_upgraded = generation, seats, True
@@ -107,35 +113,22 @@ class ConsumerHistory:
         version = CONSUMER_VERSIONS[read.kind]
         self._batch, self._offset, self._ts, self._is_open = batch, offset, ts, True
         said = None if value is None else read_consumer_value(value, version)[1]
-        self._inferred.add(ts, version, read.name, said, is_whole=True)
         self._changes.versions.add(version)
-        if read.name is not None:
-            self._note_change(version, read.name, said)
-        if version in (EPOCH, TARGET_EPOCH):
-            self._check_epoch(version, said, ts)
-        if read.name is not None and version in (TARGET, CURRENT):
-            self._share(version, read.name, said)
-        if said is not None:
-            self.records.put(read.name, said)
-        elif read.name is not None:
-            self._of_version(version).pop(read.name, None)
-
-    def _check_epoch(self, version: int, said: Message | None, ts: int) -> None:
-        if said is None:
-            return
-        now = LastRecords()
-        now.put(None, said)
-        what, epoch, before = (
-            ("group", now.epoch, self.records.epoch)
-            if version == EPOCH
-            else ("target", now.target_epoch, self.records.target_epoch)
-        )
-        if epoch < before:
-            self._findings.add("generation_falls", self._offset, epoch, before=before, what=what)
-        if version == EPOCH:
+        if isinstance(said, ConsumerGroupMetadataValue):
+            self._check_epoch("group", said.epoch, self.records.epoch)
             self._epoch_ms = ts
-        else:
+        elif isinstance(said, ConsumerGroupTargetAssignmentMetadataValue):
+            self._check_epoch("target", said.assignment_epoch, self.records.target_epoch)
             self._target_ms = ts
+        elif read.name is not None:
+            self._note_change(version, read.name, said)
+            if version in (TARGET, CURRENT):
+                self._share(version, read.name, said)
+        self._inferred.add(ts, version, read.name, said, is_whole=True)
+
+    def _check_epoch(self, what: str, epoch: int, before: int) -> None:
+        if epoch < before and not self._is_upgraded:
+            self._findings.add("generation_falls", self._offset, epoch, before=before, what=what)
 
     def _share(self, version: int, member_id: str, said: Message | None) -> None:
         """Note which partitions a member has or shall have, in place of those of its former record."""
@@ -235,17 +228,8 @@ class ConsumerHistory:
             began = grew and self._was_settled and bool(seats or before)
             moved = Moved(epoch, grew, began, list(seats), back, why)
         self._epoch_before, self._seats_before, self._is_upgraded = epoch, seats, False
-        self._was_settled = not self._behind() and self.records.target_epoch == epoch
+        self._was_settled = self._inferred.is_settled
         return moved
-
-    def _behind(self) -> list[str]:
-        """The members that aren't where the target wants them; one that is away doesn't count."""
-        target_epoch = self.records.target_epoch
-        return [
-            member_id
-            for member_id, has in self.records.current.items()
-            if has.member_epoch != AWAY and (has.member_epoch < target_epoch or has.state != MemberState.STABLE.value)
-        ]
 
     def report(self, end_ms: int, at_end: Findings) -> None:
         """Check the group where the log ends; end_ms: the time of the last record of its partition."""
@@ -266,7 +250,7 @@ class ConsumerHistory:
         limit_ms = max(said.rebalance_timeout_ms for said in records.members.values())
         has_none = records.epoch > records.target_epoch
         since_ms = self._epoch_ms if has_none else self._target_ms
-        late = list(records.members) if has_none else self._behind()
+        late = list(records.members) if has_none else self._inferred.behind
         if late and since_ms >= 0 and limit_ms >= 0 and end_ms - since_ms > limit_ms:
             at_end.add(
                 "target_not_reached", self._offset, records.epoch,

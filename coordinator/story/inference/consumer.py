@@ -163,12 +163,15 @@ class Consumer:
         return [*(self._departure(name, gone) for name, gone in self._gone.items()), *self._changes]
 
     @property
+    def behind(self) -> list[str]:
+        """The ids of the members that aren't at the target; one that is away doesn't count."""
+        current = self.records.current
+        return [name for name, has in current.items() if has.member_epoch != AWAY and not self._is_there(has)]
+
+    @property
     def is_settled(self) -> bool:
-        """Whether all members are at the target of the newest epoch; one that is away doesn't count."""
-        records = self.records
-        return records.target_epoch == records.epoch and all(
-            has.member_epoch == AWAY or self._is_there(has) for has in records.current.values()
-        )
+        """Whether all members are at the target of the newest epoch."""
+        return self.records.target_epoch == self.records.epoch and not self.behind
 
     def upgraded(self, generation: int) -> None:
         """The group was a classic one: its conversion is no rebalance."""
