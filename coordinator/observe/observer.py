@@ -89,9 +89,9 @@ class CannotListen(Exception):
 class Heard:
     """The causes that a broker's log tells; see follower.Hearing."""
 
-    def __init__(self, path: Path, tell: Callable[[str], Told | None], lines: Lines) -> None:
+    def __init__(self, path: Path, lines: Lines) -> None:
         self._log = BrokerLog(path)
-        self._tell = tell
+        self._causes = BrokerLines()
         self._lines = lines
         self._said = ""
 
@@ -99,9 +99,7 @@ class Heard:
         """As Hearing."""
         while True:
             for line in self._log.lines():
-                told = self._tell(line)
-                if told is not None:
-                    yield told
+                yield from (told for told in self._causes.add(line) if told.is_first)
             if not self._log.is_behind:
                 break
         if self._log.problem not in {self._said, ""}:
@@ -143,7 +141,7 @@ class Observer:
             self._asking.own,
             options.timeout,
             lines,
-            hearing=[Heard(path, BrokerLines().told, lines) for path in options.broker_logs],
+            hearing=[Heard(path, lines) for path in options.broker_logs],
             takers=[lambda events: self.watching.put(events), *told],  # noqa: PLW0108 - it comes below
             newcomers=[counts.take, *posted],
             changed=self.live.changed,

@@ -82,7 +82,7 @@ def told_by_lines(lines: list[str]) -> list[Told]:
     return [
         Told(
             each.generation_before,
-            frozenset(str(kind.value) for kind in each.kinds),
+            frozenset(each.kinds),
             frozenset((*each.member_ids, *filter(None, (each.group_instance_id,)))),
             each.is_first,
         )

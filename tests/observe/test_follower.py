@@ -11,7 +11,6 @@ from coordinator.client.events import Placed
 from coordinator.observe.follower import Follower
 from coordinator.observe.observer import Heard
 from coordinator.story.events import RebalanceEnded, RebalanceEvent
-from coordinator.story.inference.broker_lines import BrokerLines
 from coordinator.story.inference.knowledge import Told
 from coordinator.testing.tenure import Tenure
 from tests.observe.conftest import Written
@@ -46,7 +45,7 @@ class TellsAll:
     """Told causes for the first generations of some groups."""
 
     def __init__(self, *groups: str) -> None:
-        self._told = [Told(1, group, 0, "member_rejoined") for group in groups]
+        self._told = [Told(1, group, 0, ("member_rejoined",)) for group in groups]
 
     def heard(self) -> list[Told]:
         """As Hearing."""
@@ -121,7 +120,7 @@ def test_a_broker_s_log_tells_causes(tmp_path: Path, written: Written) -> None:
     stopping = threading.Event()
     with Tenure(topics={"orders": 6}, settings=SETTINGS, data_dir=tmp_path / "data") as cluster:
         settle(cluster, "untold")
-        heard = Heard(log, BrokerLines().told, written.lines)
+        heard = Heard(log, written.lines)
         follower = Follower(Cluster(cluster.bootstrap_servers).client, WITHIN_S, written.lines, hearing=[heard])
         thread = threading.Thread(target=follower.follow, args=(taken, stopping))
         thread.start()

@@ -5,8 +5,6 @@
         for told in lines.add(line):
             ...     # a cause of the rebalance that ends told.generation_before
 
-`told` gives only the cause that began a rebalance, as `Observed.told` takes it.
-
 The lines are those of 3.x (GroupCoordinator) and of 4.x (GroupMetadataManager), as both print them by default, at INFO:
 
     classic     "Preparing to rebalance group G ... with old generation N ... (reason: R)" begins a rebalance and has
@@ -55,29 +53,18 @@ _EXPIRED = (CauseKind.MEMBER_EXPIRED,)
 """Also of members that were dropped because they didn't join in time."""
 
 
-class ToldCause(NamedTuple):
-    """A cause of a rebalance, as the broker tells it.
-
-    at_ms: Unix time of the line; -1 if it has none. generation_before: the generation, or group epoch, that ends.
-    kinds: the kinds that the line fits; nearly always one. member_ids: of the members that caused it, as far as the
-    line has them. is_first: whether this cause began the rebalance.
-    """
-
-    at_ms: int
-    group: str
-    generation_before: int
-    kinds: tuple[CauseKind, ...]
-    member_ids: tuple[str, ...] = ()
-    group_instance_id: str | None = None
-    reason: str = ""
-    is_first: bool = False
-
-
 class _Fact(NamedTuple):
+    """The meaning of a line, as far as it goes into a `Told`."""
+
     kinds: tuple[CauseKind, ...]
     member_ids: tuple[str, ...] = ()
     group_instance_id: str | None = None
     reason: str = ""
+
+    def told(self, at_ms: int, group: str, generation_before: int, *, is_first: bool) -> Told:
+        """A cause of a rebalance."""
+        kinds = tuple(kind.value for kind in self.kinds)
+        return Told(at_ms, group, generation_before, kinds, *self[1:], is_first=is_first)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -242,7 +229,7 @@ class BrokerLines:
         self._offset_ms = offset_minutes * 60_000
         self._groups: dict[str, _Heard] = {}
 
-    def add(self, line: str) -> list[ToldCause]:
+    def add(self, line: str) -> list[Told]:
         """Take a line; the causes that it tells."""
         if "roup" not in line or len(line) > LINE_MAX:
             return []
@@ -263,17 +250,6 @@ class BrokerLines:
                     return take(self._at_ms(line), found["group"], _fact(found, kinds))
         return []
 
-    def told(self, line: str) -> Told | None:
-        """Take a line; the cause that begins a rebalance, as `Observed.told` takes it. None for any other line."""
-        first = next((cause for cause in self.add(line) if cause.is_first), None)
-        if first is None:
-            return None
-        kind, *others = (str(each.value) for each in first.kinds)
-        return Told(
-            first.at_ms, first.group, first.generation_before, kind, next(iter(first.member_ids), None), first.reason,
-            first.group_instance_id, tuple(others),
-        )  # fmt: skip
-
     def _group(self, group: str) -> _Heard:
         """The group, as the newest one."""
         heard = self._groups.pop(group, None) or _Heard()
@@ -282,7 +258,7 @@ class BrokerLines:
             del self._groups[next(iter(self._groups))]
         return heard
 
-    def _prepares(self, at_ms: int, found: re.Match[str]) -> list[ToldCause]:
+    def _prepares(self, at_ms: int, found: re.Match[str]) -> list[Told]:
         heard = self._group(found["group"])
         heard.generation = int(found["generation"])
         heard.emptied = None
@@ -300,7 +276,7 @@ class BrokerLines:
             fact = said[0]._replace(member_ids=named)
         return self._tell(at_ms, found["group"], heard.generation, heard, fact, is_first=True)
 
-    def _classic(self, at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:
+    def _classic(self, at_ms: int, group: str, fact: _Fact) -> list[Told]:
         heard = self._group(group)
         if heard.generation is not None:
             return self._tell(at_ms, group, heard.generation, heard, fact)
@@ -313,15 +289,15 @@ class BrokerLines:
     @staticmethod
     def _tell(
         at_ms: int, group: str, generation: int, heard: _Heard, fact: _Fact, *, is_first: bool = False
-    ) -> list[ToldCause]:
+    ) -> list[Told]:
         """A cause of the rebalance that ends a generation, unless an earlier line had it already."""
         same = {(kind, member_id) for kind in fact.kinds for member_id in fact.member_ids}
         if same & heard.told:
             return []
         heard.told |= same
-        return [ToldCause(at_ms, group, generation, *fact, is_first=is_first)]
+        return [fact.told(at_ms, group, generation, is_first=is_first)]
 
-    def _consumer(self, at_ms: int, group: str, fact: _Fact) -> list[ToldCause]:
+    def _consumer(self, at_ms: int, group: str, fact: _Fact) -> list[Told]:
         """A line of a request that may raise the group epoch. One LeaveGroup may have a line for each of its members.
 
         A request that is repeated because its answer was lost has a line, and raises nothing. Nor does a member that
@@ -336,7 +312,7 @@ class BrokerLines:
         heard.heard_ms = at_ms
         return []
 
-    def _bumped(self, at_ms: int, found: re.Match[str]) -> list[ToldCause]:
+    def _bumped(self, at_ms: int, found: re.Match[str]) -> list[Told]:
         heard = self._group(found["group"])
         facts, heard.facts = heard.facts, []
         if at_ms - heard.heard_ms > REQUEST_MS:
@@ -347,8 +323,7 @@ class BrokerLines:
             causes = changed or facts[-1:] or [_Fact(_UNTOLD)]
         epoch_before = int(found["epoch"]) - 1
         return [
-            ToldCause(at_ms, found["group"], epoch_before, *fact, is_first=number == 0)
-            for number, fact in enumerate(causes)
+            fact.told(at_ms, found["group"], epoch_before, is_first=number == 0) for number, fact in enumerate(causes)
         ]
 
     def _at_ms(self, line: str) -> int:

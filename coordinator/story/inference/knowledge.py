@@ -10,7 +10,7 @@ House rule: plain values. Knowledge is used for one generation and then dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -32,31 +32,31 @@ IN_RECORDS = frozenset({CauseKind.METADATA_CHANGED.value, CauseKind.SUBSCRIPTION
 
 
 class Told(NamedTuple):
-    """A cause that somebody knows, such as a line of the broker's log about the begin of a rebalance.
+    """A cause that somebody knows, such as a line of the broker's log about a rebalance.
 
-    at_ms: Unix time. generation_before: the generation in which the rebalance began. kind: of the cause. member_id,
-    group_instance_id: of the member that caused it, as far as they are known. reason: the client's own. or_kinds: other
-    kinds that the same words may mean; the records decide which one it is.
+    at_ms: Unix time; -1 if nobody knows. generation_before: the generation, or group epoch, that ends. kinds: all that
+    the words may mean, nearly always one; the records decide. member_ids, group_instance_id: of the members that caused
+    it, as far as they are known. reason: the client's own. is_first: whether it began the rebalance.
     """
 
     at_ms: int
     group: str
     generation_before: int
-    kind: str
-    member_id: str | None = None
-    reason: str = ""
+    kinds: tuple[str, ...]
+    member_ids: tuple[str, ...] = ()
     group_instance_id: str | None = None
-    or_kinds: tuple[str, ...] = ()
+    reason: str = ""
+    is_first: bool = True
 
     def cause(self, inferred: list[Cause]) -> Cause:
         """The cause; the names of its client come from an inferred cause about the same member."""
         same = next((each for each in inferred if self._names(each)), None)
         kinds = self._kinds(inferred)
         if len(kinds) > 1:
-            made = cause_of(UNKNOWN, _known(self.member_id), possible=kinds)
+            made = cause_of(UNKNOWN, self.member_ids[:1], possible=kinds)
             return replace(made, reason=self.reason, told=True)
         if same is None:
-            same = replace(cause_of(self.kind, _known(self.member_id)), group_instance_id=self.group_instance_id)
+            same = replace(cause_of(kinds[0], self.member_ids[:1]), group_instance_id=self.group_instance_id)
         return replace(
             same,
             kind=kinds[0],
@@ -77,33 +77,29 @@ class Told(NamedTuple):
 
     def agrees(self, before: Collection[str], after: Collection[str]) -> bool:
         """Whether the members before a rebalance, and those after it, allow this cause."""
-        if self.member_id is None:
+        if not self.member_ids:
             return True
-        if self.kind in GONE:
-            return self.member_id not in after
-        return self.kind != CauseKind.MEMBER_JOINED.value or self.member_id not in before
+        kind, member_id = self.kinds[0], self.member_ids[0]
+        if kind in GONE:
+            return member_id not in after
+        return kind != CauseKind.MEMBER_JOINED.value or member_id not in before
 
     def decides(self, cause: Cause) -> bool:
         """Whether this is one of the kinds that fit an unknown cause, about the same member."""
-        return cause.kind == UNKNOWN and self.kind in (cause.possible or ()) and self._names(cause)
+        return cause.kind == UNKNOWN and self.kinds[0] in (cause.possible or ()) and self._names(cause)
 
-    def _kinds(self, inferred: list[Cause]) -> list[str]:
+    def _kinds(self, inferred: list[Cause]) -> Sequence[str]:
         """The kinds that are left, once the records had their say."""
-        kinds = [self.kind, *self.or_kinds]
-        fits = [each.kind for each in inferred if each.kind in kinds]
-        if len(kinds) == 1 or fits:
-            return fits[:1] or kinds
-        return [kind for kind in kinds if kind not in IN_RECORDS] or kinds
+        fits = [each.kind for each in inferred if each.kind in self.kinds]
+        if len(self.kinds) == 1 or fits:
+            return fits[:1] or self.kinds
+        return [kind for kind in self.kinds if kind not in IN_RECORDS] or self.kinds
 
     def _names(self, cause: Cause) -> bool:
         """Whether a cause is about the member of this one."""
-        if self.member_id is not None and self.member_id in cause.member_ids:
+        if self.member_ids and self.member_ids[0] in cause.member_ids:
             return True
         return self.group_instance_id is not None and self.group_instance_id == cause.group_instance_id
-
-
-def _known(member_id: str | None) -> tuple[str, ...]:
-    return () if member_id is None else (member_id,)
 
 
 class Live(NamedTuple):

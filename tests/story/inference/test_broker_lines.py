@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from coordinator.story.events import TopicChange
-from coordinator.story.inference.broker_lines import LINE_MAX, BrokerLines, ToldCause
+from coordinator.story.inference.broker_lines import LINE_MAX, BrokerLines
+from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Observed
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, Scene, member, static
 from tests.story.inference.observing import events_of
@@ -35,19 +36,16 @@ LEFT_OLD = (
 )
 
 
-def heard(form: str, *texts: str) -> list[ToldCause]:
+def heard(form: str, *texts: str) -> list[Told]:
     """The causes that a reader finds in these lines of a group `workers`."""
     reader = BrokerLines()
     return [cause for text in texts for cause in reader.add(form.format(text) + "\n")]
 
 
-def short(causes: list[ToldCause]) -> list[tuple[str, tuple[str, ...], str | None, str]]:
+def short(causes: list[Told]) -> list[tuple[str, tuple[str, ...], str | None, str]]:
     """Kinds, members, instance id and reason of each cause, all about the rebalance of generation 3."""
     assert all((cause.group, cause.generation_before) == ("workers", 3) for cause in causes)
-    return [
-        ("/".join(kind.value for kind in cause.kinds), cause.member_ids, cause.group_instance_id, cause.reason)
-        for cause in causes
-    ]
+    return [("/".join(cause.kinds), cause.member_ids, cause.group_instance_id, cause.reason) for cause in causes]
 
 
 @pytest.mark.parametrize(
@@ -286,8 +284,7 @@ def test_a_reader_remembers_a_limited_number_of_groups(monkeypatch: pytest.Monke
 
 def observed(line: str, scene: Scene) -> Any:
     """The cause that an observer names, who hears a line before the scene's last record."""
-    told = BrokerLines().told(line)
-    assert told is not None
+    (told,) = BrokerLines().add(line)
     observer = Observed()
     observer.told(told._replace(group=GROUP, generation_before=1, at_ms=scene.now_ms - SECOND_MS))
     (cause,) = events_of(scene, observer)[-1].causes
@@ -304,10 +301,9 @@ def test_a_told_cause_takes_the_place_of_an_unknown_one() -> None:
     )  # fmt: skip
     removed = NEW.format(REMOVED)
     reader = BrokerLines()
-    assert reader.told(removed) is None
-    told = reader.told(NEW.format(BUMPED))
-    assert told is not None
-    assert (told.kind, told.member_id, told.group_instance_id) == ("member_removed", None, "s2")
+    assert reader.add(removed) == []
+    (told,) = reader.add(NEW.format(BUMPED))
+    assert (told.kinds, told.member_ids, told.group_instance_id) == (("member_removed",), (), "s2")
 
 
 @pytest.mark.parametrize(
@@ -331,7 +327,7 @@ def test_a_forged_line_counts_only_if_no_record_contradicts_it(reason: str, late
     text = OLD.format(PREPARING_OLD.format(joins + forged)).replace("workers", "mine", 1)
     reader, observer = BrokerLines(), Observed()
     for line in text.split("\n"):
-        if (told := reader.told(line)) is not None:
+        for told in filter(lambda told: told.is_first, reader.add(line)):
             assert (told.group, told.generation_before) == (GROUP, 1)
             observer.told(told._replace(at_ms=scene.now_ms - SECOND_MS + late_ms))
     (cause,) = events_of(scene, observer)[-1].causes

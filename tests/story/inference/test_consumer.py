@@ -190,12 +190,12 @@ def test_a_silent_member_left_or_expired() -> None:
 @pytest.mark.parametrize(
     ("told", "kind"),
     [
-        (Told(-1, GROUP, 3, "member_expired", "m"), "member_expired"),
-        (Told(-1, GROUP, 3, "member_left", "m", "bye"), "member_left"),
-        (Told(-1, GROUP, 3, "member_left", "n"), "unknown"),
-        (Told(-1, GROUP, 2, "member_left", "m"), "unknown"),
-        (Told(-1, GROUP, 3, "topics_changed"), "unknown"),
-        (Told(1, GROUP, 3, "member_left", "m"), "unknown"),
+        (Told(-1, GROUP, 3, ("member_expired",), ("m",)), "member_expired"),
+        (Told(-1, GROUP, 3, ("member_left",), ("m",), reason="bye"), "member_left"),
+        (Told(-1, GROUP, 3, ("member_left",), ("n",)), "unknown"),
+        (Told(-1, GROUP, 2, ("member_left",), ("m",)), "unknown"),
+        (Told(-1, GROUP, 3, ("topics_changed",)), "unknown"),
+        (Told(1, GROUP, 3, ("member_left",), ("m",)), "unknown"),
     ],
 )
 def test_a_told_cause_decides_between_those_that_fit(told: Told, kind: str) -> None:

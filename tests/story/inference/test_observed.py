@@ -148,7 +148,7 @@ def test_a_told_cause_replaces_the_inferred_one() -> None:
     """Its client's names come from the record; other causes stay."""
     scene = Scene().group([member("a", A), member("b", B)], 1).tick(60_000).group([member("a", A)], 2)
     observed = Observed()
-    observed.told(Told(scene.now_ms, GROUP, 1, "member_expired", "b"))
+    observed.told(Told(scene.now_ms, GROUP, 1, ("member_expired",), ("b",)))
     event = events_of(scene, observed)[-1]
     (cause,) = event.causes
     assert (cause.kind, cause.client_id, cause.told) == ("member_expired", "client", True)
@@ -160,13 +160,13 @@ def test_a_told_cause_of_another_group_of_that_name_is_none() -> None:
     scene = Scene().group(pair, 1).tick(60_000).group(pair[:1], 2).delete()
     scene.group(next_pair, 1).tick(60_000).group(next_pair[:1], 2)
     both = Observed()
-    both.told(Told(scene.now_ms, GROUP, 1, "member_expired", "b"))
-    both.told(Told(scene.now_ms, GROUP, 1, "member_left", "d"))
+    both.told(Told(scene.now_ms, GROUP, 1, ("member_expired",), ("b",)))
+    both.told(Told(scene.now_ms, GROUP, 1, ("member_left",), ("d",)))
     assert [kinds for _, generation, kinds in told(scene, both) if generation == 2] == [
         ["member_left/member_expired"]
     ] * 2
     late = Observed()
-    late.told(Told(scene.now_ms, GROUP, 2, "member_expired", "a"))
+    late.told(Told(scene.now_ms, GROUP, 2, ("member_expired",), ("a",)))
     assert told(scene.group(pair[:1], 3), late)[-1] == ("completed", 3, ["member_joined", "member_left"])
 
 
