@@ -10,11 +10,17 @@ Heartbeats alone may fill the loop's time, for example those of five thousand me
 late then, whatever else the loop does; so half of its time goes to the work that ends the wait. Two long turns in a row
 show this case; one long turn, or work before anything was deferred, doesn't.
 
+HTTP shares these turns with Kafka's clients. It asks before each piece of work: to read what a client sent, to begin an
+answer, to write a further part of it. A piece that has no time waits in `next`, and each further turn lets one on. So a
+hundred clients who ask for everything at once take a hundred turns, and in each of them heartbeats are answered. No
+piece is larger than a request, or PIECE_BYTES of an answer (site/body.py).
+
 House rule: heartbeats don't ask.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,6 +46,7 @@ class Pace:
         self._ended_ms: int | None = None
         self._others_ms = 0
         self._waiting: deque[Callable[[], None]] = deque()
+        self._pieces: deque[asyncio.Future[None]] = deque()
 
     def has_time(self) -> bool:
         """Whether the caller may do one more thing in this turn. If not, the rest goes to `later`."""
@@ -70,6 +77,25 @@ class Pace:
             if not self.has_time():
                 self.later(partial(self.work, steps))
                 return
+
+    async def next(self) -> None:
+        """Wait until the caller may do one more thing."""
+        if not self._pieces and self.has_time():
+            return
+        waits = asyncio.get_running_loop().create_future()
+        self._pieces.append(waits)
+        if len(self._pieces) == 1:
+            self.later(self._let_on)
+        await waits
+
+    def _let_on(self) -> None:
+        while self._pieces:
+            waits = self._pieces.popleft()
+            if not waits.done():  # else the server stops, and has cancelled its task
+                waits.set_result(None)
+                break
+        if self._pieces:
+            self.later(self._let_on)
 
     def _next_turn(self) -> None:
         if not self._waiting:

@@ -43,7 +43,6 @@ from coordinator.server.wire.listener import bind
 from coordinator.site.feed import Feed
 from coordinator.site.newest import Bounds
 from coordinator.site.site import Site
-from coordinator.site.turns import Turns
 from coordinator.story.inference.broker_lines import BrokerLines
 from coordinator.story.inference.knowledge import Told
 
@@ -155,7 +154,7 @@ class Observer:
             for name, run in (("live", self.live.run), ("watching", self.watching.run))
         ]
         pace = Pace(clock, loop.call_soon)
-        self._feed = Feed(self.follower, BOUNDS, Turns(pace))
+        self._feed = Feed(self.follower, pace, BOUNDS)
         self._lines = lines
         self._site: Site | None = None
         self.address: Address | None = None
@@ -167,9 +166,9 @@ class Observer:
                 partial(self._metrics, counts, config.metrics_groups_max),
                 lines,
                 clock,
+                pace,
                 feed=self._feed,
                 spare=self._has_spare,
-                pace=pace,
                 progress=self.watching.progress,
                 lag_times=self.watching.lag_times,
             )

@@ -555,7 +555,7 @@ class Server:
         metrics = self.metrics(services.measures)
         secure = self._securing(HTTP)
         ask, pace = self.in_process().open, services.pace
-        self._site = Site(self._config, self, ask, metrics, self._lines, services.clock, secure, pace=pace)
+        self._site = Site(self._config, self, ask, metrics, self._lines, services.clock, pace, secure)
         await self._site.start(listening)
         scheme = "http" if secure is None else "https"
         where = f"{scheme}://{Address(*listening.getsockname()[:2])}/"

@@ -24,8 +24,8 @@ from typing import NamedTuple, Protocol
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader, NoEvents, Placed
+from coordinator.loop.pace import Pace
 from coordinator.site.newest import Bounds, Newest
-from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
 from protocol.errors import ProtocolError
 
@@ -75,8 +75,8 @@ class Subscriber:
     it subscribed, and the next. is_closed: it gets no more events.
     """
 
-    def __init__(self, turns: Turns, begins: str, behind: list[FeedEvent], *, is_gapped: bool) -> None:
-        self._turns = turns
+    def __init__(self, pace: Pace, begins: str, behind: list[FeedEvent], *, is_gapped: bool) -> None:
+        self._pace = pace
         self.begins = begins
         self.is_gapped = is_gapped
         self._waiting = deque(behind)
@@ -108,7 +108,7 @@ class Subscriber:
                     await self._waits
             except TimeoutError:
                 return []
-        await self._turns.next()
+        await self._pace.next()
         if self.is_closed:
             return []
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), TAKEN_AT_ONCE))]
@@ -168,12 +168,12 @@ class TopicSource:
 class Feed:
     """See the module.
 
-    bounds: of the events in memory. turns: of the loop, which takes events in steps. problem: why there are no events,
+    bounds: of the events in memory. pace: of the loop, which takes events in steps. problem: why there are no events,
     "" if there are. is_read: set when the first read of the source has ended or failed. thread: the source's, None
     before the start.
     """
 
-    def __init__(self, source: EventSource, bounds: Bounds | None = None, turns: Turns | None = None) -> None:
+    def __init__(self, source: EventSource, pace: Pace, bounds: Bounds | None = None) -> None:
         self._source = source
         self._events: Newest[FeedEvent] = Newest(bounds or Bounds(EVENTS_KEPT))
         self._topic = ""
@@ -183,7 +183,7 @@ class Feed:
         """The offset in each partition behind the last event that was read."""
         self._told: dict[int, int] = {}
         """The offset in each partition of the first event that subscribers did not get yet."""
-        self._turns = turns or Turns()
+        self._pace = pace
         self._coming: deque[Iterator[None]] = deque()
         """Steps that take what the thread brought, one after the other."""
         self._is_taking = False
@@ -204,7 +204,7 @@ class Feed:
         """Wait for the first read, and for a turn: many requests may wait for that read."""
         self.start()
         await self.is_read.wait()
-        await self._turns.next()
+        await self._pace.next()
 
     def start(self) -> None:
         """Start the source, if it hasn't started."""
@@ -230,7 +230,7 @@ class Feed:
         behind: list[FeedEvent] = []
         if had != self._reached:
             behind = [each for each in self._events if each.placed.offset >= had.get(each.placed.partition, 0)]
-        subscriber = Subscriber(self._turns, self._id(had), behind, is_gapped=is_gapped)
+        subscriber = Subscriber(self._pace, self._id(had), behind, is_gapped=is_gapped)
         self._subscribers.add(subscriber)
         return subscriber
 
@@ -293,7 +293,7 @@ class Feed:
         self._coming.append(steps)
         if not self._is_taking:
             self._is_taking = True
-            self._turns.work(self._in_order())
+            self._pace.work(self._in_order())
 
     def _in_order(self) -> Iterator[None]:
         try:

@@ -1,7 +1,7 @@
 """Protects the server from clients of HTTP: a limit on connections, timeouts, and the check of the Host header.
 
 HTTP shares the process's files and its event loop with Kafka's clients, so it has limits of its own, and reads what
-clients send in turns (turns.py). It closes a connection above `tenure.http.max.connections` at once, and one whose
+clients send in turns (loop/pace.py). It closes a connection above `tenure.http.max.connections` at once, and one whose
 client speaks something else than HTTP. It also closes a connection if one of these lasts for
 `tenure.http.idle.timeout.ms`: no request comes, the body of a request isn't whole, or the client takes nothing of an
 answer. Of slow clients whose answers together take more than UNSENT_BYTES_MAX, the slowest loses its connection
@@ -30,8 +30,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from coordinator.client.connection import Address
 from coordinator.loop.clock import Alarm, Clock
 from coordinator.loop.cycles import drop_trace
+from coordinator.loop.pace import Pace
 from coordinator.loop.unsent import Unsent
-from coordinator.site.turns import Turns
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Refusals:
 class Guard:
     """The connections of HTTP. connections_max, idle_ms: see the module. secure: puts TLS below a connection.
 
-    turns: in which they read.
+    pace: of the loop, in whose turns they read.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class Guard:
         lines: Lines,
         connections_max: int,
         idle_ms: int,
-        turns: Turns,
+        pace: Pace,
         secure: Secure | None = None,
     ) -> None:
-        self.turns = turns
+        self.pace = pace
         self._secure = secure
         self._clock = clock
         self._lines = lines
@@ -194,11 +194,11 @@ class GuardedProtocol(H11Protocol):
         if not self._is_admitted:
             return
         self._first = self._first or data[:FIRST_BYTES]
-        if not self._coming and self._guard.turns.has_time():
+        if not self._coming and self._guard.pace.has_time():
             self._read(data)
             return
         if not self._coming:
-            self._guard.turns.later(self._read_on)
+            self._guard.pace.later(self._read_on)
             self.transport.pause_reading()
         self._coming += data
 

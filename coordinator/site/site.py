@@ -44,7 +44,6 @@ from coordinator.site.guard import Guard
 from coordinator.site.kept import Kept
 from coordinator.site.overview import counted, lags, overview
 from coordinator.site.sums import Sums
-from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
 from coordinator.story.described import SHARE, Group, group_json
 from coordinator.story.diagnosis import Case, worst_first
@@ -130,9 +129,9 @@ class Health(Protocol):
 class Site:
     """The HTTP side of `server`.
 
-    config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. secure: as of
-    Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums. pace: of the loop;
-    without one, nothing waits. progress, lag_times: earlier looks at how far groups are.
+    config: has limits and host names. ask: opens a client of the cluster. lines: gets uvicorn's log. pace: of the loop.
+    secure: as of Guard. feed: brings events; by default it reads the cluster's topic of events. spare: as of Sums.
+    progress, lag_times: earlier looks at how far groups are.
     """
 
     def __init__(
@@ -143,15 +142,14 @@ class Site:
         metrics: Callable[[], Awaitable[list[Metric]]],
         lines: Lines,
         clock: Clock,
+        pace: Pace,
         secure: Secure | None = None,
         feed: Feed | None = None,
         spare: Callable[[], bool] = lambda: True,
-        pace: Pace | None = None,
         progress: Progress | None = None,
         lag_times: LagTimes | None = None,
     ) -> None:
-        limits, turns = (config.http_max_connections, config.http_idle_timeout_ms), Turns(pace)
-        self._guard = Guard(clock, lines, *limits, turns, secure)
+        self._guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, pace, secure)
         self._health = server
         self._ask = ask
         self._metrics = metrics
@@ -163,7 +161,7 @@ class Site:
             open_paths=PROBES,
         )
         self._web = Web(self._guard, config.http_hosts, lines, [token])
-        self._feed = feed or Feed(TopicSource(ask), turns=turns)
+        self._feed = feed or Feed(TopicSource(ask), pace)
         self._clock = clock
         self._kept = Kept(clock)
         self._progress = Progress() if progress is None else progress

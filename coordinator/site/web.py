@@ -1,7 +1,8 @@
 """A web server on the running loop: Starlette on uvicorn. The site has one, and so has the control of a test.
 
-Each request passes the check of its Host header (guard.py), and each answer waits for its turn (turns.py). A path that
-no route has gets status 404, and an exception of a route 500, in JSON. uvicorn's own log becomes lines of the server.
+Each request passes the check of its Host header (guard.py), and each answer waits for its turn (loop/pace.py). A path
+that no route has gets status 404, and an exception of a route 500, in JSON. uvicorn's own log becomes lines of the
+server.
 
 House rule: this knows no route.
 """
@@ -71,7 +72,7 @@ class InTurn:
 
         async def send_in_turn(message: Message) -> None:
             if message["type"] == "http.response.start" or message.get("more_body"):
-                await guard.turns.next()
+                await guard.pace.next()
             if PIECES in message:
                 guard.begin(scope["client"], message[PIECES])
             await send(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -160,3 +161,23 @@ def test_what_took_long_before_a_crowd_came_is_no_reason_either(loop: Loop) -> N
         loop.turn()
         assert len(loop.done) == 3 + 2 * turn
         loop.clock.advance(40)
+
+
+async def test_a_turn_lets_one_piece_of_work_on() -> None:
+    """Once a turn has no time, further work waits in its order, and what was given up is passed over."""
+    loop, done = Loop(), asyncio.Queue[int]()
+
+    async def piece(number: int) -> None:
+        await loop.pace.next()
+        done.put_nowait(number)
+        loop.clock.advance(TURN_MAX_MS)
+
+    tasks = [asyncio.create_task(piece(number)) for number in range(5)]
+    assert await done.get() == 0
+    tasks[2].cancel()
+    for number in (1, 3, 4):
+        loop.turn()
+        assert await done.get() == number
+        assert done.empty()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not loop.pace._pieces

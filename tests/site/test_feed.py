@@ -17,7 +17,6 @@ from coordinator.loop.pace import TURN_MAX_MS, Pace
 from coordinator.site import feed as feeds
 from coordinator.site.feed import STEP, WAITING_MAX, Feed, FeedEvent, TopicSource
 from coordinator.site.newest import Bounds, Newest
-from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
 from tests.support.told import told
@@ -34,8 +33,9 @@ def event(number: int) -> RebalanceEvent:
 class Fed(Feed):
     """A feed that the test feeds in place of the thread."""
 
-    def __init__(self, turns: Turns | None = None, bounds: Bounds | None = None) -> None:
-        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")), bounds, turns)
+    def __init__(self, pace: Pace | None = None, bounds: Bounds | None = None) -> None:
+        pace = pace or Pace(ManualClock(), lambda _: None)
+        super().__init__(TopicSource(partial(Client, "127.0.0.1:1")), pace, bounds)
         self.thread = threading.Thread(target=lambda: None)
         self.thread.start()
         self._line_up(self._set_problem(""))
@@ -103,7 +103,7 @@ async def test_listeners_that_come_together_share_out_their_work(monkeypatch: py
 
     original = Newest.__iter__
     monkeypatch.setattr(Newest, "__iter__", look)
-    feed = Fed(Turns(Pace(Slow(), asyncio.get_running_loop().call_soon)))
+    feed = Fed(Pace(Slow(), asyncio.get_running_loop().call_soon))
     feed.is_read.clear()
     waiting = [asyncio.create_task(subscribe()) for _ in range(30)]
     await a_turn()
@@ -230,7 +230,7 @@ async def test_many_events_are_taken_in_steps_and_in_order() -> None:
 
     pace = Pace(clock, turns.append)
     pace.ms = passing_ms
-    feed = Fed(Turns(pace))
+    feed = Fed(pace)
     first = await feed.subscribe("")
     feed.feed_anew(*range(WAITING_MAX))
     feed.feed(WAITING_MAX)
@@ -300,7 +300,8 @@ async def test_a_stop_does_not_wait_for_a_cluster_that_does_not_answer(monkeypat
     """A stop doesn't wait for a thread whose cluster doesn't answer; that thread's events reach no subscriber."""
     monkeypatch.setattr(feeds, "STOP_WITHIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        feed = Feed(TopicSource(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}")))
+        source = TopicSource(partial(Client, f"127.0.0.1:{silent.getsockname()[1]}"))
+        feed = Feed(source, Pace(ManualClock(), lambda _: None))
         asked = asyncio.create_task(feed.events())
         connection, _ = await asyncio.to_thread(silent.accept)
         await feed.stop()

@@ -256,7 +256,7 @@ def test_every_kind_of_entry_is_described() -> None:
 def test_the_document_has_the_paths_that_are_served() -> None:
     """The document has each path that the server serves, and no other."""
     server: Any = SimpleNamespace(http_hosts=(), http_max_connections=1, http_idle_timeout_ms=1, http_token="")
-    routes = Site(server, server, server, server, server, server).routes()
+    routes = Site(server, server, server, server, server, server, server).routes()
     assert {route.path.replace(":path}", "}") for route in routes} == set(PATHS)
 
 

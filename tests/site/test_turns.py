@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from coordinator.client.events import Placed
-from coordinator.loop.pace import TURN_MAX_MS, Pace
+from coordinator.loop.pace import TURN_MAX_MS
 from coordinator.site import feed, openapi, site
 from coordinator.site.feed import News, TopicSource
 from coordinator.site.guard import GuardedProtocol
 from coordinator.site.kept import Kept
 from coordinator.site.site import exposition
-from coordinator.site.turns import Turns
 from coordinator.story.events import RebalanceEvent, event_json
 from tests.server.harness import ManualClock
 from tests.site.test_guard import serving
@@ -145,7 +144,7 @@ async def test_events_for_a_hundred_listeners_that_read_nothing_make_no_turn_lon
         try:
             brought[0].put(events)
             await web.until(lambda: len(encoded) == EVENTS and not any(each._waiting for each in web.listeners))
-            await web.until(lambda: not web.guard.turns._waiting)
+            await web.until(lambda: not web.guard.pace._pieces)
         finally:
             work.end()
         assert encoded == list(range(EVENTS))
@@ -225,40 +224,3 @@ async def test_the_description_of_the_routes_is_made_once_and_not_on_the_loop(
         all_came.set()
         assert set(await asked) == {200}
         assert sorted(made) == [("document", False), ("exposition", False)]
-
-
-async def test_a_turn_lets_one_piece_of_work_on() -> None:
-    """Once a turn has no time, further work waits in its order, and what was given up is passed over."""
-    clock, turns, done = ManualClock(), list[Callable[[], None]](), asyncio.Queue[int]()
-    share = Turns(Pace(clock, turns.append))
-
-    async def piece(number: int) -> None:
-        await share.next()
-        done.put_nowait(number)
-        clock.advance(TURN_MAX_MS)
-
-    tasks = [asyncio.create_task(piece(number)) for number in range(5)]
-    assert await done.get() == 0
-    tasks[2].cancel()
-    for number in (1, 3, 4):
-        turns.pop(0)()
-        assert await done.get() == number
-        assert done.empty()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert not share._waiting
-
-
-async def test_on_a_loop_of_its_own_http_waits_for_nobody() -> None:
-    """An observer serves no group."""
-    share = Turns()
-    assert share.has_time()
-    done: list[int] = []
-
-    def steps() -> Iterator[None]:
-        for number in range(3):
-            done.append(number)
-            yield
-
-    share.work(steps())
-    await share.next()
-    assert done == [0, 1, 2]

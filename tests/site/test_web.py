@@ -15,11 +15,11 @@ from starlette.routing import Route
 
 from coordinator.config import Listener
 from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.loop.unsent import TAKEN_WITHIN_MS
 from coordinator.server.wire.listener import bind
 from coordinator.site.body import InPieces
 from coordinator.site.guard import UNSENT_BYTES_MAX, Guard
-from coordinator.site.turns import Turns
 from coordinator.site.web import Web, error
 from tests.server.harness import ManualClock
 from tests.support.patience import WITHIN_S
@@ -52,7 +52,7 @@ async def test_its_own_answers_are_json_and_it_ends() -> None:
     """Unknown paths and methods, faults and foreign hosts get an error in JSON; a stop closes the port."""
     log, clock = StringIO(), ManualClock()
     lines = Lines(log, "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000, Turns()), ("ours",), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Pace(clock, asyncio.get_running_loop().call_soon)), ("ours",), lines)
     listening = bind(Listener("HTTP", "127.0.0.1", 0))
     port = listening.getsockname()[1]
     await web.start(listening, [Route("/breaks", _breaks), Route("/refuses", _refuses)])
@@ -84,7 +84,7 @@ async def test_a_request_whose_body_does_not_come_is_closed() -> None:
     """A byte now and then doesn't keep it open, and no line tells of it; a whole request has time for its answer."""
     log, clock = StringIO(), ManualClock()
     lines = Lines(log, "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000, Turns()), (), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Pace(clock, asyncio.get_running_loop().call_soon)), (), lines)
     listening = bind(Listener("HTTP", "127.0.0.1", 0))
     came: asyncio.Queue[bytes] = asyncio.Queue()
     goes_on = asyncio.Event()
@@ -117,7 +117,8 @@ async def test_answers_that_nobody_takes_have_a_common_bound() -> None:
     """The connection with the oldest one is closed, with a line. A body that several clients get counts once."""
     log, clock = StringIO(), ManualClock()
     lines = Lines(log, "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 2 * TAKEN_WITHIN_MS, Turns()), (), lines)
+    pace = Pace(clock, asyncio.get_running_loop().call_soon)
+    web = Web(Guard(clock, lines, 10, 2 * TAKEN_WITHIN_MS, pace), (), lines)
     listening = bind(Listener("HTTP", "127.0.0.1", 0))
     shared = [bytes(MB) for _ in range(BODY_BYTES // MB)]
 
@@ -165,6 +166,6 @@ async def test_a_stop_before_a_start_does_nothing() -> None:
     """A server that could not start may be stopped."""
     clock = ManualClock()
     lines = Lines(StringIO(), "text", 1, clock)
-    web = Web(Guard(clock, lines, 10, 1_000, Turns()), (), lines)
+    web = Web(Guard(clock, lines, 10, 1_000, Pace(clock, asyncio.get_running_loop().call_soon)), (), lines)
     await web.stop()
     assert not lines.has_fields

@@ -31,7 +31,6 @@ from coordinator.server.wire.handshakes import Handshakes
 from coordinator.server.wire.listener import bind
 from coordinator.site.access import RefusedTokens, TokenCheck
 from coordinator.site.guard import Guard
-from coordinator.site.turns import Turns
 from coordinator.site.web import Web
 from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.tenure import DEFAULTS, IN_MEMORY, Tenure
@@ -80,8 +79,9 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
         lines.warn("setting_ignored", warning)
     listening = _bound(config)
     tenure = tenure_of(config)
-    certificates, secure = _tls_of(config, clock, lines)
-    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, Turns(), secure)
+    pace = Pace(clock, loop.call_soon)
+    certificates, secure = _tls_of(config, clock, lines, pace)
+    guard = Guard(clock, lines, config.http_max_connections, config.http_idle_timeout_ms, pace, secure)
     refused = RefusedTokens("control", clock, lines)
     token = Middleware(TokenCheck, token=config.control_token, setting="tenure.control.token", refused=refused)
     web = Web(guard, config.http_hosts, lines, [token, Middleware(NoBrowsers)])
@@ -100,7 +100,7 @@ async def _serve(config: Config, warnings: Sequence[str], on_ready: OnReady) -> 
         listening.close()
 
 
-def _tls_of(config: Config, clock: LoopClock, lines: Lines) -> tuple[Certificates | None, Secure | None]:
+def _tls_of(config: Config, clock: LoopClock, lines: Lines, pace: Pace) -> tuple[Certificates | None, Secure | None]:
     """TLS of the control, if it has any. Raises StartFailed."""
     if not config.has_tls(CONTROL):
         return None, None
@@ -113,7 +113,7 @@ def _tls_of(config: Config, clock: LoopClock, lines: Lines) -> tuple[Certificate
         raise StartFailed(str(error)) from error
     certificates.start(clock, lines)
     soon = asyncio.get_running_loop().call_soon
-    return certificates, certificates.securing(CONTROL, Handshakes(clock, lines, Pace(clock, soon), soon))
+    return certificates, certificates.securing(CONTROL, Handshakes(clock, lines, pace, soon))
 
 
 def _bound(config: Config) -> socket.socket:

@@ -16,10 +16,10 @@ from starlette.middleware import Middleware
 from coordinator.config import load
 from coordinator.loop.clock import SystemClock
 from coordinator.loop.lines import Lines
+from coordinator.loop.pace import Pace
 from coordinator.server.wire.listener import bind
 from coordinator.site.access import RefusedTokens, TokenCheck
 from coordinator.site.guard import Guard
-from coordinator.site.turns import Turns
 from coordinator.site.web import Web
 from coordinator.testing.http.routes import NoBrowsers, routes
 from coordinator.testing.http.serving import tenure_of
@@ -93,7 +93,7 @@ def controlling(*settings: str, token: str = "") -> Iterator[Control]:
             Middleware(TokenCheck, token=token, setting="tenure.control.token", refused=refused),
             Middleware(NoBrowsers),
         ]
-        web = Web(Guard(ManualClock(), lines, 100, 60_000, Turns()), (), lines, checks)
+        web = Web(Guard(ManualClock(), lines, 100, 60_000, Pace(ManualClock(), lambda _: None)), (), lines, checks)
         thread.run(web.start(listening, routes(tenure)))
         stack.callback(lambda: thread.run(web.stop()))
         yield Control(listening.getsockname()[1], tenure, log)
