@@ -273,7 +273,7 @@ class Reader:
         group.regexes = self._regexes
         targets: dict[str, Target] = {}
         for number, (member_id, said) in enumerate(last.members.items(), 1):
-            member = _member(member_id, said, last.current.pop(member_id, None))
+            member = member_of(member_id, said, last.current.pop(member_id, None))
             if not _is_free(group, member):
                 raise ProtocolError(f"group {group.group_id!r}: {member_id!r} has a partition that another member has")
             group.put(member)
@@ -302,10 +302,10 @@ def _is_free(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _member(
+def member_of(
     member_id: str, said: ConsumerGroupMemberMetadataValue, has: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> ConsumerMember:
-    """A member from its records."""
+    """A member from its records. has: None for one that has only subscribed."""
     member = ConsumerMember(
         member_id,
         said.instance_id,

@@ -11,6 +11,9 @@ So the causes of an epoch are the changes of members since the last one:
     a regular expression's topics      regex_resolved
     another hash, or list, of topics   topics_changed
 
+Which members held the others up, is said by the coordinator's own rules (group.consumer.course): the records tell each
+step that these take.
+
 The records have no session timeout: it is a setting of the broker or the group (`session_timeouts`). A told cause
 decides where two kinds fit.
 
@@ -20,13 +23,15 @@ House rule: see the package: a kind is named only if the records rule out every 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from coordinator.config import GroupConfig
 from coordinator.group import causes, notes
 from coordinator.group.causes import CauseKind
-from coordinator.group.consumer.group import AWAY, MemberState
+from coordinator.group.client import Now
+from coordinator.group.consumer import course
+from coordinator.group.consumer.group import AWAY, ConsumerCourse, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.group.consumer.records import (
     CURRENT,
     EPOCH,
@@ -36,9 +41,11 @@ from coordinator.group.consumer.records import (
     TARGET,
     TARGET_EPOCH,
     LastRecords,
+    member_of,
 )
-from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome, Phase, Snapshot, Waited
+from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome
 from coordinator.group.state import State
+from coordinator.group.turn import Turn
 from coordinator.story.events import Cause, GroupEvent, TopicChange
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.signs import Sign
@@ -70,6 +77,8 @@ CHANGES_MAX = 100
 SOMETHING = causes.Cause(CauseKind.MEMBER_JOINED)
 """Stands in a note for the cause that its event gets."""
 
+_CONFIG = GroupConfig()
+
 
 class _Gone(NamedTuple):
     """A member whose record is gone: its last one, where it was, and its place among the members."""
@@ -87,29 +96,6 @@ class _Return(NamedTuple):
     old_id: str
     epoch: int
     away_ms: int | None
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Open:
-    """A rebalance that is under way. targeted_ms: when its first target came. longest: the longest wait so far.
-
-    freed_ms: when a member gave up partitions last.
-    """
-
-    at_ms: int
-    generation: int
-    before: tuple[Snapshot, ...]
-    causes: list[Cause]
-    state: State
-    targeted_ms: int | None = None
-    freed_ms: int = 0
-    longest: Waited | None = None
-    late: list[str] = field(default_factory=list)
-
-    def waited_for(self, name: str, phase: Phase, ms: int, instance_id: str | None) -> None:
-        """A member did what the group waited for, after so many ms."""
-        if ms > (0 if self.longest is None else self.longest.ms):
-            self.longest = Waited(name, phase, ms, instance_id)
 
 
 class Consumer:
@@ -139,9 +125,10 @@ class Consumer:
         self._hash: int | None = None
         self._topics: dict[str, int] = {}
         self._topics_before: dict[str, int] = {}
-        self._open: _Open | None = None
-        self._away: dict[str, int] = {}
-        self._asked: dict[str, int] = {}
+        self._group = ConsumerGroup(group_id)
+        """Only with its epochs, its course, and since when it waits for members: for the rules of the course."""
+        self._open: list[Cause] = []
+        """The causes of the open rebalance."""
         self._had: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
         self._aims: dict[str, frozenset[tuple[UUID, int]]] = {}
         # Since the last epoch:
@@ -149,7 +136,6 @@ class Consumer:
         self._changes: list[Cause] = []
         self._waiting: list[Cause] = []
         self._returns: list[_Return] = []
-        self._target_ms = 0
         self._is_regex = False
         self._is_regex_last = False
         self._has_grown = False
@@ -175,7 +161,7 @@ class Consumer:
 
     def upgraded(self, generation: int) -> None:
         """The group was a classic one: its conversion is no rebalance."""
-        self.records.epoch = generation
+        self.records.epoch = self._group.generation = generation
         self.is_known = True
 
     def committed(self, topic: str, partition: int, at_ms: int) -> None:
@@ -226,9 +212,10 @@ class Consumer:
         self._waiting += self._changes[: max(CAUSES_KEPT - len(self._waiting), 0)]
         self._changes = []
         self._is_regex = self._is_regex_last = False
-        if self._open is not None and (self.is_settled or not self.records.members):
-            events.append(self._ended(at_ms, self._open))
-            self._open = None
+        opened = self._group.course
+        if opened is not None and (self.is_settled or not self.records.members):
+            events.append(self._ended(at_ms, opened))
+            self._group.course = None
         return events
 
     # One method per kind of record.
@@ -251,7 +238,8 @@ class Consumer:
         old = next((each for each, gone in self._gone.items() if gone.said.instance_id == said.instance_id), None)
         if said.instance_id is not None and old is not None:
             gone = self._gone.pop(old)
-            since_ms = self._away.get(old)
+            is_away = gone.has is not None and gone.has.member_epoch == AWAY
+            since_ms = self._group.waits_since.get(old) if is_away else None
             away_ms = None if since_ms is None else at_ms - since_ms
             self._returns.append(_Return(name, old, self.records.epoch, away_ms))
             self._aims[name] = self._aims.pop(old, frozenset()) or _places(self.records.targets.get(old))
@@ -270,10 +258,13 @@ class Consumer:
     def _epoch(self, at_ms: int, said: Any, *, is_whole: bool) -> list[GroupEvent]:
         former, self.records.epoch = self.records.epoch, said.epoch
         was_known, self.is_known = self.is_known, True
-        before = self._before() if self._open is None else ()
-        is_away = bool(self._away) or any(each.away_ms is not None for each in self._returns)
+        group, turn = self._group, _turn(at_ms)
+        group.generation = said.epoch
+        before = self._before() if group.course is None else ()
+        is_away = any(each.epoch == AWAY for each in before) or any(each.away_ms is not None for each in self._returns)
         for name, gone in self._gone.items():
-            self._waited(at_ms, name, gone.has, gone.said.instance_id)
+            if gone.has is not None:
+                course.waited_for(turn, group, member_of(name, gone.said, gone.has))
         causes = self._causes(said.metadata_hash)
         told = None if self._told is None else self._told(said.epoch - 1)
         if told is not None and told.is_of_time(at_ms, at_ms):
@@ -291,12 +282,14 @@ class Consumer:
         self._has_grown = True
         self._of_batch += causes
         first = causes[0]
-        if self._open is not None:
-            self._open.causes += causes[: max(CAUSES_KEPT - len(self._open.causes), 0)]
+        if group.course is not None:
+            self._open += causes[: max(CAUSES_KEPT - len(self._open), 0)]
             note = notes.RebalanceCause(self._group_id, former, SOMETHING, self._group_type)
             return [event(at_ms, note, cause=first)]
         state = State.EMPTY if not before else State.RECONCILING if is_away else State.STABLE
-        self._open = _Open(at_ms, former, before, causes, state)
+        self._open = causes
+        group.course = ConsumerCourse(members=before)
+        group.course.begin(state, former, SOMETHING, turn.now)
         start = notes.RebalanceStarted(
             self._group_id, former, state.value, SOMETHING, len(self.records.members), (), len(before), self._group_type
         )
@@ -342,11 +335,11 @@ class Consumer:
         sign = self._signs.get(name)
         if has is not None and has.member_epoch == AWAY:
             return client_cause(EXPIRED, name, said)
-        asked_ms = self._asked.get(name)
+        asked_ms = self._group.waits_since.get(name)
         is_asked = asked_ms is not None and has is not None and has.state == MemberState.UNREVOKED.value
         if is_asked and 0 < said.rebalance_timeout_ms <= at_ms - (asked_ms or 0):
-            if self._open is not None and len(self._open.late) < LATE_MAX:
-                self._open.late.append(name)
+            if self._group.course is not None:
+                self._group.course.late += (name,)
             return client_cause(REVOCATION, name, said)
         classic = said.classic_member_metadata
         session_ms = self._session_ms if classic is None else classic.session_timeout_ms
@@ -357,9 +350,11 @@ class Consumer:
         return client_cause(kind, name, said)
 
     def _target_epoch(self, at_ms: int, said: Any) -> list[GroupEvent]:
-        self.records.target_epoch, self._target_ms = said.assignment_epoch, at_ms
-        if self._open is not None and self._open.targeted_ms is None:
-            self._open.targeted_ms = at_ms
+        group = self._group
+        self.records.target_epoch = group.target_epoch = said.assignment_epoch
+        group.target_ms = at_ms
+        if group.course is not None and group.course.joined_ms is None:
+            group.course.joined_ms = at_ms
         changes = []
         for name, former in self._aims.items():
             now = _places(self.records.targets.get(name))
@@ -368,7 +363,7 @@ class Consumer:
                 gains, loses = len(now - former), len(former - now)
                 changes.append(notes.TargetChange(name, member.instance_id, gains, loses, len(now)))
         self._aims.clear()
-        if self._open is None or not self.records.members:
+        if group.course is None or not self.records.members:
             return []
         target = notes.TargetAssigned(
             self._group_id, said.assignment_epoch, "", len(self.records.members),
@@ -400,56 +395,18 @@ class Consumer:
             self._owners[place] = name
         sign = self._signs.setdefault(name, Sign(at_ms))
         sign.last_ms = max(sign.last_ms, at_ms)  # its own heartbeat made it take this step
-        self._stepped(at_ms, name, was, said, None if member is None else member.instance_id)
-        if said.state != MemberState.UNREVOKED.value:
-            self._asked.pop(name, None)
-        if said.member_epoch != AWAY:
-            self._away.pop(name, None)
         if member is None:
             return []
-        if said.member_epoch == AWAY and (was is None or was.member_epoch != AWAY):
-            self._away[name] = at_ms
-            away = notes.MemberAway(
-                self._group_id, self.records.epoch, name, member.instance_id or "", member.client_id, member.client_host
-            )
-            return [event(at_ms, away)]
-        if said.state == MemberState.UNREVOKED.value and name not in self._asked:
-            self._asked[name] = at_ms
-            asked = notes.MemberRevoking(
-                self._group_id, self.records.epoch, name, member.instance_id, member.client_id, member.client_host,
-                sum(len(each.partitions) for each in said.partitions_pending_revocation),
-                at_ms + max(member.rebalance_timeout_ms, 0),
-            )  # fmt: skip
-            return [event(at_ms, asked)]
-        return []
-
-    def _stepped(self, at_ms: int, name: str, was: Any, said: Any, instance_id: str | None) -> None:
-        """A member took a step: perhaps the group waited for it."""
-        opened = self._open
-        if opened is None or was is None:
-            return
-        if was.state == MemberState.UNREVOKED.value:
-            if not _pending(was) <= _pending(said):
-                self._waited(at_ms, name, was, instance_id)
-                self._asked.pop(name, None)
-        elif was.member_epoch < self.records.target_epoch:
-            self._waited(at_ms, name, was, instance_id)
-            if was.assigned_partitions and said.state != MemberState.UNREVOKED.value:
-                opened.freed_ms = at_ms
-        elif was.state == MemberState.UNRELEASED.value and opened.freed_ms:
-            opened.waited_for(name, Phase.ACKNOWLEDGING, at_ms - opened.freed_ms, instance_id)
-
-    def _waited(self, at_ms: int, name: str, was: Any, instance_id: str | None) -> None:
-        """The wait for a member is over: it took its step, or it is gone. was: where it was."""
-        opened = self._open
-        if opened is None or was is None or self._is_there(was):
-            return
-        if was.state == MemberState.UNREVOKED.value:
-            opened.freed_ms = at_ms
-            opened.waited_for(name, Phase.REVOKING, at_ms - self._asked.get(name, at_ms), instance_id)
-        elif was.member_epoch < self.records.target_epoch:
-            since_ms = max(0 if opened.targeted_ms is None else self._target_ms, opened.at_ms)
-            opened.waited_for(name, Phase.ACKNOWLEDGING, at_ms - since_ms, instance_id)
+        turn, group = _turn(at_ms), self._group
+        before, after = member_of(name, member, was), member_of(name, member, said)
+        if after.epoch == AWAY:
+            if before.epoch != AWAY:
+                course.went_away(turn, group, before)
+        elif was is not None or after.state is MemberState.UNREVOKED:
+            course.moved(turn, group, before, after)
+        if after.epoch != AWAY and after.state is not MemberState.UNREVOKED:
+            group.waits_since.pop(name, None)
+        return [event(at_ms, note) for note in turn.effects.notes]
 
     def _is_there(self, has: ConsumerGroupCurrentMemberAssignmentValue) -> bool:
         """Whether a member is at the target."""
@@ -467,41 +424,36 @@ class Consumer:
         ]
 
     def _forget(self, name: str) -> None:
-        for known in (self._signs, self._away, self._asked, self._had):
+        for known in (self._signs, self._group.waits_since, self._had):
             known.pop(name, None)
 
-    def _before(self) -> tuple[Snapshot, ...]:
+    def _before(self) -> tuple[ConsumerMember, ...]:
         """The members before the change that the last records tell."""
         came = {name for change in self._changes for name in change.member_ids if change.kind == JOINED}
-        here = [
-            self._snapshot(name, said, self.records.current.get(name))
-            for name, said in self.records.members.items()
-            if name not in came
-        ]
+        here = [member for member in self._members() if member.member_id not in came]
         for name, each in reversed(self._gone.items()):
-            here.insert(each.place, self._snapshot(name, each.said, each.has))
+            here.insert(each.place, member_of(name, each.said, each.has))
         return tuple(here)
 
-    @staticmethod
-    def _snapshot(name: str, said: Any, has: Any) -> Snapshot:
-        parts = (
-            {}
-            if has is None
-            else {each.topic_id: dict.fromkeys(each.partitions, 0) for each in has.assigned_partitions}
-        )
-        return Snapshot(name, said.instance_id, said.client_id, said.client_host, parts)
-
-    def _ended(self, at_ms: int, opened: _Open) -> GroupEvent:
+    def _members(self) -> list[ConsumerMember]:
         records = self.records
-        after = tuple(self._snapshot(name, said, records.current.get(name)) for name, said in records.members.items())
-        targeted_ms = at_ms if opened.targeted_ms is None else opened.targeted_ms
+        return [member_of(name, said, records.current.get(name)) for name, said in records.members.items()]
+
+    def _ended(self, at_ms: int, opened: ConsumerCourse) -> GroupEvent:
+        after = course.snapshots(self._members())
+        targeted_ms = at_ms if opened.joined_ms is None else opened.joined_ms
         note = notes.RebalanceEnded(
-            self._group_id, records.epoch, Outcome.COMPLETED if after else Outcome.EMPTIED, opened.generation,
-            opened.state.value, (), 0, opened.at_ms, targeted_ms - opened.at_ms,
-            at_ms - targeted_ms if after else None, opened.longest, tuple(opened.late), (), None, notes.CONSUMER,
-            self._assignor, opened.before, after, self._group_type, self._names,
+            self._group_id, self.records.epoch, Outcome.COMPLETED if after else Outcome.EMPTIED, opened.generation,
+            opened.state.value, (), 0, opened.began_wall_ms, targeted_ms - opened.began_ms,
+            at_ms - targeted_ms if after else None, opened.longest, opened.late[:LATE_MAX], (), None, notes.CONSUMER,
+            self._assignor, course.snapshots(opened.members), after, self._group_type, self._names,
         )  # fmt: skip
-        return ended_event(at_ms, note, opened.causes, in_order=True)
+        return ended_event(at_ms, note, self._open, in_order=True)
+
+
+def _turn(at_ms: int) -> Turn:
+    """A turn at the time of a record, for a rule of the course. It takes the rule's notes."""
+    return Turn(_CONFIG, Now(at_ms, at_ms))
 
 
 def _places(target: Any) -> frozenset[tuple[UUID, int]]:
@@ -509,13 +461,6 @@ def _places(target: Any) -> frozenset[tuple[UUID, int]]:
     if target is None:
         return frozenset()
     return frozenset((each.topic_id, number) for each in target.topic_partitions for number in each.partitions)
-
-
-def _pending(has: Any) -> frozenset[tuple[UUID, int]]:
-    """The topic partitions that a member must give up."""
-    return frozenset(
-        (each.topic_id, number) for each in has.partitions_pending_revocation for number in each.partitions
-    )
 
 
 def _by_silence(
