@@ -112,7 +112,7 @@ class Pending:
                 found.append(
                     finding(
                         "pending_without_end", self._partition, held.offset, self._group,
-                        why=why, producer_id=producer_id, transactional_id=known and known.transactional_id,
+                        why=why, producer_id=producer_id, transactional_id=known and known.group_id,
                         since_ms=held.ts, topic_partitions=[f"{name}-{number}" for name, number in sorted(held.names)],
                     )
                 )  # fmt: skip

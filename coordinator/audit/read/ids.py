@@ -20,18 +20,8 @@ from coordinator.log.segments.outside import Log, find_logs_of_ids
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC
 from coordinator.story.counts import number_text
 from coordinator.transaction.records import decode_id, transactional_id_of
-from coordinator.transaction.state import Status, TransactionalId
+from coordinator.transaction.state import TransactionalId
 from protocol.errors import ProtocolError
-
-
-class Id(NamedTuple):
-    """The last record of a transactional id, times in ms."""
-
-    transactional_id: str
-    status: Status
-    timeout_ms: int
-    start_ms: int
-    update_ms: int
 
 
 class Fall(NamedTuple):
@@ -49,12 +39,12 @@ class Fall(NamedTuple):
 class Ids:
     """The transactional ids.
 
-    by_producer: the ids by their producer id. named: all producer ids in the topic.
+    by_producer: the last record of each id, by its producer id. named: all producer ids in the topic.
     end_ms: the time of the newest record; -1 without one. is_whole: whether all partitions of the topic were read.
     passed_over: records that can't be read.
     """
 
-    by_producer: dict[int, Id] = field(default_factory=dict)
+    by_producer: dict[int, TransactionalId] = field(default_factory=dict)
     named: set[int] = field(default_factory=set)
     end_ms: int = -1
     is_whole: bool = False
@@ -77,9 +67,7 @@ def read_ids(path: Path) -> Ids:
     for log in logs:
         for known in _read_partition(log, read):
             are_in_place &= partition_for(known.group_id, count) == log.partition
-            read.by_producer[known.producer_id] = Id(
-                known.group_id, known.status, known.timeout_ms, known.start_ms, known.update_ms
-            )
+            read.by_producer[known.producer_id] = known
     is_whole = len(known_partitions(path, logs, TRANSACTIONS_TOPIC)) == count and are_in_place and not read.passed_over
     read.is_whole = is_whole and bool(read.by_producer)
     return read
