@@ -29,7 +29,7 @@ from coordinator.story.described import Group, Member, seated
 from coordinator.story.diagnosis import RESTART_MAX_MS, TimedCause, absences
 from coordinator.story.entries import Entry, Return
 from coordinator.story.group_diagnosis import since_deleted
-from coordinator.text import NAMED_MAX, duration_text, names_text, time_text
+from coordinator.text import NAMED_MAX, duration_text, names_text, several, time_text
 
 STABLE = "Stable"
 
@@ -66,15 +66,15 @@ def verdict(group: Group, entries: Sequence[Entry] | None, wanted: Wanted, now_m
         return Verdict(False, against, untold)
     seats = _seats(group, wanted.instance_id)
     standbys = len(group.members) - len(seated(group.members))
-    reason = f"group {group.group_id} is {STABLE}, {_count(len(group.members) - standbys)}"
+    reason = f"group {group.group_id} is {STABLE}, {several(len(group.members) - standbys, 'member')}"
     if standbys:
-        reason += f" and {standbys} {'standby' if standbys == 1 else 'standbys'}"
+        reason += f" and {several(standbys, 'standby')}"
     if seats and all(member.session_timeout_ms is not None for member in seats):
         shortest_ms = min(member.session_timeout_ms or 0 for member in seats)
         reason += f", {wanted.instance_id or 'each'} may be away for {duration_text(shortest_ms)}"
         if entries is not None:
             longest = _longest_restart(entries)
-            took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest.took_ms)}"
+            took = "no restart is known" if longest is None else f"restarts took up to {duration_text(longest[0])}"
             reason += f", {took}"
             if wanted.instance_id in (late := _late(group, entries)):
                 reason += f"; {_late_text(late[wanted.instance_id])}: restart it with a longer one"
@@ -166,9 +166,10 @@ def _expired(group: Group, entries: Sequence[Entry] | None, wanted: Wanted, now_
         if name not in present and now_ms - cause.latest_ms < RESTART_MAX_MS
     }
     if gone:
+        here = several(len(seated(group.members)), "member")
         yield (
             f"{names_text(sorted(gone))} expired, at {time_text(max(gone.values()))}, and didn't come "
-            f"back (if the group shall go on with {_count(len(seated(group.members)))}, say so with --members)"
+            f"back (if the group shall go on with {here}, say so with --members)"
         )
 
 
@@ -182,7 +183,7 @@ def _seats_free(group: Group) -> Iterator[str]:
 def _too_few(group: Group, wanted: Wanted) -> Iterator[str]:
     members = len(seated(group.members))
     if wanted.members not in {None, members}:
-        yield f"group {group.group_id} has {_count(members)}, not {wanted.members}"
+        yield f"group {group.group_id} has {several(members, 'member')}, not {wanted.members}"
 
 
 def _too_slow(group: Group, entries: Sequence[Entry] | None, wanted: Wanted) -> Iterator[str]:
@@ -198,12 +199,13 @@ def _too_slow(group: Group, entries: Sequence[Entry] | None, wanted: Wanted) -> 
     longest = _longest_restart(entries)
     if longest is None:
         return
+    took_ms, at_ms, instance_id = longest
     for member in seats:
         timeout_ms = member.session_timeout_ms
-        if timeout_ms is not None and timeout_ms <= longest.took_ms:
+        if timeout_ms is not None and timeout_ms <= took_ms:
             yield (
                 f"the session timeout of {member.group_instance_id} is {duration_text(timeout_ms)}, and a restart of "
-                f"{longest.instance_id} at {time_text(longest.at_ms)} took {duration_text(longest.took_ms)}"
+                f"{instance_id} at {time_text(at_ms)} took {duration_text(took_ms)}"
             )
             return
 
@@ -222,29 +224,15 @@ def _late_text(back: TimedCause) -> str:
     )
 
 
-class _Restart(NamedTuple):
-    """A restart that was in time."""
-
-    took_ms: int
-    at_ms: int
-    instance_id: str
-
-
-def _longest_restart(entries: Sequence[Entry]) -> _Restart | None:
-    return max(
-        (
-            _Restart(took_ms, entry.at_ms, entry.event.group_instance_id)
-            for entry in entries
-            if isinstance(entry, Return) and (took_ms := entry.took_ms) is not None
-        ),
-        default=None,
-    )
+def _longest_restart(entries: Sequence[Entry]) -> tuple[int, int, str] | None:
+    """How long the longest restart took that was in time, when it was, and its instance id."""
+    restarts = [entry for entry in entries if isinstance(entry, Return)]
+    took = [
+        (entry.took_ms, entry.at_ms, entry.event.group_instance_id) for entry in restarts if entry.took_ms is not None
+    ]
+    return max(took, default=None)
 
 
 def _untold(group: Group, entries: Sequence[Entry] | None) -> list[str]:
     untold = [] if tells_silence(group) else ["which members are silent", "session timeouts"]
     return untold if entries is not None else [*untold, "which members expired", "how long restarts took"]
-
-
-def _count(members: int) -> str:
-    return "1 member" if members == 1 else f"{members} members"
