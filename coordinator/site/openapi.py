@@ -24,7 +24,7 @@ from coordinator.group import notes
 from coordinator.site.feed import EVENTS_KEPT
 from coordinator.site.overview import Churn
 from coordinator.story.counts import NOUNS
-from coordinator.story.described import Expects, GroupJson, HeldUpJson, MemberJson, Subtopology, Tasks, WaitingJson
+from coordinator.story.described import Expects, GroupJson, HeldUp, MemberJson, Subtopology, Tasks, Waiting
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
@@ -134,8 +134,8 @@ PLAIN: dict[Any, Schema] = {
     MemberJson: ref("Member"),
     TopicLagJson: ref("TopicLag"),
     OffsetJson: ref("Offset"),
-    WaitingJson: ref("Waiting"),
-    HeldUpJson: ref("HeldUpBy"),
+    Waiting: ref("Waiting"),
+    HeldUp: ref("HeldUpBy"),
     Expects: ref("Expects"),
     Tasks: ref("Tasks"),
     Subtopology: ref("Subtopology"),
@@ -244,8 +244,8 @@ SCHEMAS |= {
     ),
     "Group": object_of(_GROUP, _GROUP_MAYBE | {"held_up_text": list_of(TEXT)}),
     "Member": object_of(*_fields(MemberJson)),
-    "Waiting": object_of(_fields(WaitingJson)[0] | _TEXT),
-    "HeldUpBy": object_of(*_fields(HeldUpJson)),
+    "Waiting": object_of(_fields(Waiting)[0] | _TEXT),
+    "HeldUpBy": object_of(*_fields(HeldUp)),
     "Expects": object_of(_fields(Expects)[0] | _TEXT),
     "Lags": object_of(
         {"group_id": TEXT},

@@ -134,7 +134,7 @@ def held_up_findings(group: Group, state: ConsumerState, now_ms: int) -> Iterato
     """The members that a group waits for now. It is no problem before they had time to do their part."""
     for each in state.awaited or ():
         waits_ms = None if each.since_ms is None else max(now_ms - each.since_ms, 0)
-        who, left_s = members_text([each.member]), max(each.until_ms - now_ms, 0) / 1000
+        who, left_s = members_text([each]), max(each.until_ms - now_ms, 0) / 1000
         if each.phase == Phase.REVOKING.value:
             kind = "members_not_revoked"
             what = f"to give up {each.partitions} topic partitions; the member is removed in {left_s:.0f} s"

@@ -6,7 +6,7 @@ House rule: pure. `coordinator.client` asks for the description. OpenAPI has the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -108,6 +108,11 @@ class Member:
     streams: StreamsSeat | None = None
 
     @property
+    def named(self) -> tuple[str, str | None, str, str]:
+        """Its names, and those of its client, in the order of `Named`."""
+        return self.member_id, self.group_instance_id, self.client_id, self.client_host
+
+    @property
     def is_standby(self) -> bool:
         """Whether it waits for a seat (docs/run/seats.md)."""
         return self.standby_ms is not None
@@ -124,22 +129,45 @@ class Member:
         return [(topic, index) for topic, indexes in (self.assignment or {}).items() for index in indexes]
 
 
-class Waiting(NamedTuple):
-    """The members that a group waits for between two generations.
+class Named(Struct):
+    """The names of a member and of its client."""
 
-    since_ms, until_ms: Unix time in ms; until_ms is the latest end.
-    is_held_open: the group waits for any member that may come (group.initial.rebalance.delay.ms).
-    leader: the member id whose assignments the group waits for; None while members join.
-    members: members that have not joined; with a leader, members that have not synced. Each has the client that holds
-    its seat now; the group's description has the client that took it first.
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class Awaited(Named):
+    """A member that a group waits for between two generations, with the client that holds its seat now.
+
+    The group's description has the client that took it first.
     """
 
-    since_ms: int
-    until_ms: int
-    is_held_open: bool
-    leader: str | None
-    members: list[Member]
+    session_timeout_ms: int | None
+    silent_ms: int | None
+
+
+class Waiting(Struct):
+    """The members that a group waits for between two generations."""
+
+    since_ms: UnixMs
+    until_ms: Annotated[int, says("the latest end of the wait, Unix time in ms")]
+    is_held_open: Annotated[bool, says("whether the group waits for further members: group.initial.rebalance.delay.ms")]
+    leader: Annotated[str | None, says("the member whose assignments the group waits for; null while members join")]
+    members: Annotated[
+        list[Awaited], says("members that have not joined; if there is a leader, members that have not synced")
+    ]
     pending: list[Pending]
+
+
+class HeldUp(Named):
+    """A member that a group of the consumer protocol waits for."""
+
+    phase: Annotated[str, one_of(("revoking", "acknowledging", "away"))]
+    partitions: Annotated[int, says("to give up; of a member that is away, those that it keeps")]
+    since_ms: UnixMs | None
+    until_ms: Annotated[int, says("when the member is removed, Unix time in ms")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +182,6 @@ class Expects:
     until_ms: Annotated[int | None, "when the wait for the missing ones ends, Unix time in ms; null if it has"]
 
 
-class Awaited(NamedTuple):
-    """A member that a group of the consumer protocol waits for.
-
-    phase: revoking, acknowledging (course.Phase), or away. partitions: how many it must give up; those that it keeps
-    while it is away. since_ms: Unix time in ms; None if nobody knows. until_ms: when it is removed.
-    """
-
-    member: Member
-    phase: str
-    partitions: int
-    since_ms: int | None
-    until_ms: int
-
-
 class ConsumerState(NamedTuple):
     """The part that only groups of the consumer protocol have.
 
@@ -178,7 +192,7 @@ class ConsumerState(NamedTuple):
     group_epoch: int
     target_epoch: int
     since_ms: int | None = None
-    awaited: list[Awaited] | None = None
+    awaited: list[HeldUp] | None = None
     regexes_without_topics: list[str] | None = None
 
 
@@ -256,16 +270,7 @@ class StoreHealth(NamedTuple):
 ByTopic = Annotated[dict[str, list[int]], says("partitions by topic")]
 
 
-class SeatJson(Struct):
-    """The names of a member and of its client, as JSON."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-
-
-class MemberJson(SeatJson, kw_only=True):
+class MemberJson(Named, kw_only=True):
     """A member as JSON: see Member. The last fields are only of members that have such a thing."""
 
     assignment: ByTopic | None
@@ -282,39 +287,10 @@ class MemberJson(SeatJson, kw_only=True):
     standby_ms: Annotated[int, says("of a standby: for how long it has waited for a seat")] | UnsetType = UNSET
 
 
-class AwaitedJson(SeatJson):
-    """A member that a group waits for between two generations, as JSON."""
-
-    session_timeout_ms: int | None
-    silent_ms: int | None
-
-
-class WaitingJson(Struct):
-    """The members that a group waits for, as JSON: see Waiting."""
-
-    since_ms: UnixMs
-    until_ms: Annotated[int, says("the latest end of the wait, Unix time in ms")]
-    is_held_open: Annotated[bool, says("whether the group waits for further members: group.initial.rebalance.delay.ms")]
-    leader: Annotated[str | None, says("the member whose assignments the group waits for; null while members join")]
-    members: Annotated[
-        list[AwaitedJson], says("members that have not joined; if there is a leader, members that have not synced")
-    ]
-    pending: list[Pending]
-
-
-class HeldUpJson(SeatJson):
-    """A member that a group of the consumer protocol waits for, as JSON: see Awaited."""
-
-    phase: Annotated[str, one_of(("revoking", "acknowledging", "away"))]
-    partitions: Annotated[int, says("to give up; of a member that is away, those that it keeps")]
-    since_ms: UnixMs | None
-    until_ms: Annotated[int, says("when the member is removed, Unix time in ms")]
-
-
 class PresentJson(Struct, kw_only=True):
     """The waits and the epochs of a group, as JSON; `tenure explain` has them beside a timeline."""
 
-    waiting: Annotated[WaitingJson | None, says("null while the group waits for nobody")] = None
+    waiting: Annotated[Waiting | None, says("null while the group waits for nobody")] = None
     expects: Annotated[Expects, says("missing if every expected member is there")] | UnsetType = UNSET
     group_type: (
         Annotated[str, one_of((CONSUMER, SHARE, STREAMS), "the protocol; missing in classic groups")] | UnsetType
@@ -322,7 +298,7 @@ class PresentJson(Struct, kw_only=True):
     group_epoch: Annotated[int, says("this and the next are of the consumer protocol")] | UnsetType = UNSET
     assignment_epoch: Annotated[int, says("the epoch of the target")] | UnsetType = UNSET
     state_since_ms: UnixMs | UnsetType | None = UNSET
-    held_up_by: list[HeldUpJson] | UnsetType | None = UNSET
+    held_up_by: list[HeldUp] | UnsetType | None = UNSET
     regexes_without_topics: list[str] | UnsetType | None = UNSET
 
 
@@ -370,30 +346,22 @@ def member_json(member: Member) -> dict[str, Any]:
 
 
 def _present(group: Group) -> dict[str, Any]:
-    waiting, state = group.waiting, group.consumer
-    fields: dict[str, Any] = {"expects": group.expects or UNSET}
-    if waiting is not None:
-        members = [AwaitedJson(*_seat(each), each.session_timeout_ms, each.silent_ms) for each in waiting.members]
-        fields["waiting"] = WaitingJson(*waiting[:-2], members, waiting.pending)
+    state = group.consumer
+    fields: dict[str, Any] = {"waiting": group.waiting, "expects": group.expects or UNSET}
     if state is not None:
-        awaited = state.awaited
         fields |= {
             "group_type": group.kind or CONSUMER,
             "group_epoch": state.group_epoch,
             "assignment_epoch": state.target_epoch,
             "state_since_ms": state.since_ms,
-            "held_up_by": None if awaited is None else [HeldUpJson(*_seat(each.member), *each[1:]) for each in awaited],
+            "held_up_by": state.awaited,
             "regexes_without_topics": state.regexes_without_topics,
         }
     return fields
 
 
-def _seat(member: Member) -> tuple[str, str | None, str, str]:
-    return member.member_id, member.group_instance_id, member.client_id, member.client_host
-
-
 def _member(member: Member) -> MemberJson:
-    told = MemberJson(*_seat(member), assignment=member.assignment)
+    told = MemberJson(*member.named, assignment=member.assignment)
     seat, streams = member.seat, member.streams
     if seat is None:
         told.standby_ms = UNSET if member.standby_ms is None else member.standby_ms
@@ -469,8 +437,8 @@ def consumer_group_of(described: ConsumerGroupDescribeResponse.DescribedGroup, c
     if told.since_ms >= 0:
         by_id = {member.member_id: member for member in members}
         awaited = [
-            Awaited(
-                by_id[each.member_id],
+            HeldUp(
+                *by_id[each.member_id].named,
                 each.phase,
                 each.partitions,
                 _told(each.since_ms),
@@ -622,7 +590,14 @@ def _waiting(told: DescribeGroupsResponse.GroupWaiting, members: list[Member]) -
         told.is_held_open,
         told.leader or None,
         [
-            replace(member, client_id=seat.client_id, client_host=seat.client_host)
+            Awaited(
+                member.member_id,
+                member.group_instance_id,
+                seat.client_id,
+                seat.client_host,
+                member.session_timeout_ms,
+                member.silent_ms,
+            )
             for member in members
             if (seat := awaited.get(member.member_id)) is not None
         ],

@@ -23,7 +23,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from coordinator import pages
-from coordinator.story.described import FailingLog, Group, Member
+from coordinator.story.described import FailingLog, Group, Member, Named
 from coordinator.story.entries import Entry, Loaded, Rebalance, Return, is_restart
 from coordinator.story.events import Cause, EventsDropped, MemberFenced, MemberReplaced, UnixMs
 from coordinator.story.offsets import HoldingTransaction
@@ -464,7 +464,7 @@ def wait_findings(group: Group, now_ms: int) -> Iterator[Finding]:
         )
 
 
-def members_text(members: Sequence[Member]) -> str:
+def members_text(members: Sequence[Member] | Sequence[Named]) -> str:
     """Names of members, with their clients."""
     names = [
         f"{member.group_instance_id or member.member_id} ({member.client_id} at {member.client_host.removeprefix('/')})"

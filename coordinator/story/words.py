@@ -19,7 +19,7 @@ from coordinator.group.causes import GONE, CauseKind, Change, reason_of
 from coordinator.group.course import AWAITED, Phase
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
-from coordinator.story.described import Awaited, ConsumerState, Expects, Member, Waiting
+from coordinator.story.described import Awaited, ConsumerState, Expects, HeldUp, Named, Waiting
 from coordinator.story.diagnosis import turns
 from coordinator.story.entries import Entry, Held, Loaded, Pending, Rebalance, Return, is_restart
 from coordinator.story.events import Cause
@@ -437,12 +437,12 @@ def _further(count: int, noun: str) -> Iterator[str]:
         yield f"and for {several(count - AWAITED_SHOWN, noun)}"
 
 
-def _named_member(member: Member) -> str:
+def _named_member(member: Named) -> str:
     static = f", instance id {member.group_instance_id}" if member.group_instance_id is not None else ""
     return f"{member.member_id}{static} ({client_text(member)})"
 
 
-def _silence_text(member: Member) -> str:
+def _silence_text(member: Awaited) -> str:
     """How long a member was silent, and when its session ends; empty if its server doesn't say."""
     silent_ms, session_ms = member.silent_ms, member.session_timeout_ms
     if silent_ms is None or session_ms is None:
@@ -467,8 +467,8 @@ def held_up_lines(state: str, consumer: ConsumerState) -> Iterator[str]:
     yield from _further(len(consumer.awaited), "further member")
 
 
-def _awaited_text(awaited: Awaited) -> str:
-    who = _named_member(awaited.member)
+def _awaited_text(awaited: HeldUp) -> str:
+    who = _named_member(awaited)
     since = "" if awaited.since_ms is None else f", since {time_text(awaited.since_ms)}"
     until = time_text(awaited.until_ms)
     partitions = several(awaited.partitions, "topic partition")

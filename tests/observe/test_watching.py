@@ -33,6 +33,7 @@ from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
+from tests.story.test_diagnosis import awaited
 from tests.support.patience import WITHIN_S
 from tests.support.told import told
 
@@ -273,7 +274,14 @@ def test_a_rebalance_that_is_held_up_begins_and_ends(cloud: Cloud) -> None:
     cloud.offset = cloud.end
     (group,) = cloud.live.groups.values()
     since_ms = int(cloud.at_s * 1_000)
-    waiting = Waiting(since_ms, since_ms + 300_000, is_held_open=False, leader=None, members=group.members, pending=[])
+    waiting = Waiting(
+        since_ms,
+        since_ms + 300_000,
+        is_held_open=False,
+        leader=None,
+        members=list(map(awaited, group.members)),
+        pending=[],
+    )
     cloud.live.groups = {"g000": replace(group, state="PreparingRebalance", waiting=waiting)}
     cloud.look()
     assert cloud.events == []

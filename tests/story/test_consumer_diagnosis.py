@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.story.consumer_diagnosis import consumer_findings
-from coordinator.story.described import Awaited, ConsumerSeat, ConsumerState, CoordinatorNode, Group, Member
+from coordinator.story.described import ConsumerSeat, ConsumerState, CoordinatorNode, Group, HeldUp, Member
 from coordinator.story.diagnosis import AWAITED_MS, OVER_MS, Case, Finding, Severity, findings
 from coordinator.story.entries import Timeline
 from tests.story.test_diagnosis import NOW_MS, started
@@ -18,7 +18,7 @@ def member(instance: str, topics: set[str], regex: str | None = None) -> Member:
     return Member(f"{instance}-1", instance, "c", "/h", {}, frozenset(topics), ConsumerSeat(3, {}, regex, False))
 
 
-def group_of(*members: Member, awaited: list[Awaited] | None = None, regexes: list[str] | None = None) -> Group:
+def group_of(*members: Member, awaited: list[HeldUp] | None = None, regexes: list[str] | None = None) -> Group:
     """A group as ConsumerGroupDescribe returns it."""
     state = ConsumerState(3, 3, NOW_MS, awaited or [], regexes or [])
     return Group("g", "Stable", "consumer", "uniform", CoordinatorNode(1, "h", 1), list(members), consumer=state)
@@ -79,14 +79,14 @@ def test_who_holds_a_group_up_now() -> None:
     one = member("i", {"t"})
     for since_ms, severity in ((NOW_MS - AWAITED_MS, Severity.ERROR), (NOW_MS - 1, Severity.NOTICE)):
         for phase, kind in (("revoking", "members_not_revoked"), ("acknowledging", "members_silent")):
-            group = group_of(one, awaited=[Awaited(one, phase, 2, since_ms, NOW_MS + 5_000)])
+            group = group_of(one, awaited=[HeldUp(*one.named, phase, 2, since_ms, NOW_MS + 5_000)])
             (waits,) = found([], group, t=4)
             assert (waits.severity, waits.kind) == (severity, kind)
             assert "for i (c at h) to" in waits.found
             assert "in 5 s" in waits.found
-    (away,) = found([], group_of(one, awaited=[Awaited(one, "away", 2, 1, NOW_MS + 5_000)]), t=4)
+    (away,) = found([], group_of(one, awaited=[HeldUp(*one.named, "away", 2, 1, NOW_MS + 5_000)]), t=4)
     assert (away.severity, away.kind) == (Severity.NOTICE, "member_away")
-    unknown = Awaited(one, "acknowledging", 0, None, NOW_MS + 5_000)
+    unknown = HeldUp(*one.named, "acknowledging", 0, None, NOW_MS + 5_000)
     assert found([], group_of(one, awaited=[unknown]), t=4)[0].severity is Severity.NOTICE
 
 

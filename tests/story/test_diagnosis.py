@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from coordinator.story.described import CoordinatorNode, FailingLog, Group, Member, Waiting
+from coordinator.story.described import Awaited, CoordinatorNode, FailingLog, Group, Member, Waiting
 from coordinator.story.diagnosis import (
     AWAITED_MS,
     GONE_MIN_MS,
@@ -198,7 +199,7 @@ def test_a_pending_member_that_holds_the_group() -> None:
     assert (finding.kind, finding.severity) == ("pending_member", "error")
     assert "waits for x (c at h), a member id that nobody has used, for 4 s more" in finding.found
     assert not found([], group_of())
-    assert not found([], group_of(waiting=waiting._replace(pending=[Pending("x", "c", "/h", NOW_MS)])))
+    assert not found([], group_of(waiting=structs.replace(waiting, pending=[Pending("x", "c", "/h", NOW_MS)])))
     (finding,) = found([], group_of(waiting=waits(PENDING_MS - 1, pending=[pending])))
     assert finding.severity is Severity.NOTICE, "its client may be about to use it"
 
@@ -206,7 +207,12 @@ def test_a_pending_member_that_holds_the_group() -> None:
 def waits(for_ms: int, *members: Member, leader: str | None = None, pending: list[Pending] | None = None) -> Waiting:
     """The wait of a group for these members and pending ids."""
     until_ms = NOW_MS + 9_000
-    return Waiting(NOW_MS - for_ms, until_ms, False, leader, list(members), pending or [])
+    return Waiting(NOW_MS - for_ms, until_ms, False, leader, list(map(awaited, members)), pending or [])
+
+
+def awaited(member: Member) -> Awaited:
+    """A member for which a group waits."""
+    return Awaited(*member.named, member.session_timeout_ms, member.silent_ms)
 
 
 def test_members_that_have_not_rejoined() -> None:
@@ -244,7 +250,9 @@ def test_members_that_have_not_synced() -> None:
 
 def test_a_group_that_is_held_open_waits_for_nobody() -> None:
     """The initial delay is no finding."""
-    assert not found([], group_of(state="PreparingRebalance", waiting=waits(60_000)._replace(is_held_open=True)))
+    assert not found(
+        [], group_of(state="PreparingRebalance", waiting=structs.replace(waits(60_000), is_held_open=True))
+    )
 
 
 def test_restarts_that_take_longer_than_the_session() -> None:

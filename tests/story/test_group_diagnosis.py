@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.story.cluster_diagnosis import MOVES_MIN, cluster_findings, not_listed, unavailable
-from coordinator.story.described import Awaited, Expects, FailingLog, Group, StoreHealth, Waiting
+from coordinator.story.described import Expects, FailingLog, Group, HeldUp, StoreHealth, Waiting
 from coordinator.story.diagnosis import (
     FORGOTTEN_MS,
     LOOP_MIN,
@@ -31,7 +31,7 @@ from coordinator.story.progress import GroupProgress
 from tests.story import test_cluster_diagnosis as cluster
 from tests.story import test_consumer_diagnosis as consumer
 from tests.story import test_progress_diagnosis as progress
-from tests.story.test_diagnosis import NOW_MS, dynamic, fenced, group_of, member, replaced, started
+from tests.story.test_diagnosis import NOW_MS, awaited, dynamic, fenced, group_of, member, replaced, started
 from tests.story.test_readiness import restart
 from tests.support.told import event
 
@@ -99,15 +99,15 @@ WANTS_U = consumer.member("i", {"u"})
 def waiting(pending: bool = False, leader: str | None = None) -> Group:
     """A group that waits for i, or for a member id that nobody uses."""
     unused = [Pending("p", "c", "/h", NOW_MS + 60_000)] if pending else []
-    awaited = [] if pending else [member("i")]
+    members = [] if pending else [awaited(member("i"))]
     return group_of(*PAIR.members, state="PreparingRebalance",
-                    waiting=Waiting(AGO_MS, NOW_MS + 60_000, False, leader, awaited, unused))  # fmt: skip
+                    waiting=Waiting(AGO_MS, NOW_MS + 60_000, False, leader, members, unused))  # fmt: skip
 
 
 def held_up(phase: str) -> Group:
     """A group of the consumer protocol that waits for i."""
     one = consumer.member("i", {"t"})
-    return consumer.group_of(one, awaited=[Awaited(one, phase, 2, AGO_MS, NOW_MS + 5_000)])
+    return consumer.group_of(one, awaited=[HeldUp(*one.named, phase, 2, AGO_MS, NOW_MS + 5_000)])
 
 
 def looked(looks: progress.Looks, *events: Any, after_ms: int = 0) -> Scene:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from coordinator.group.causes import CauseKind
 from coordinator.story import described, events
@@ -25,6 +26,7 @@ from coordinator.story.words import (
     waiting_lines,
     with_client,
 )
+from tests.story.test_diagnosis import awaited
 from tests.support.told import but, cause, cause_of, entries_of, told
 
 ONE = {"client_id": "app-1", "client_host": "/10.0.0.1"}
@@ -313,7 +315,7 @@ def test_a_takeover_says_from_whom() -> None:
 def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     """Each member has a line of its own, which says whether it is the leader."""
     one, pending = member(ID), events.Pending("p", **TWO, lapses_ms=1_000)
-    waiting = described.Waiting(0, 5_000, False, None, [one] * 25, [pending] * 25)
+    waiting = described.Waiting(0, 5_000, False, None, [awaited(one)] * 25, [pending] * 25)
     head, *lines = waiting_lines("PreparingRebalance", waiting)
     assert head == (
         "The group is PreparingRebalance now, since 1970-01-01 00:00:00.000Z; "
@@ -322,9 +324,9 @@ def test_whom_a_group_waits_for_is_told_up_to_a_number() -> None:
     assert lines[0] == f"it waits for {ID}, instance id i (app-1 at 10.0.0.1) to join"
     assert (lines[20], lines[-1]) == ("and for 5 further members", "and for 5 further member ids")
     assert len(lines) == 2 * 21
-    synced = waiting._replace(members=[one, member("m")], pending=[], leader=ID)
+    synced = structs.replace(waiting, members=[awaited(one), awaited(member("m"))], pending=[], leader=ID)
     _, leader, other = waiting_lines("CompletingRebalance", synced)
-    silent = waiting._replace(members=[replace(one, silent_ms=8_200, session_timeout_ms=10_000)])
+    silent = structs.replace(waiting, members=[awaited(replace(one, silent_ms=8_200, session_timeout_ms=10_000))])
     assert list(waiting_lines("PreparingRebalance", silent))[1].endswith(
         " to join; silent for 8.2 s, its session ends in 1.8 s"
     )
@@ -368,7 +370,7 @@ def test_an_epoch_that_topics_cause_names_them() -> None:
 
 def test_who_holds_up_a_group_of_the_consumer_protocol_is_told_up_to_a_number() -> None:
     """Each has what it must do, since when, and when it is removed; a group without a target waits for anybody."""
-    held = [described.Awaited(member("m"), phase, 2, 0, 1_000) for phase in ("revoking", "acknowledging", "away")]
+    held = [described.HeldUp(*member("m").named, phase, 2, 0, 1_000) for phase in ("revoking", "acknowledging", "away")]
     state = described.ConsumerState(3, 3, since_ms=0, awaited=held)
     who, first = "m, instance id i (app-1 at 10.0.0.1)", "1970-01-01 00:00:00.000Z"
     until = "1970-01-01 00:00:01.000Z"
@@ -378,7 +380,7 @@ def test_who_holds_up_a_group_of_the_consumer_protocol_is_told_up_to_a_number() 
         f"it waits for a heartbeat of {who}, since {first}; the member's session ends {until} without one",
         f"{who} is away, since {first}; it keeps its seat with 2 topic partitions until {until}",
     ]
-    many = state._replace(awaited=[held[0]._replace(since_ms=None)] * (AWAITED_SHOWN + 1))
+    many = state._replace(awaited=[structs.replace(held[0], since_ms=None)] * (AWAITED_SHOWN + 1))
     assert list(held_up_lines("Reconciling", many))[-1] == "and for 1 further member"
     assert ", since" not in list(held_up_lines("Reconciling", many))[1]
     early = described.ConsumerState(4, 3)
