@@ -386,14 +386,6 @@ async def test_who_wants_no_answer_gets_none(peer: Peer) -> None:
     assert read(await peer.ask(fetch_request(("orders", 0, 0)), 11)) == [[b"one"]]
 
 
-async def test_requests_that_no_batch_can_pass(peer: Peer) -> None:
-    """Acks that don't exist."""
-    (answer,) = await produce(peer, ("orders", 0, ONE), acks=2)
-    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
-    (answer,) = await produce(peer, ("absent", 0, ONE), acks=2)
-    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
     """A position that a broker's group had is never taken for cut off; no record is there that could say so."""
     async with connected(shared=ManualLog([1] * 4)) as (_, peer):

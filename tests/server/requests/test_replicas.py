@@ -1,4 +1,4 @@
-"""ElectLeaders, log dirs and reassignments: the answers of a node whose replicas are the only ones and stay."""
+"""ElectLeaders and log dirs: what tests/oracle/scripts/replicas.txt, which Apache Kafka plays too, doesn't show."""
 
 from __future__ import annotations
 
@@ -10,57 +10,25 @@ from typing import Any
 import pytest
 
 from coordinator.security.acls import Kind
-from coordinator.server.requests.replicas import MEASURED_AT_ONCE, PREFERRED, UNCLEAN
-from protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    AlterReplicaLogDirsRequest,
-    DescribeLogDirsRequest,
-    ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
-)
+from coordinator.server.requests.replicas import MEASURED_AT_ONCE, PREFERRED
+from protocol.messages import Message
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected
 from tests.server.requests.test_records import ONE, TWO, produce
 from tests.server.requests.test_rights import Recording
+from tests.support.requests import request
 
-NOT_NEEDED, UNKNOWN = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-
-def elect_request(election_type: int, topics: Mapping[str, list[int]] | None) -> ElectLeadersRequest:
+def elect_request(topics: Mapping[str, list[int]]) -> Message:
     """ElectLeaders by topic."""
-    asked = None
-    if topics is not None:
-        asked = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=each) for name, each in topics.items()]
-    return ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
+    asked = [{"topic": name, "partitions": each} for name, each in topics.items()]
+    return request("ElectLeaders", election_type=PREFERRED, topic_partitions=asked)
 
 
-def log_dirs_request(topics: Mapping[str, list[int]] | None) -> DescribeLogDirsRequest:
+def log_dirs_request(topics: Mapping[str, list[int]] | None) -> Message:
     """DescribeLogDirs by topic."""
-    if topics is None:
-        return DescribeLogDirsRequest(topics=None)
-    asked = DescribeLogDirsRequest.DescribableLogDirTopic
-    return DescribeLogDirsRequest(topics=[asked(topic=name, partitions=each) for name, each in topics.items()])
-
-
-def move_request(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest:
-    """AlterReplicaLogDirs of one topic."""
-    moved = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))
-    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[moved])])
-
-
-def reassign_request(*moves: tuple[str, int, list[int] | None]) -> AlterPartitionReassignmentsRequest:
-    """AlterPartitionReassignments by topic, partition and replicas."""
-    return AlterPartitionReassignmentsRequest(
-        topics=[
-            AlterPartitionReassignmentsRequest.ReassignableTopic(
-                name=name,
-                partitions=[
-                    AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
-                ],
-            )
-            for name, index, replicas in moves
-        ]
-    )
+    asked = topics and [{"topic": name, "partitions": each} for name, each in topics.items()]
+    return request("DescribeLogDirs", topics=asked)
 
 
 def sizes(answer: Any) -> dict[str, dict[int, int]]:
@@ -82,52 +50,12 @@ def folder_of(server: Serving) -> Path:
 # ElectLeaders.
 
 
-@pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize("election_type", [PREFERRED, UNCLEAN])
-async def test_no_election_is_needed(peer: Peer, version: int, election_type: int) -> None:
-    """The only replica of each topic partition leads it."""
-    asked = {"orders": [0, 2, 3, -1, 0], "__consumer_offsets": [1], "absent": [0], "": []}
-    answer = await peer.ask(elect_request(election_type if version else PREFERRED, asked), version)
-    assert answer.error_code == ErrorCode.NONE
-    results = [
-        (topic.topic, [(each.partition_id, each.error_code) for each in topic.partition_result])
-        for topic in answer.replica_election_results
-    ]
-    assert results == [
-        ("orders", [(0, NOT_NEEDED), (2, NOT_NEEDED), (3, UNKNOWN), (-1, UNKNOWN), (0, NOT_NEEDED)]),
-        ("__consumer_offsets", [(1, NOT_NEEDED)]),
-        ("absent", [(0, UNKNOWN)]),
-        ("", []),
-    ]
-
-
 async def test_an_election_says_what_is_not_there(peer: Peer) -> None:
     """In few words: a request may name a topic of 32 KB with 100,000 partitions."""
-    answer = await peer.ask(elect_request(PREFERRED, {"orders": [3], "absent": [0], "x" * 30_000: [0]}), 2)
+    answer = await peer.ask(elect_request({"orders": [3], "absent": [0], "x" * 30_000: [0]}), 2)
     texts = [each.partition_result[0].error_message for each in answer.replica_election_results]
     assert texts[:2] == ["No such partition as orders-3", "No such topic as absent"]
     assert len(texts[2]) < 300
-
-
-async def test_an_election_of_all_names_the_topics_only(peer: Peer) -> None:
-    """As on Kafka, a topic partition that needs no election is left out."""
-    answer = await peer.ask(elect_request(PREFERRED, None), 2)
-    assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
-        ("__consumer_offsets", []),
-        ("orders", []),
-    ]
-
-
-async def test_an_election_of_a_type_that_there_is_not(peer: Peer) -> None:
-    """INVALID_REQUEST, for everything that was asked for; NONE if nothing was."""
-    answer = await peer.ask(elect_request(2, {"orders": [0], "absent": [0]}), 2)
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
-    codes = [each.partition_result[0].error_code for each in answer.replica_election_results]
-    assert codes == [ErrorCode.INVALID_REQUEST] * 2
-    answer = await peer.ask(elect_request(2, None), 2)
-    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
-    answer = await peer.ask(elect_request(2, {}), 2)
-    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.NONE, [])
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -135,7 +63,7 @@ async def test_an_election_without_the_right(server: Serving, version: int) -> N
     """Each topic partition says so, and from version 1 on the whole answer too: version 0 has no field for it."""
     server.server._api._services.access = Recording(denied=frozenset(Kind))
     peer = await server.peer()
-    answer = await peer.ask(elect_request(PREFERRED, {"orders": [0]}), version)
+    answer = await peer.ask(elect_request({"orders": [0]}), version)
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [error]
     assert answer.error_code == (error if version else ErrorCode.NONE)
@@ -198,84 +126,17 @@ async def test_a_folder_that_can_not_be_read(peer: Peer, server: Serving) -> Non
     assert sizes(await peer.ask(log_dirs_request({"orders": [0]}), 4)) == {"orders": {0: len(ONE)}}
 
 
-@pytest.mark.parametrize("version", range(3))
-async def test_a_log_moves_to_its_own_folder_only(version: int) -> None:
-    """NONE for its folder; LOG_DIR_NOT_FOUND for any other; the last folder that is named for a partition counts."""
-
-    async def move(*requests: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], int]:
-        request = AlterReplicaLogDirsRequest(dirs=[each for one in requests for each in one.dirs])
-        answer = await peer.ask(request, version)
-        return {
-            (topic.topic_name, each.partition_index): each.error_code
-            for topic in answer.results
-            for each in topic.partitions
-        }
-
-    async with connected() as (server, peer):
-        assert await move(move_request("", "orders", 0)) == {("orders", 0): ErrorCode.LOG_DIR_NOT_FOUND}
-        await produce(peer, ("orders", 0, ONE))
-        here, elsewhere = str(folder_of(server)), "/nowhere"
-        assert await move(move_request(here, "orders", 0, 1, 3), move_request(here, "absent", 0)) == {
-            ("orders", 0): ErrorCode.NONE,
-            ("orders", 1): ErrorCode.NONE,
-            ("orders", 3): UNKNOWN,
-            ("absent", 0): UNKNOWN,
-        }
-        assert await move(move_request(here, "__consumer_offsets", 0)) == {("__consumer_offsets", 0): ErrorCode.NONE}
-        for wrong in (elsewhere, "", "nowhere", f"{here}/"):
-            assert await move(move_request(wrong, "orders", 0)) == {("orders", 0): ErrorCode.LOG_DIR_NOT_FOUND}
-        twice = move_request(here, "orders", 0), move_request(elsewhere, "orders", 0)
-        assert await move(*twice) == {("orders", 0): ErrorCode.LOG_DIR_NOT_FOUND}
-        assert await move(*reversed(twice)) == {("orders", 0): ErrorCode.NONE}
-        assert await move(move_request(here, "n" * 213, 0), move_request(elsewhere, "n" * 212, 10)) == {
-            ("n" * 213, 0): UNKNOWN,
-            ("n" * 212, 10): ErrorCode.LOG_DIR_NOT_FOUND,
-        }
-        assert await move(move_request(elsewhere, "n" * 214, 0), move_request(here, "n" * 213, 10)) == {
-            ("n" * 214, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
-            ("n" * 213, 10): ErrorCode.INVALID_TOPIC_EXCEPTION,
-        }
-        assert await move(move_request(here, "orders")) == {}
-
-
 # Reassignments.
 
 
-@pytest.mark.parametrize(
-    ("move", "error"),
-    [
-        (("orders", 0, [1]), ErrorCode.NONE),
-        (("__consumer_offsets", 0, [1]), ErrorCode.NONE),
-        (("orders", 0, None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
-        (("orders", 0, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (("orders", 0, [2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (("orders", 0, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (("orders", 0, [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (("orders", 0, [-1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (("orders", 3, [1]), UNKNOWN),
-        (("orders", -1, None), UNKNOWN),
-        (("absent", 0, [1]), UNKNOWN),
-    ],
-)
-async def test_a_topic_partition_moves_to_where_it_is_only(
-    move: tuple[str, int, list[int] | None], error: ErrorCode
-) -> None:
-    """Each move of a request has an answer of its own."""
-    async with connected("node.id=1") as (_, peer):
-        answer = await peer.ask(reassign_request(("orders", 1, [1]), move), 0)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
-        found = [(each.name, each.partitions[0].partition_index, each.partitions[0]) for each in answer.responses]
-        assert [each[:2] for each in found] == [("orders", 1), move[:2]]
-        assert [each[2].error_code for each in found] == [ErrorCode.NONE, error]
-        has_text = error not in {ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
-        assert (found[1][2].error_message is not None) is has_text
-
-
-async def test_no_move_is_under_way() -> None:
-    """For all, for none and for named topic partitions, also after a request to move."""
-    async with connected("node.id=1") as (_, peer):
-        await peer.ask(reassign_request(("orders", 0, [1])), 0)
-        asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-        for topics in (None, [], [asked(name="orders", partition_indexes=[0]), asked(name="absent")]):
-            answer = await peer.ask(ListPartitionReassignmentsRequest(topics=topics), 0)
-            assert (answer.error_code, answer.error_message, answer.topics) == (ErrorCode.NONE, None, [])
+async def test_the_folder_of_a_move_has_a_name_that_disks_take(peer: Peer) -> None:
+    """The name of topic and partition, and what Kafka adds to it, have 255 characters at most."""
+    asked = [{"name": "n" * size, "partitions": [index]} for size, index in ((213, 0), (214, 0), (212, 10), (213, 10))]
+    answer = await peer.ask(request("AlterReplicaLogDirs", dirs=[{"path": "/nowhere", "topics": asked}]), 2)
+    codes = {
+        (len(topic.topic_name), each.partition_index): each.error_code
+        for topic in answer.results
+        for each in topic.partitions
+    }
+    fits, too_long = ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes == {(213, 0): fits, (214, 0): too_long, (212, 10): fits, (213, 10): too_long}

@@ -26,7 +26,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
-    LeaveGroupRequest,
     MetadataRequest,
 )
 from schemas.errors import ErrorCode
@@ -131,23 +130,6 @@ async def test_answers_larger_than_one_write_all_arrive() -> None:
         answers = [await peer.receive() for _ in range(20)]
         assert all(len(answer.topics[1].partitions) == 2000 for answer in answers)
         assert WRITE_BYTES < 2000 * 20 * 20
-
-
-async def test_requests_behind_a_waiting_join_wait_with_it(server: Serving) -> None:
-    """As in Kafka, a request after a JoinGroup on its connection is handled only after the JoinGroup's answer."""
-    first, second = await server.peer(), await server.peer()
-    member = await seat(first, "g", "a")
-    await second.send(join_request("g", instance="b"), 5)
-    await second.send(LeaveGroupRequest(group_id="elsewhere", member_id="nobody"), 0)
-    await second.send(ApiVersionsRequest(), 0)
-    await server.barrier()
-    assert second.is_silent()
-    await first.send(join_request("g", member.member_id, instance="a"), 5)
-    rejoined, joined = await first.receive(), await second.receive()
-    assert joined.error_code == rejoined.error_code == ErrorCode.NONE
-    assert joined.generation_id == 2
-    assert (await second.receive()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert (await second.receive()).error_code == ErrorCode.NONE
 
 
 async def test_a_stopped_connection_handles_no_further_request(server: Serving) -> None:
