@@ -136,6 +136,18 @@ def explained(server: Server, group: str, *arguments: str) -> dict[str, Any]:
     return told
 
 
+def timeline(server: Server, group: str, *types: str) -> list[dict[str, Any]]:
+    """The group's timeline but for unused member ids, once it has so many entries: those of these types."""
+
+    def all_told() -> list[dict[str, Any]] | None:
+        entries = [entry for entry in explained(server, group)["timeline"] if entry["type"] != "pending"]
+        return entries if len(entries) >= len(types) else None
+
+    found = wait_until(all_told, f"{len(types)} entries are told", WITHIN_S)
+    assert [entry["type"] for entry in found] == [*types]
+    return found
+
+
 def rebalances(server: Server, group: str, count: int) -> list[dict[str, Any]]:
     """The group's rebalances, once there are so many and the last one has ended."""
 
@@ -192,8 +204,6 @@ def test_four_rebalances_with_four_causes(group: str, server: Served, version: i
     assert [first[kind] for kind in kinds] == [0, 4, 0]
     assert [[entry[kind] for kind in kinds] for entry in four] == [[1, 0, 1], [0, 0, 1], [0] * 3, [0] * 3]
     assert explained(server, group, "--last", "4")["timeline"] == four
-    for member in (a, b, d):
-        member.connection.close()
 
 
 def test_two_causes_in_one_phase(group: str, server: Served) -> None:
@@ -207,8 +217,6 @@ def test_two_causes_in_one_phase(group: str, server: Served) -> None:
     assert [cause["kind"] for cause in last["causes"]] == ["member_left", "member_joined"]
     assert last["cause"] == last["causes"][0]
     assert [cause["member_ids"] for cause in last["causes"]] == [[c.member_id], [e.member_id]]
-    for member in (a, b, e):
-        member.connection.close()
 
 
 @pytest.mark.parametrize(("names", "is_cut"), [("abc", False), ("abcd", True)])
@@ -467,13 +475,8 @@ def test_a_twin_that_takes_a_seat_while_the_group_prepares(group: str, server: S
     twin.send_join()
     assert waits.receive_join().error_code == ErrorCode.FENCED_INSTANCE_ID
     settle(twin, other)
-    rebalances(server, group, 2)
-    assert [entry["type"] for entry in explained(server, group)["timeline"]] == [
-        "rebalance",
-        "rebalance",
-        "takeover",
-        "fencing",
-    ]
+    *_, last = timeline(server, group, "rebalance", "rebalance", "takeover", "fencing")
+    assert last["group_instance_id"] == waits.instance
 
 
 def test_a_member_that_does_not_rejoin_in_time(group: str, server: Served) -> None:
@@ -612,8 +615,6 @@ def test_an_abandoned_member_id_is_named_while_the_group_waits(group: str, serve
     assert last["waited_for"]["member_id"] == abandoned
     assert last["preparing_ms"] <= STAYS_MS / 2
     assert explained(server, group)["waiting"] is None
-    for member in (a, b, ghost):
-        member.connection.close()
 
 
 @pytest.mark.parametrize("place", ["a seat", "a standby's"])
@@ -631,13 +632,8 @@ def test_two_programs_with_one_instance_id(group: str, server: Served, place: st
     other.send_join()
     assert other.receive_join().error_code == ErrorCode.NONE
     assert one.heartbeat() == one.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
-
-    def told() -> list[dict[str, Any]] | None:
-        entries = [entry for entry in explained(server, group)["timeline"] if entry["type"] != "pending"]
-        return entries if entries and entries[-1]["type"] == "fencing" else None
-
-    _formed, taken, fencing = wait_until(told, "the fencing is told", WITHIN_S)
-    assert (taken["type"], taken["rebalances"]) == ("takeover", False)
+    _formed, taken, fencing = timeline(server, group, "rebalance", "takeover", "fencing")
+    assert not taken["rebalances"]
     assert (taken["old_member_id"], taken["member_id"]) == (one.member_id, other.member_id)
     assert f"{short(other.member_id)} (other at 127.0.0.1) takes the seat of seat" in run(server, "explain", group).out
     assert (fencing["kind"], fencing["group_instance_id"]) == ("conflict", "seat")
@@ -647,8 +643,6 @@ def test_two_programs_with_one_instance_id(group: str, server: Served, place: st
     assert examined.code == 1
     assert "two programs had the instance id seat" in examined.out
     assert "(one at 127.0.0.1) was fenced by" in examined.out
-    for member in (one, other):
-        member.connection.close()
 
 
 def test_a_refused_join_is_told(group: str, server: Served) -> None:
@@ -669,7 +663,6 @@ def test_a_refused_join_is_told(group: str, server: Served) -> None:
     (entry,) = explained(server, group)["timeline"]
     assert (entry["type"], entry["error"], entry["group_instance_id"]) == ("refused", "INVALID_SESSION_TIMEOUT", "seat")
     assert entry["client"] == {"client_id": "one", "client_host": "/127.0.0.1"}
-    one.connection.close()
 
 
 def test_a_client_without_its_member_id_is_no_second_program(group: str, server: Served) -> None:
@@ -698,13 +691,7 @@ def test_a_seat_that_is_taken_in_turn(group: str, server: Served) -> None:
         taken = Member(server.port, group, "yx"[turn % 2], 5, instance="seat")
         taken.send_join()
         assert taken.receive_join().error_code == ErrorCode.NONE
-
-    def told() -> list[dict[str, Any]] | None:
-        restarts = explained(server, group)["timeline"][1:]
-        return restarts if len(restarts) == 6 else None
-
-    restarts = wait_until(told, "six restarts are told", WITHIN_S)
-    assert {entry["type"] for entry in restarts} == {"static_restart"}
+    _formed, *restarts = timeline(server, group, "rebalance", *["static_restart"] * 6)
     _rebalance, *_more, line = run(server, "explain", group).out.splitlines()
     first, last = (time_text(restarts[place]["at_ms"]) for place in (0, -1))
     assert line == (
@@ -727,15 +714,10 @@ def test_a_restart_is_no_conflict(group: str, server: Served) -> None:
     again = Member(server.port, group, "one", 9, instance="seat")
     again.send_join()
     assert again.receive_join().error_code == ErrorCode.NONE
-
-    def others() -> list[dict[str, Any]] | None:
-        return [entry for entry in explained(server, group)["timeline"] if entry["type"] != "rebalance"] or None
-
-    told = wait_until(others, "the restart is told", WITHIN_S)
-    assert [(entry["type"], entry["rebalances"]) for entry in told] == [("static_restart", False)]
+    _formed, restart = timeline(server, group, "rebalance", "static_restart")
+    assert not restart["rebalances"]
     examined = run(server, "doctor", group)
     assert (examined.code, examined.out) == (0, "1 group looked at: nothing found\n")
-    again.connection.close()
 
 
 def test_a_restart_with_another_subscription(group: str, server: Served) -> None:
@@ -749,7 +731,6 @@ def test_a_restart_with_another_subscription(group: str, server: Served) -> None
     text = "(one at 127.0.0.1) with another subscription, which counts from the next rebalance on, and nothing moves\n"
     wait_until(lambda: run(server, "explain", group).out.endswith(text), "the restart is told", WITHIN_S)
     assert explained(server, group, "--last", "1")["timeline"][0]["subscription_changed"]
-    again.connection.close()
 
 
 def test_the_timeline_as_text(group: str, server: Served) -> None:
@@ -764,7 +745,6 @@ def test_the_timeline_as_text(group: str, server: Served) -> None:
     assert heads[1].endswith(f"rebalance, generation 1 -> 2: member {short(b.member_id)} leaves (b at 127.0.0.1)")
     assert "    members 2 -> 1, 1 topic partition left without a member" in lines[-1]
     assert len(run(server, "explain", group, "--last", "1").out.splitlines()) < len(lines)
-    a.connection.close()
 
 
 def test_events_outlive_the_server(server: Served) -> None:
@@ -774,13 +754,7 @@ def test_events_outlive_the_server(server: Served) -> None:
         a.connection.close()
         own.stop()
         own.start()
-
-        def told() -> list[dict[str, Any]] | None:
-            entries = [entry for entry in explained(own, "g")["timeline"] if entry["type"] != "pending"]
-            return entries if entries and entries[-1]["type"] == "loaded" else None
-
-        formed_at, loaded = wait_until(told, "the load is told", WITHIN_S)
-        assert formed_at["type"] == "rebalance"
+        _formed, loaded = timeline(own, "g", "rebalance", "loaded")
         assert (loaded["members"], loaded["generation"], loaded["state"]) == (1, 1, "Stable")
         line = "the coordinator started anew: the group was loaded with 1 member in generation 1\n"
         assert line in run(own, "explain", "g").out
@@ -868,11 +842,10 @@ def test_a_past_whose_beginning_is_gone() -> None:
 
 def test_json_is_one_document(group: str, server: Served) -> None:
     """The document has the state, the number of unreadable records, and the wait."""
-    (a,) = formed(server, group, "a")
+    formed(server, group, "a")
     rebalances(server, group, 1)
     told = json.loads(run(server, "explain", group, "--output", "json").out)
     assert (told["group_id"], told["state"], told["waiting"], told["passed_over"]) == (group, "Stable", None, 0)
-    a.connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -899,11 +872,7 @@ def test_the_consumer_protocol_tells_its_causes_and_who_was_waited_for(group: st
     rebalances(heartbeats, group, 1)
     assert b.join() == 0
     assert a.beat(owns=True) == 0  # it is asked to give up two partitions
-
-    def is_told() -> bool:
-        return bool(explained(heartbeats, group)["timeline"][-1].get("revoking"))
-
-    wait_until(is_told, "explain tells who must give up partitions", WITHIN_S)
+    wait_until(lambda: bool(explained(heartbeats, group)["timeline"][-1].get("revoking")), "revocation", WITHIN_S)
     now = explained(heartbeats, group)
     assert (now["state"], now["group_epoch"], now["assignment_epoch"]) == ("Reconciling", 3, 3)
     (held,) = now["held_up_by"]
@@ -969,18 +938,10 @@ def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_
     group, topic = fresh_group(), fresh_group()
     a = Beating(heartbeats.port, group, "a", ["bills", topic], regex="ord.*", timeout_ms=1_000)
     assert a.join() == 0
-
-    def is_resolved() -> bool:
-        return a.beat(owns=True) == 0 and len(a.partitions) == 2
-
-    wait_until(is_resolved, "the topics are found", WITHIN_S)
+    wait_until(lambda: a.beat(owns=True) == 0 and len(a.partitions) == 2, "the topics are found", WITHIN_S)
     with Client(f"127.0.0.1:{heartbeats.port}") as client:
         create_topic(client, topic, 2)
-
-    def is_created() -> bool:
-        return a.beat(owns=True) == 0 and len(a.partitions) == 3
-
-    wait_until(is_created, "the new topic is found", WITHIN_S)
+    wait_until(lambda: a.beat(owns=True) == 0 and len(a.partitions) == 3, "the new topic is found", WITHIN_S)
     causes = [entry["cause"] for entry in rebalances(heartbeats, group, 3)]
     assert [cause["kind"] for cause in causes] == ["member_joined", "regex_resolved", "topics_changed"]
     assert [cause.get("topics") for cause in causes] == [
@@ -991,11 +952,7 @@ def test_the_consumer_protocol_tells_of_topics_and_of_members_that_give_nothing_
     b = Beating(heartbeats.port, group, "b", ["bills"])
     assert b.join() == 0
     assert a.beat(owns=True) == 0  # it is asked, and says that it owns all
-
-    def is_removed() -> bool:
-        return b.beat(owns=True) == 0 and a.beat() == ErrorCode.UNKNOWN_MEMBER_ID
-
-    wait_until(is_removed, "a is removed", WITHIN_S)
+    wait_until(lambda: b.beat(owns=True) == 0 and a.beat() == ErrorCode.UNKNOWN_MEMBER_ID, "a is removed", WITHIN_S)
     settle_heartbeats(b)
     last = rebalances(heartbeats, group, 4)[-1]
     assert [cause["kind"] for cause in last["causes"]] == ["member_joined", "revocation_timed_out"]
@@ -1014,13 +971,7 @@ def test_a_static_member_away_and_its_twin_are_told(group: str, heartbeats: Tenu
     assert a.leave(AWAY) == 0
     back = Beating(heartbeats.port, group, "a", ["orders"], instance="i-a")
     assert back.join() == 0
-
-    def timeline() -> list[dict[str, Any]] | None:
-        entries: list[dict[str, Any]] = explained(heartbeats, group)["timeline"]
-        return entries if len(entries) == 3 else None
-
-    first, refused, restart = wait_until(timeline, "all is told", WITHIN_S)
-    assert [first["type"], refused["type"], restart["type"]] == ["rebalance", "unreleased", "static_restart"]
+    _first, refused, restart = timeline(heartbeats, group, "rebalance", "unreleased", "static_restart")
     assert (refused["client"]["client_id"], refused["current_client"]["client_id"]) == ("twin", "a")
     assert restart["away_ms"] >= 0
     told = run(heartbeats, "explain", group).out
