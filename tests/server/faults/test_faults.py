@@ -27,7 +27,6 @@ from protocol.messages import (
     DescribeGroupsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     InitProducerIdRequest,
@@ -410,13 +409,7 @@ def asked(request: Message, version: int) -> Asked:
     [
         (HeartbeatRequest(group_id="g"), 0, ["g"]),
         (OffsetFetchRequest(group_id="g", topics=[]), 7, ["g"]),
-        (
-            OffsetFetchRequest(
-                groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in "gh"]
-            ),
-            8,
-            ["g", "h"],
-        ),
+        (requests.group_offsets_request("g", "h"), 8, ["g", "h"]),
         (DescribeGroupsRequest(groups=["g", "h"]), 4, ["g", "h"]),
         (ConsumerGroupDescribeRequest(group_ids=["g", "h"]), 0, ["g", "h"]),
         (ConsumerGroupHeartbeatRequest(group_id="g"), 1, ["g"]),
@@ -433,8 +426,7 @@ def test_a_request_names_groups(request_: Message, version: int, groups: list[st
     assert asked(request_, version).groups == groups
 
 
-ADDED = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])
-ADDED_BY = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id="u", topics=[ADDED])
+ADDED = {"name": "orders", "partitions": [2]}
 
 
 @pytest.mark.parametrize(
@@ -446,7 +438,11 @@ ADDED_BY = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional
         (TxnOffsetCommitRequest(transactional_id="t"), 3, ["t"]),
         (EndTxnRequest(transactional_id="t"), 3, ["t"]),
         (AddPartitionsToTxnRequest(v3_and_below_transactional_id="t"), 3, ["t"]),
-        (AddPartitionsToTxnRequest(transactions=[ADDED_BY]), 4, ["u", ""]),
+        (
+            requests.request("AddPartitionsToTxn", transactions=[{"transactional_id": "u", "topics": [ADDED]}]),
+            4,
+            ["u", ""],
+        ),
         (DescribeTransactionsRequest(transactional_ids=["t", "u"]), 0, ["t", "u"]),
         (FindCoordinatorRequest(key="t", key_type=1), 1, ["t"]),
         (FindCoordinatorRequest(key="t"), 1, []),
@@ -460,45 +456,20 @@ def test_a_request_names_transactional_ids(request_: Message, version: int, ids:
     assert asked(request_, version).meets(fault) == ("t" in ids)
 
 
-PRODUCED = ProduceRequest.PartitionProduceData(index=2, records=None)
-FETCHED = FetchRequest.FetchPartition(partition=2)
-COMMITTED = OffsetFetchRequest.OffsetFetchRequestGroup(
-    group_id="g", topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[2])]
-)
+PRODUCED = {"topic_id": UUID(int=1), "partition_data": [{"index": 2, "records": None}]}
+FETCHED = {"topic_id": UUID(int=1), "partitions": [{"partition": 2}]}
 
 
 @pytest.mark.parametrize(
     "request_, version",
     [
-        (
-            ProduceRequest(topic_data=[ProduceRequest.TopicProduceData(name="orders", partition_data=[PRODUCED])]),
-            12,
-        ),
-        (
-            ProduceRequest(
-                topic_data=[ProduceRequest.TopicProduceData(topic_id=UUID(int=1), partition_data=[PRODUCED])]
-            ),
-            13,
-        ),
-        (FetchRequest(topics=[FetchRequest.FetchTopic(topic="orders", partitions=[FETCHED])]), 12),
-        (FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=UUID(int=1), partitions=[FETCHED])]), 13),
-        (OffsetFetchRequest(groups=[COMMITTED]), 8),
-        (
-            AddPartitionsToTxnRequest(
-                transactions=[
-                    AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-                        topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[2])]
-                    )
-                ]
-            ),
-            4,
-        ),
-        (
-            AddPartitionsToTxnRequest(
-                v3_and_below_topics=[AddPartitionsToTxnRequest.V3AndBelowTopic(name="orders", partitions=[2])]
-            ),
-            3,
-        ),
+        (requests.produce_request({("orders", 2): None}), 12),
+        (requests.request("Produce", topic_data=[PRODUCED]), 13),
+        (requests.fetch_request({("orders", 2): 0}), 12),
+        (requests.request("Fetch", topics=[FETCHED]), 13),
+        (requests.group_offsets_request("g", partitions={"orders": [2]}), 8),
+        (requests.request("AddPartitionsToTxn", transactions=[{"topics": [ADDED]}]), 4),
+        (requests.request("AddPartitionsToTxn", v3_and_below_topics=[ADDED]), 3),
     ],
 )
 def test_a_request_names_topic_partitions(request_: Message, version: int) -> None:
@@ -518,16 +489,14 @@ def test_a_request_names_topic_partitions(request_: Message, version: int) -> No
 def test_a_commit_names_its_topic() -> None:
     """A request for all offsets of a group names none, and neither does a heartbeat."""
     assert asked(commit_request("g", 1), 8).topic_partitions == [("orders", 0)]
-    every = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
-    assert asked(OffsetFetchRequest(groups=[every]), 8).topic_partitions == []
+    assert asked(requests.group_offsets_request("g"), 8).topic_partitions == []
     assert asked(HeartbeatRequest(group_id="g"), 0).topic_partitions == []
 
 
 def test_a_leave_names_all_members_that_leave() -> None:
     """Up to version 2 one, on top; then many."""
-    identity = LeaveGroupRequest.MemberIdentity
-    members = [identity(member_id="m"), identity(member_id="", group_instance_id="i")]
-    many = asked(LeaveGroupRequest(group_id="g", members=members), 3)
+    members = [{"member_id": "m"}, {"member_id": "", "group_instance_id": "i"}]
+    many = asked(requests.request("LeaveGroup", group_id="g", members=members), 3)
     assert (many.member_ids, many.instance_ids) == (["m"], ["i"])
     one = asked(LeaveGroupRequest(group_id="g", member_id="m"), 2)
     assert (one.member_ids, one.instance_ids) == (["m"], [])

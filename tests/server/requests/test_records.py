@@ -15,15 +15,7 @@ from coordinator.config import INT64_MAX
 from coordinator.server.nodes.topic_data import ANSWERS_SIZE_MAX, Budget
 from coordinator.server.wire.call import Call, Steps
 from protocol.header import encode_request
-from protocol.messages import (
-    DeleteRecordsRequest,
-    DeleteTopicsRequest,
-    FetchRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-)
+from protocol.messages import DeleteTopicsRequest, FetchRequest, Message, MetadataRequest
 from protocol.records.batch import HEADER_SIZE
 from protocol.records.codecs import Codec
 from protocol.records.walk import decode_batches
@@ -32,25 +24,16 @@ from tests.server.harness import Peer, Serving, connected, serving
 from tests.support.batches import batch, compressed
 from tests.support.memory import ManualLog
 from tests.support.patience import WITHIN_S
-from tests.support.requests import topics_request
+from tests.support.requests import request, topics_request
 
 
-def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:
+def list_request(*asked: tuple[str, int, int], epoch: int = -1) -> Message:
     """Offsets by (topic, partition, timestamp)."""
-    return ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(
-                        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
-                    )
-                ],
-            )
-            for name, partition, timestamp in asked
-        ],
-    )
+    topics = [
+        {"name": name, "partitions": [{"partition_index": index, "timestamp": at, "current_leader_epoch": epoch}]}
+        for name, index, at in asked
+    ]
+    return request("ListOffsets", replica_id=-1, topics=topics)
 
 
 async def test_questions_that_can_not_be_answered_are_refused(peer: Peer) -> None:
@@ -130,19 +113,10 @@ async def test_who_reads_committed_gets_a_list_of_aborted_transactions(peer: Pee
 
 def produce_request(
     *parts: tuple[str, int, bytes | None], acks: int = -1, transactional_id: str | None = None
-) -> ProduceRequest:
+) -> Message:
     """Batches by (topic, partition)."""
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=1_000,
-        topic_data=[
-            ProduceRequest.TopicProduceData(
-                name=name, partition_data=[ProduceRequest.PartitionProduceData(index=partition, records=data)]
-            )
-            for name, partition, data in parts
-        ],
-    )
+    topics = [{"name": name, "partition_data": [{"index": index, "records": data}]} for name, index, data in parts]
+    return request("Produce", transactional_id=transactional_id, acks=acks, timeout_ms=1_000, topic_data=topics)
 
 
 async def produce(peer: Peer, *parts: tuple[str, int, bytes | None], version: int = 9, **fields: Any) -> list[Any]:
@@ -389,12 +363,9 @@ async def test_who_wants_no_answer_gets_none(peer: Peer) -> None:
 async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
     """A position that a broker's group had is never taken for cut off; no record is there that could say so."""
     async with connected(shared=ManualLog([1] * 4)) as (_, peer):
-        asked = [
-            OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
-            for partition, epoch in ((0, 0), (0, 5), (7, 0))
-        ]
-        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=asked)
-        found = (await peer.ask(OffsetForLeaderEpochRequest(topics=[topic]), 4)).topics[0].partitions
+        asked = [{"partition": index, "leader_epoch": epoch} for index, epoch in ((0, 0), (0, 5), (7, 0))]
+        topics = [{"topic": "orders", "partitions": asked}]
+        found = (await peer.ask(request("OffsetForLeaderEpoch", topics=topics), 4)).topics[0].partitions
         assert [(each.error_code, each.leader_epoch, each.end_offset) for each in found] == [
             (ErrorCode.NONE, 0, INT64_MAX),
             (ErrorCode.NONE, 5, INT64_MAX),
@@ -402,18 +373,10 @@ async def test_in_a_cluster_every_epoch_ends_behind_all_offsets() -> None:
         ]
 
 
-def delete_request(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
+def delete_request(*asked: tuple[str, int, int]) -> Message:
     """By (topic, partition, offset)."""
-    return DeleteRecordsRequest(
-        topics=[
-            DeleteRecordsRequest.DeleteRecordsTopic(
-                name=name,
-                partitions=[DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)],
-            )
-            for name, partition, offset in asked
-        ],
-        timeout_ms=1_000,
-    )
+    topics = [{"name": name, "partitions": [{"partition_index": at, "offset": offset}]} for name, at, offset in asked]
+    return request("DeleteRecords", topics=topics, timeout_ms=1_000)
 
 
 @pytest.mark.parametrize("version", range(3))
