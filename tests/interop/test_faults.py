@@ -313,41 +313,38 @@ async def test_a_heartbeat_that_says_fenced_ends_the_client(it: Scene, broker: F
     assert broker.causes()[:1] == ["member_joined"]
 
 
-async def test_a_commit_whose_answer_is_lost_is_stored_and_sent_again(it: Scene, broker: Faulty) -> None:
-    """The effect is there before the client knows; after its request timeout it connects and commits again."""
-    fault = it.plan(plan.drop_response("OffsetCommit", group=broker.group))
+@pytest.mark.parametrize(("drop", "stored"), [(plan.drop_response, 7), (plan.drop_request, None)])
+async def test_a_commit_that_is_lost_is_sent_again(
+    it: Scene, broker: Faulty, drop: Callable[..., plan.Fault], stored: int | None
+) -> None:
+    """Its answer is lost, and the effect is there before the client knows; or itself, and there is no effect.
+
+    After its request timeout the client connects and commits again.
+    """
+    fault = it.plan(drop("OffsetCommit", group=broker.group))
     await it.member.commit(7)
     assert fault.fired == 1
-    assert it.stored[:2] == [None, 7]
+    assert it.stored[:2] == [None, stored]
     assert it.committed == 7
     await it.assert_stands("member_joined")
 
 
-async def test_a_commit_that_is_lost_is_sent_again(it: Scene, broker: Faulty) -> None:
-    """As above, but the first one had no effect."""
-    it.plan(plan.drop_request("OffsetCommit", group=broker.group))
-    await it.member.commit(7)
-    assert it.stored[:2] == [None, None]
-    assert it.committed == 7
-    await it.assert_stands("member_joined")
+@pytest.mark.parametrize(
+    ("cut_off", "causes"), [(plan.disconnect, []), (plan.disconnect_after, ["static_member_replaced"])]
+)
+async def test_a_join_that_is_cut_off_is_sent_again(
+    broker: Faulty, client: type[Any], cut_off: Callable[..., plan.Fault], causes: list[str]
+) -> None:
+    """The coordinator never saw the first one: the group has one rebalance.
 
-
-async def test_a_join_that_is_cut_off_is_sent_again(broker: Faulty, client: type[Any]) -> None:
-    """The coordinator never saw the first one: the group has one rebalance."""
-    fault = plan.disconnect("JoinGroup", group=broker.group)
+    Or its answer is cut off, and the coordinator has its member: the second one replaces that, in a rebalance that was
+    open already.
+    """
+    fault = cut_off("JoinGroup", group=broker.group)
     broker.call(broker.faults.add, fault)
     async with scene(broker, client) as it:
-        await it.assert_stands("member_joined")
+        await it.assert_stands("member_joined", *causes, replacements=len(causes))
         assert fault.fired == 1
-        assert it.apis.count("JoinGroup") == 2
-
-
-async def test_a_join_whose_answer_is_cut_off_takes_its_own_seat(broker: Faulty, client: type[Any]) -> None:
-    """The coordinator has the first join's member: the second one replaces it, in a rebalance that was open already."""
-    fault = plan.disconnect_after("JoinGroup", group=broker.group)
-    broker.call(broker.faults.add, fault)
-    async with scene(broker, client) as it:
-        await it.assert_stands("member_joined", "static_member_replaced", replacements=1)
         assert it.apis.count("JoinGroup") == 2
 
 
@@ -362,20 +359,21 @@ async def test_a_commit_to_another_coordinator_looks_for_it(it: Scene, broker: F
     await it.assert_stands("member_joined")
 
 
-async def test_a_heartbeat_to_another_coordinator_moves_nothing(it: Scene, broker: Faulty) -> None:
-    """The member keeps its partitions, whichever request learns that the group moved."""
-    fault = it.plan(plan.move(broker.group))
-    await it.poll_while_it_answers(5)
-    assert fault.fired == 1
-    assert it.member.moves == ["assigned"]
-    await it.assert_stands("member_joined")
-
-
-async def test_a_coordinator_that_loads_moves_nothing(it: Scene, broker: Faulty) -> None:
-    """Heartbeats get NONE meanwhile."""
-    fault = it.plan(plan.loading(broker.group, times=3))
-    await it.poll_while_it_answers(6)
-    assert fault.fired == 3
+@pytest.mark.parametrize(
+    ("fault_of", "times"),
+    [
+        pytest.param(plan.move, 1, id="moves"),  # whichever request learns of it
+        pytest.param(plan.loading, 3, id="loads"),  # heartbeats get NONE meanwhile
+        pytest.param(lambda _group, times: plan.delay(300, "Heartbeat", times=times), 3, id="is slow"),
+    ],
+)
+async def test_a_coordinator_in_trouble_moves_nothing(
+    it: Scene, broker: Faulty, fault_of: Callable[..., plan.Fault], times: int
+) -> None:
+    """The member keeps its partitions."""
+    fault = it.plan(fault_of(broker.group, times=times))
+    await it.poll_while_it_answers(times + 3)
+    assert fault.fired == times
     assert it.member.moves == ["assigned"]
     await it.assert_stands("member_joined")
 
@@ -452,15 +450,6 @@ async def test_a_coordinator_dies_before_a_restarted_follower_has_synced(
         assert broker.replacements() == 1
         assert restarted.moves == ["assigned"]
         await restarted.close()
-
-
-async def test_a_slow_coordinator_moves_nothing(it: Scene) -> None:
-    """Answers that come late are answers."""
-    fault = it.plan(plan.delay(300, "Heartbeat", times=3))
-    await it.poll_while_it_answers(5)
-    assert fault.fired == 3
-    assert it.member.moves == ["assigned"]
-    await it.assert_stands("member_joined")
 
 
 async def test_a_client_in_a_black_hole_expires_and_comes_back(it: Scene, broker: Faulty) -> None:
