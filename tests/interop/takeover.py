@@ -71,11 +71,6 @@ def start_standby(fleet: Fleet, tenure: Tenure, client: str, group: str, session
     return standby
 
 
-def callbacks_of(members: list[ConsumerProcess], since: float) -> int:
-    """How many rebalance callbacks these consumers had."""
-    return sum(len(member.named(name, since)) for member in members for name in ("assigned", "revoked", "lost"))
-
-
 def commit_first(fleet: Fleet, member: ConsumerProcess) -> None:
     """Commit offset 1 of each partition of a member that has read it."""
     event = fleet.commit(member, dict.fromkeys(member.membership.partitions, (1, "")))
@@ -151,7 +146,7 @@ def kill_and_watch(
         ms = (min(at for _, at in read.values()) - expired_at) * 1000
     return Takeover(
         ms,
-        callbacks_of(others, since),
+        sum(len(each.named(name, since)) for each in others for name in ("assigned", "revoked", "lost")),
         broker.rebalances(group, mark),
         {partition: offset for partition, (offset, _) in read.items()},
         leads,

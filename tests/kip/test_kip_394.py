@@ -12,9 +12,6 @@ from coordinator.group.notes import MemberPending, PendingExpired
 from schemas.errors import ErrorCode
 from tests.group.harness import SESSION_MS, Bench
 
-SINCE = 4
-ALL_VERSIONS = range(10)
-
 
 def test_id_of_another_group_is_refused(bench: Bench) -> None:
     """A pending id is valid in its own group only."""

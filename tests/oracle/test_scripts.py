@@ -232,23 +232,18 @@ def one_at_a_time(new: Start) -> Iterator[Start]:
         yield start
 
 
-def as_answered(_: Case, outcomes: Outcomes) -> Outcomes:
-    """The answers as they are."""
-    return outcomes
-
-
 def patiently(
     part: Part,
     server: Node,
     new: New,
     expected: Expected,
-    compared: Callable[[Case, Outcomes], Outcomes] = as_answered,
+    compared: Callable[[Case, Outcomes], Outcomes] = lambda _, outcomes: outcomes,
 ) -> Found:
     """The answers in the scripts of a part, which wait for their timeouts together.
 
     On a busy machine a short timeout may be over before the steps that it has to outlast. Such a script is played once
     more, on a new server, with longer timeouts and a longer initial delay. compared: the answers in the form that is
-    compared.
+    compared, by default as they are.
     """
     played = play_part(part, server)
     found = {each.case: each.outcomes() for each in played}

@@ -9,17 +9,17 @@ import pytest
 
 from coordinator.server.requests.topics import CREATE_PARTITIONS_MAX
 from protocol.messages import (
-    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     FindCoordinatorRequest,
+    Message,
     MetadataRequest,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, serving
-from tests.support.requests import commit_request, topics_request
+from tests.support.requests import commit_request, request, topics_request
 
 NO_ID = UUID(int=0)
 
@@ -252,26 +252,13 @@ async def test_names_that_collide_in_one_auto_creation(peer: Peer) -> None:
 # CreatePartitions.
 
 
-def partitions_request(*asked: tuple[str, int, int | None], validate_only: bool = False) -> CreatePartitionsRequest:
+def partitions_request(*asked: tuple[str, int, int | None], validate_only: bool = False) -> Message:
     """By (topic, count, brokers that are named one each)."""
-    assignment = CreatePartitionsRequest.CreatePartitionsAssignment
-    return CreatePartitionsRequest(
-        topics=[
-            CreatePartitionsRequest.CreatePartitionsTopic(
-                name=name,
-                count=count,
-                assignments=None if given is None else [assignment(broker_ids=[1]) for _ in range(given)],
-            )
-            for name, count, given in asked
-        ],
-        timeout_ms=1_000,
-        validate_only=validate_only,
-    )
-
-
-async def partition_count(peer: Peer, name: str) -> int:
-    """As Metadata has it."""
-    return len((await peer.ask(metadata_request(name), 12)).topics[0].partitions)
+    topics = [
+        {"name": name, "count": count, "assignments": None if given is None else [{"broker_ids": [1]}] * given}
+        for name, count, given in asked
+    ]
+    return request("CreatePartitions", topics=topics, timeout_ms=1_000, validate_only=validate_only)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -280,14 +267,14 @@ async def test_a_topic_grows(peer: Peer, version: int) -> None:
     before = (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id
     asked = [("orders", 5, None), ("absent", 5, None), ("__consumer_offsets", 99, None)]
     for validate_only in (True, False):
-        assert await partition_count(peer, "orders") == 3
+        assert await partitions_of(peer, "orders") == 3
         answer = await peer.ask(partitions_request(*asked, validate_only=validate_only), version)
         assert [each.error_code for each in answer.results] == [
             ErrorCode.NONE,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
-    assert await partition_count(peer, "orders") == 5
+    assert await partitions_of(peer, "orders") == 5
     assert (await peer.ask(metadata_request("orders"), 12)).topics[0].topic_id == before
 
 
@@ -305,7 +292,7 @@ async def test_how_a_topic_may_grow(peer: Peer, count: int, given: int | None, e
     """To more partitions than it has, within the limit; replicas, if named, must be named for each new partition."""
     answer = await peer.ask(partitions_request(("orders", count, given)), 3)
     assert answer.results[0].error_code == error
-    assert await partition_count(peer, "orders") == (3 if error else count)
+    assert await partitions_of(peer, "orders") == (3 if error else count)
 
 
 # DeleteTopics.
