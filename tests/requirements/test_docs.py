@@ -38,7 +38,6 @@ def test_a_link_out_of_docs_is_plain_text() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.browser
 @pytest.mark.programs("npm", "mkdocs")
 def test_the_site_has_no_violation_and_asks_no_network(browser: Browser, tmp_path: Path) -> None:
     """Four pages have no violation that axe-core knows, fit on a telephone, and load files of the site alone."""

@@ -12,8 +12,6 @@ from tests.support.patience import WITHIN_S
 from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
-pytestmark = pytest.mark.browser
-
 TOKEN = "not-a-secret"
 GROUP, LATE = "a-group", "a-late-group"
 PATHS = ("groups", "overview", f"groups/{GROUP}/events", "events", "metrics")
@@ -49,7 +47,7 @@ def test_the_page_with_the_token(own_browser: Browser, server: Tenure) -> None:
     own_browser.log_in_as(("anybody", TOKEN))
     own_browser.open(url(server))
     wait_until(lambda: GROUP in listed(own_browser), "the group is listed", WITHIN_S)
-    wait_until(lambda: own_browser.evaluate("document.querySelector('#live').innerText") == "live", "events", WITHIN_S)
+    wait_until(lambda: own_browser.text("#live") == "live", "events", WITHIN_S)
     settle(Member(server.port, LATE, "one", 5))
     wait_until(lambda: LATE in listed(own_browser), "a group that came later is listed", WITHIN_S)
     assert own_browser.evaluate(STATUSES.replace("'events', ", "")) == [200] * (len(PATHS) - 1)

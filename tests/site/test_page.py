@@ -180,8 +180,7 @@ def has_all_events(url: str, group: str, members: Group) -> bool:
     A member with partitions may have to give them up yet, and does so only while it polls.
     """
     members.poll()
-    with urllib.request.urlopen(f"{url}groups/{group}/events", timeout=WITHIN_S) as answer:
-        timeline: list[dict[str, Any]] = json.load(answer)["timeline"]
+    timeline = read(f"{url}groups/{group}/events")["timeline"]
     restarts = [entry for entry in timeline if entry["type"] == "static_restart"]
     rebalances = [entry for entry in timeline if entry["type"] == "rebalance"]
     wanted = (3, 3) if group == "rolled" else (0, 3)
@@ -192,8 +191,7 @@ def shown(browser: Browser, url: str, group: str) -> None:
     """Open the page at a group and wait for its events; at "" wait for the list of groups."""
     browser.requests.clear()
     browser.errors.clear()
-    browser.open("about:blank")
-    browser.open(f"{url}#group={group}" if group else url)
+    browser.open_anew(f"{url}#group={group}" if group else url)
     what = "#entries li" if group else "#groups tbody tr"
     wait_until(lambda: browser.evaluate(f"document.querySelectorAll('{what}').length > 0"), what, WITHIN_S)
 
@@ -208,12 +206,6 @@ def row(browser: Browser, group: str) -> dict[str, str]:
     return cells
 
 
-def said(browser: Browser, selector: str) -> str:
-    """Return the text of an element."""
-    text: str = browser.evaluate(f"document.querySelector('{selector}').innerText")
-    return text
-
-
 def lanes(browser: Browser, kind: str) -> list[str]:
     """Return the members that have something of that kind on their lanes, in the order of the lanes."""
     found: list[str] = browser.evaluate(
@@ -222,7 +214,6 @@ def lanes(browser: Browser, kind: str) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.browser
 def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: str) -> None:
     """A roll of static members is three unbroken lanes with one restart each, and only the first rebalances."""
     shown(browser, url, "rolled")
@@ -231,25 +222,23 @@ def test_a_roll_of_static_members_is_a_mark_on_each_lane(browser: Browser, url: 
     assert lanes(browser, "seat") == names
     assert not lanes(browser, "restart.moves")
     assert len(browser.evaluate("[...document.querySelectorAll('#drawing .rebalance')].map(() => 1)")) == 3
-    said = browser.evaluate("document.querySelector('#entries').innerText")
+    said = browser.text("#entries")
     assert said.count("and nothing moves") == 3
     assert "new member" in said
-    assert browser.evaluate("document.querySelector('#summary').innerText").startswith("Stable; 3 members")
+    assert browser.text("#summary").startswith("Stable; 3 members")
 
 
-@pytest.mark.browser
 def test_a_dynamic_member_that_leaves_ends_its_lane(browser: Browser, url: str) -> None:
     """A dynamic member that leaves ends its lane, and every rebalance shows its cause in words."""
     shown(browser, url, "moved")
     assert len(lanes(browser, "seat")) == 2
-    said = browser.evaluate("[...document.querySelectorAll('#entries li')].map((each) => each.innerText)")
+    said = browser.texts("#entries li")
     rebalances = [each for each in said if "rebalance, generation" in each]  # a busy machine has an entry between two
     assert len(rebalances) == 3
     assert "leaves" in rebalances[0]
     assert "moved" in rebalances[0]
 
 
-@pytest.mark.browser
 def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser: Browser, url: str) -> None:
     """Restarts of programs that share a seat are one mark, with their number, a problem's colour and advice."""
     shown(browser, url, "twins")
@@ -262,15 +251,15 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
     )
     assert suspect == fencing == browser.evaluate("getComputedStyle(document.querySelector('#drawing .suspect')).fill")
     assert browser.evaluate("document.querySelector('#suspect').checkVisibility()")
-    listed = browser.evaluate("[...document.querySelectorAll('#entries li.suspect')].map((e) => e.innerText)")
+    listed = browser.texts("#entries li.suspect")
     assert len(listed) == 2
     assert all("12 restarts until" in text for text in listed)
     assert browser.evaluate("document.querySelectorAll('#entries li.static_restart').length") == 0
-    found = browser.evaluate("document.querySelector('#found').innerText")
+    found = browser.text("#found")
     assert "one at 127.0.0.1 and two at 127.0.0.1 took the seat of in-turns from each other in turn" in found
     assert "in-a-loop restarts in a loop" in found
     counts = "2 rebalances begun, 0 static restarts, 24 suspect restarts"
-    assert counts in browser.evaluate("document.querySelector('#summary').innerText")
+    assert counts in browser.text("#summary")
     shown(browser, url, "")
     assert (row(browser, "twins")["Rebalances"], row(browser, "twins")["Restarts"]) == ("2", "24")
     assert browser.evaluate("document.querySelector('#groups .suspect').title") == "24 suspect restarts"
@@ -279,7 +268,6 @@ def test_restarts_that_no_healthy_member_makes_are_one_mark_that_says_so(browser
     assert not browser.evaluate("document.querySelector('#suspect').checkVisibility()")
 
 
-@pytest.mark.browser
 def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url: str) -> None:
     """Marks of one kind that would touch become one mark with their number; marks that are apart stay apart."""
     shown(browser, url, "rolled")
@@ -292,17 +280,15 @@ def test_marks_that_would_touch_are_one_with_their_number(browser: Browser, url:
     assert made == [["a", 0, 20, 3], ["b", 5, 5, 1], ["a", 60, 60, 1]]
 
 
-@pytest.mark.browser
 def test_a_group_that_was_deleted_is_listed_with_what_happened(browser: Browser, url: str) -> None:
     """The list has a deleted group as deleted, behind all existing groups, with its events."""
     shown(browser, url, "")
     assert browser.evaluate("[...document.querySelectorAll('#groups tbody tr')].at(-1).cells[0].innerText") == "gone"
     assert (row(browser, "gone")["State"], row(browser, "gone")["Rebalances"]) == ("deleted", "2")
     shown(browser, url, "gone")
-    assert browser.evaluate("document.querySelector('#summary').innerText").startswith("deleted; 0 members; since ")
+    assert browser.text("#summary").startswith("deleted; 0 members; since ")
 
 
-@pytest.mark.browser
 def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser: Browser, url: str) -> None:
     """The page loads nothing from other servers, logs no error, and its policy blocks nothing."""
     shown(browser, url, "rolled")
@@ -311,7 +297,6 @@ def test_the_page_loads_nothing_from_elsewhere_and_complains_of_nothing(browser:
 
 
 @pytest.mark.long
-@pytest.mark.browser
 @pytest.mark.programs("npm")
 @pytest.mark.parametrize("group", ["", "rolled", "twins"])
 def test_the_page_has_no_violation(browser: Browser, url: str, group: str) -> None:
@@ -321,7 +306,6 @@ def test_the_page_has_no_violation(browser: Browser, url: str, group: str) -> No
 
 
 @pytest.mark.long
-@pytest.mark.browser
 @pytest.mark.programs("npm")
 def test_lag_and_stuck_partitions_have_no_violation(browser: Browser, url: str) -> None:
     """Nor in graphs, partitions in view, findings, and a streams group with its tasks; nothing is too wide."""
@@ -335,8 +319,8 @@ def test_lag_and_stuck_partitions_have_no_violation(browser: Browser, url: str) 
     )
     answered(browser, "/groups/behind", f"{{state: 'Stable', group_type: 'streams', members: [{member}]}}")
     answered(browser, "/groups/behind/events", told)
-    wait_until(lambda: "worker-1" in said(browser, "#found"), "the finding is there", WITHIN_S)
-    wait_until(lambda: "active 0: 0" in said(browser, "#members"), "tasks are there", WITHIN_S)
+    wait_until(lambda: "worker-1" in browser.text("#found"), "the finding is there", WITHIN_S)
+    wait_until(lambda: "active 0: 0" in browser.text("#members"), "tasks are there", WITHIN_S)
     assert violations(browser) == []
     for width in (320, 768, 1280):
         browser.resize(width, 900, mobile=width == 320)
@@ -344,7 +328,6 @@ def test_lag_and_stuck_partitions_have_no_violation(browser: Browser, url: str) 
     browser.resize(1280, 900)
 
 
-@pytest.mark.browser
 def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> None:
     """Groups are links with their state; Enter opens one; the drawing describes itself in words."""
     shown(browser, url, "")
@@ -364,28 +347,23 @@ def test_the_page_can_be_used_by_keys_and_by_ear(browser: Browser, url: str) -> 
     assert all(names)
 
 
-@pytest.mark.browser
 def test_times_are_those_of_the_command_line(browser: Browser, url: str) -> None:
     """All times are UTC as on the command line, wherever the person is."""
     browser.live_in("Asia/Kolkata")
     shown(browser, url, "rolled")
-    with urllib.request.urlopen(f"{url}groups/rolled/events", timeout=WITHIN_S) as answer:
-        times = [time_text(entry["at_ms"]) for entry in json.load(answer)["timeline"]]
-    assert (
-        browser.evaluate("[...document.querySelectorAll('#entries time')].map((each) => each.innerText)") == times[::-1]
-    )
+    times = [time_text(entry["at_ms"]) for entry in read(f"{url}groups/rolled/events")["timeline"]]
+    assert browser.texts("#entries time") == times[::-1]
     assert browser.evaluate("document.querySelector('#from').value") == times[0]
     assert all(
         text.endswith("Z")
         for text in browser.evaluate("[...document.querySelectorAll('svg .time')].map((e) => e.textContent)")
     )
-    summary = browser.evaluate("document.querySelector('#summary').innerText")
+    summary = browser.text("#summary")
     counts = "3 rebalances begun, 3 static restarts, 0 fencings"
     assert summary == f"Stable; 3 members; since {times[0]}: {counts}"
     browser.live_in("UTC")
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme: str) -> None:
     """On a telephone nothing is wider than the window, no text of the drawing is small, and only the page scrolls."""
@@ -402,7 +380,6 @@ def test_the_page_can_be_read_on_a_telephone(browser: Browser, url: str, scheme:
     browser.resize(1280, 900)
 
 
-@pytest.mark.browser
 def test_a_drawing_has_the_width_that_there_is(browser: Browser, url: str) -> None:
     """A drawing has the width of the window, also after a change, and its text keeps its size."""
     shown(browser, url, "rolled")
@@ -413,22 +390,15 @@ def test_a_drawing_has_the_width_that_there_is(browser: Browser, url: str) -> No
     browser.resize(1280, 900)
 
 
-@pytest.mark.browser
 def test_an_address_that_was_typed_wrong_is_a_group_that_is_not_there(browser: Browser, url: str) -> None:
     """A per cent sign in the address that encodes nothing stands for itself."""
     browser.errors.clear()
-    browser.open("about:blank")
-    browser.open(f"{url}#100%")
-    wait_until(
-        lambda: browser.evaluate("document.querySelector('#summary').innerText") == "no such group",
-        "it is said",
-        WITHIN_S,
-    )
-    assert browser.evaluate("document.querySelector('#name').innerText") == "100%"
+    browser.open_anew(f"{url}#100%")
+    wait_until(lambda: browser.text("#summary") == "no such group", "it is said", WITHIN_S)
+    assert browser.text("#name") == "100%"
     assert "All groups" in browser.names("link")
 
 
-@pytest.mark.browser
 def test_the_page_is_live(browser: Browser, url: str) -> None:
     """An open page shows new events without a reload; hostile names stay text."""
     shown(browser, url, "")
@@ -443,11 +413,9 @@ def test_the_page_is_live(browser: Browser, url: str) -> None:
     group.close()
 
 
-@pytest.mark.browser
 def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> None:
     """The page removes a member from the waiting list when it is there, although no event says so yet."""
-    with urllib.request.urlopen(f"{url}groups/rolled", timeout=WITHIN_S) as answer:
-        port = json.load(answer)["coordinator"]["port"]
+    port = read(f"{url}groups/rolled")["coordinator"]["port"]
     try:
         one, two, three = (Member(port, "waits", name, 5, instance=f"seat-{name}") for name in ("one", "two", "three"))
         settle(one)
@@ -457,7 +425,7 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
         shown(browser, url, "waits")
 
         def waits_for(*names: str) -> bool:
-            said: str = browser.evaluate("document.querySelector('#waiting').innerText")
+            said = browser.text("#waiting")
             return all((f"instance id seat-{name}" in said) == (name in names) for name in ("one", "two", "three"))
 
         wait_until(partial(waits_for, "one", "two"), "both are named", WITHIN_S)
@@ -470,11 +438,9 @@ def test_the_page_names_whom_a_group_waits_for(browser: Browser, url: str) -> No
         hang_up()
 
 
-@pytest.mark.browser
 def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: str) -> None:
     """Lanes, epochs and targets, and who must give up partitions, until it has done so; a refused twin is a mark."""
-    with urllib.request.urlopen(f"{url}groups/rolled", timeout=WITHIN_S) as answer:
-        port = json.load(answer)["coordinator"]["port"]
+    port = read(f"{url}groups/rolled")["coordinator"]["port"]
     one, two, twin = (
         Beating(port, "beats", name, ["orders"], instance=f"seat-{seat}")
         for name, seat in (("one", "one"), ("two", "two"), ("twin", "one"))
@@ -494,27 +460,20 @@ def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: s
         wait_until(is_asked, "one must give up partitions", WITHIN_S)
         shown(browser, url, "beats")
 
-        def waits_for() -> str:
-            said: str = browser.evaluate("document.querySelector('#waiting').innerText")
-            return said
-
-        wait_until(
-            lambda: "instance id seat-one (one at 127.0.0.1) to give up 3" in waits_for(), "it says so", WITHIN_S
-        )
-        assert browser.evaluate("document.querySelector('#summary').innerText").startswith(
-            "Reconciling, epoch 3; 2 mem"
-        )
-        heads = browser.evaluate("[...document.querySelectorAll('#members thead th')].map((each) => each.innerText)")
+        gives_up = "instance id seat-one (one at 127.0.0.1) to give up 3"
+        wait_until(lambda: gives_up in browser.text("#waiting"), "it says so", WITHIN_S)
+        assert browser.text("#summary").startswith("Reconciling, epoch 3; 2 mem")
+        heads = browser.texts("#members thead th")
         assert heads[-2:] == ["Target", "Epoch"]
         first = browser.evaluate("[...document.querySelector('#members tbody tr').cells].map((each) => each.innerText)")
         assert (first[-3], first[-2].partition(": ")[0]) == ("orders: 0-5", "orders")
         beating(one, two)
-        wait_until(lambda: not waits_for(), "nobody is waited for", WITHIN_S)
+        wait_until(lambda: not browser.text("#waiting"), "nobody is waited for", WITHIN_S)
         wait_until(lambda: lanes(browser, "seat") == ["seat-one", "seat-two"], "both have a lane", WITHIN_S)
         assert lanes(browser, "fencing") == ["seat-one"]
 
         def is_told() -> bool:
-            said: str = browser.evaluate("document.querySelector('#entries').innerText")
+            said = browser.text("#entries")
             return "rebalance, epoch 2 -> 3: new member two" in said and "seat-one to give up partitions" in said
 
         wait_until(is_told, "the page tells why, and who was waited for", WITHIN_S)
@@ -522,20 +481,18 @@ def test_the_page_shows_groups_of_the_consumer_protocol(browser: Browser, url: s
         hang_up()
 
 
-@pytest.mark.browser
 def test_the_list_begins_with_what_is_wrong(browser: Browser, url: str) -> None:
     """The doctor's findings have their advice and lead to their groups, which come first in the list."""
     shown(browser, url, "")
-    wait_until(lambda: "took the seat of in-turns" in said(browser, "#findings"), "the findings are there", WITHIN_S)
-    assert "give each a group.instance.id of its own" in said(browser, "#findings")
+    wait_until(lambda: "took the seat of in-turns" in browser.text("#findings"), "the findings are there", WITHIN_S)
+    assert "give each a group.instance.id of its own" in browser.text("#findings")
     assert browser.evaluate("document.querySelector('#findings li a').getAttribute('href')") == "#group=twins"
     assert row(browser, "twins")["Doctor"] == "error"
     assert browser.evaluate("document.querySelector('#groups tbody tr').cells[0].innerText") == "twins"
-    assert said(browser, "#hour").startswith("Last hour: ")
-    assert "24 suspect restarts" in said(browser, "#hour")
+    assert browser.text("#hour").startswith("Last hour: ")
+    assert "24 suspect restarts" in browser.text("#hour")
 
 
-@pytest.mark.browser
 def test_the_list_is_searched_sorted_and_filtered_by_keys(browser: Browser, url: str) -> None:
     """A slash goes to the search; a head sorts, one way and the other; a state filters. The address keeps all of it."""
     shown(browser, url, "")
@@ -546,7 +503,7 @@ def test_the_list_is_searched_sorted_and_filtered_by_keys(browser: Browser, url:
     browser.evaluate("document.querySelector('#filter').select()")
     browser.type("no such name")
     assert browser.evaluate(names) == []
-    assert "no group has such a name" in said(browser, "#groups .pages")
+    assert "no group has such a name" in browser.text("#groups .pages")
     browser.evaluate("document.querySelector('#filter').select()")
     browser.type("o")
     heads = "[...document.querySelectorAll('#groups thead th')].find((head) => head.innerText.startsWith('Group'))"
@@ -563,12 +520,10 @@ def test_the_list_is_searched_sorted_and_filtered_by_keys(browser: Browser, url:
     assert browser.evaluate(names) == ["gone"]
     assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
     assert browser.evaluate("location.hash") == "#search=o&state=deleted&sort=-group"
-    browser.open("about:blank")
-    browser.open(f"{url}#search=o&state=deleted&sort=-group")
+    browser.open_anew(f"{url}#search=o&state=deleted&sort=-group")
     wait_until(lambda: browser.evaluate(names) == ["gone"], "the address brings it back", WITHIN_S)
 
 
-@pytest.mark.browser
 def test_a_range_of_time_is_in_the_address(browser: Browser, url: str) -> None:
     """Keys zoom and move; list and picture show what is in the range; a link shows it again; Home shows all."""
     shown(browser, url, "rolled")
@@ -576,22 +531,21 @@ def test_a_range_of_time_is_in_the_address(browser: Browser, url: str) -> None:
     listed = "document.querySelectorAll('#entries li').length"
     assert browser.evaluate(listed) == len(entries) == 6
     at_ms = entries[-1]["at_ms"]
-    browser.open("about:blank")
-    browser.open(f"{url}#group=rolled&from={at_ms - 5}&to={at_ms + 5}")
+    browser.open_anew(f"{url}#group=rolled&from={at_ms - 5}&to={at_ms + 5}")
     wait_until(lambda: browser.evaluate(listed) == 1, "one entry is in the range", WITHIN_S)
     assert len(lanes(browser, "restart")) == 1
     assert lanes(browser, "seat") == ["orders-0", "orders-1", "orders-2"]
-    assert said(browser, "#entries-count").startswith("1 of 6 entries")
+    assert browser.text("#entries-count").startswith("1 of 6 entries")
     browser.evaluate("document.querySelector('#drawing').focus()")
     browser.press("-")
     assert browser.evaluate("location.hash") == f"#group=rolled&from={iso(at_ms - 10)}&to={iso(at_ms + 10)}"
     browser.press("ArrowRight")
     assert browser.evaluate("location.hash") == f"#group=rolled&from={iso(at_ms - 5)}&to={iso(at_ms + 15)}"
-    assert said(browser, "#range-said") == "20 ms"
+    assert browser.text("#range-said") == "20 ms"
     browser.press("Home")
     assert browser.evaluate("location.hash") == "#group=rolled"
     assert browser.evaluate(listed) == 6
-    assert said(browser, "#range-said") == "all that is in memory"
+    assert browser.text("#range-said") == "all that is in memory"
 
 
 def iso(at_ms: int) -> str:
@@ -599,7 +553,6 @@ def iso(at_ms: int) -> str:
     return time_text(at_ms).replace(" ", "T")
 
 
-@pytest.mark.browser
 def test_a_range_may_be_open(browser: Browser, url: str) -> None:
     """A link with one end shows all before or after it; one whose end is beyond all that happened shows everything."""
     shown(browser, url, "rolled")
@@ -616,7 +569,6 @@ def test_a_range_may_be_open(browser: Browser, url: str) -> None:
         assert f"#group=rolled&{ends}" == browser.evaluate("location.hash"), "the address stays as it was given"
 
 
-@pytest.mark.browser
 def test_the_time_of_an_entry_is_shown_in_the_picture(browser: Browser, url: str) -> None:
     """A person who chooses it far below sees the picture, of this time; the way back shows all again."""
     browser.resize(800, 400)
@@ -625,7 +577,7 @@ def test_the_time_of_an_entry_is_shown_in_the_picture(browser: Browser, url: str
     assert browser.evaluate("document.querySelector('#drawing').getBoundingClientRect().bottom") < 0
     browser.press("Enter")
     wait_until(lambda: browser.evaluate("location.hash.includes('from=')"), "the range is in the address", WITHIN_S)
-    wait_until(lambda: said(browser, "#range-said") != "all that is in memory", "the range is shown", WITHIN_S)
+    wait_until(lambda: browser.text("#range-said") != "all that is in memory", "the range is shown", WITHIN_S)
     box = browser.evaluate(
         "(({top, bottom}) => [top, bottom])(document.querySelector('#drawing').getBoundingClientRect())"
     )
@@ -633,11 +585,10 @@ def test_the_time_of_an_entry_is_shown_in_the_picture(browser: Browser, url: str
     at_ms = read(f"{url}groups/rolled/events")["timeline"][0]["at_ms"]
     assert browser.evaluate("location.hash").startswith(f"#group=rolled&from={iso(at_ms - 1_000)}&to=")
     browser.evaluate("history.back()")
-    wait_until(lambda: said(browser, "#range-said") == "all that is in memory", "all is shown", WITHIN_S)
+    wait_until(lambda: browser.text("#range-said") == "all that is in memory", "all is shown", WITHIN_S)
     browser.resize(1280, 900)
 
 
-@pytest.mark.browser
 def test_a_range_can_be_typed(browser: Browser, url: str) -> None:
     """A time without a zone is UTC; a text that is no time stays, is marked and changes nothing."""
     shown(browser, url, "rolled")
@@ -654,19 +605,17 @@ def test_a_range_can_be_typed(browser: Browser, url: str) -> None:
     assert browser.evaluate("document.querySelector('#to').getAttribute('aria-invalid')") == "true"
     assert browser.evaluate("document.querySelector('#to').value") == "tomorrow"
     assert browser.evaluate("location.hash") == expected
-    assert "Older events are not in memory" in said(browser, "#older")
+    assert "Older events are not in memory" in browser.text("#older")
     browser.evaluate("document.querySelector('#range [data-does=all]').click()")
     assert browser.evaluate("document.querySelector('#to').getAttribute('aria-invalid')") is None
 
 
-@pytest.mark.browser
 def test_a_link_waits_for_its_group(browser: Browser, url: str) -> None:
     """A link to a group that isn't there says so, and shows group and range as soon as there are events of them."""
     port = read(f"{url}groups/rolled")["coordinator"]["port"]
-    browser.open("about:blank")
-    browser.open(f"{url}#group=later&from=2020-01-01&to=2040-01-01")
-    wait_until(lambda: said(browser, "#summary") == "no such group", "it is said", WITHIN_S)
-    assert "as soon as there is one" in said(browser, "#note")
+    browser.open_anew(f"{url}#group=later&from=2020-01-01&to=2040-01-01")
+    wait_until(lambda: browser.text("#summary") == "no such group", "it is said", WITHIN_S)
+    assert "as soon as there is one" in browser.text("#note")
     one = Member(port, "later", "one", 5)
     settle(one)
     wait_until(
@@ -674,11 +623,10 @@ def test_a_link_waits_for_its_group(browser: Browser, url: str) -> None:
     )
     assert browser.evaluate("location.hash") == "#group=later&from=2020-01-01&to=2040-01-01"
     assert browser.evaluate("document.querySelector('#from').value") == "2020-01-01 00:00:00.000Z"
-    assert said(browser, "#note") == ""
+    assert browser.text("#note") == ""
     one.leave()
 
 
-@pytest.mark.browser
 def test_a_short_life_is_readable_after_a_day(browser: Browser, url: str) -> None:
     """The picture ends soon after the last event, unless the group lives on or lived for longer than it is quiet."""
     shown(browser, url, "rolled")
@@ -697,41 +645,37 @@ def test_a_short_life_is_readable_after_a_day(browser: Browser, url: str) -> Non
     assert [text for _, text in ticks] == [f"00:00:{second:02}Z" for second in range(0, 35, 5)]
 
 
-@pytest.mark.browser
 def test_a_standby_is_drawn_as_waiting(browser: Browser, url: str) -> None:
     """A standby has a dashed bar and no taken seat, in the picture, in the table beside it and among the members."""
     shown(browser, url, "stands")
     assert lanes(browser, "seat") == ["seated"]
     assert lanes(browser, "standby") == ["standby"]
     assert browser.evaluate("document.querySelector('#standby').checkVisibility()")
-    assert "standby for" in said(browser, "#members")
-    assert said(browser, "#summary").startswith("Stable; 1 member, 1 standby; since ")
+    assert "standby for" in browser.text("#members")
+    assert browser.text("#summary").startswith("Stable; 1 member, 1 standby; since ")
     cells = "[...document.querySelectorAll('#lanes-table tbody tr')].map((e) => [...e.cells].map((c) => c.textContent))"
     assert browser.evaluate(cells)[1] == ["standby", "standby", "-", "-"]
-    assert "Standbys\n1" in said(browser, "#facts")
+    assert "Standbys\n1" in browser.text("#facts")
 
 
-@pytest.mark.browser
 def test_lag_is_shown_and_said_to_be_unknown(browser: Browser, url: str) -> None:
     """A topic whose records are elsewhere has no lag, and the page says why; the partitions are a table."""
-    browser.open("about:blank")
-    browser.open(f"{url}#group=elsewhere")
+    browser.open_anew(f"{url}#group=elsewhere")
     topics = "document.querySelectorAll('#lag > .wide > table > tbody > tr:not(.under)').length"
     wait_until(lambda: browser.evaluate(topics) == 1, "lag", WITHIN_S)
-    assert "unknown" in said(browser, "#lag")
-    assert "beyond the end of the log" in said(browser, "#lag-note")
-    wait_until(lambda: "Lag\nunknown" in said(browser, "#facts"), "so does the head", WITHIN_S)
+    assert "unknown" in browser.text("#lag")
+    assert "beyond the end of the log" in browser.text("#lag-note")
+    wait_until(lambda: "Lag\nunknown" in browser.text("#facts"), "so does the head", WITHIN_S)
     browser.evaluate("document.querySelector('#lag summary').focus()")
     browser.press("Enter")
-    assert said(browser, "#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown", "-", "-"]
+    assert browser.text("#lag .offsets tbody").split() == ["3", "nobody", "-", "7", "0", "unknown", "-", "-"]
     shown(browser, url, "")
     wait_until(lambda: row(browser, "elsewhere")["Lag"] == "unknown", "the list says so too", WITHIN_S)
 
 
 def opened(browser: Browser, url: str, group: str) -> None:
     """Open a group with its graph of lag, and the partitions of its first topic."""
-    browser.open("about:blank")
-    browser.open(f"{url}#group={group}")
+    browser.open_anew(f"{url}#group={group}")
     graph = "document.querySelector('#lag svg.graph') !== null"
     wait_until(lambda: browser.evaluate(graph), "the graph is there", WITHIN_S)
 
@@ -743,12 +687,11 @@ def opened(browser: Browser, url: str, group: str) -> None:
     wait_until(is_open, "the partitions are in view", WITHIN_S)
 
 
-@pytest.mark.browser
 def test_lag_is_shown_in_time_and_for_both_kinds_of_readers(browser: Browser, url: str) -> None:
     """The page shows the oldest record's age, the catch-up, a graph, and the lag without open transactions."""
     opened(browser, url, "behind")
-    wait_until(lambda: "never" in said(browser, "#facts"), "a second look", WITHIN_S)
-    facts = said(browser, "#facts")
+    wait_until(lambda: "never" in browser.text("#facts"), "a second look", WITHIN_S)
+    facts = browser.text("#facts")
     assert "25 (20 if read_committed)" in facts
     assert "Catches up in\nnever" in facts
     [topic] = read(f"{url}lag?group=behind")["topics"]
@@ -758,7 +701,7 @@ def test_lag_is_shown_in_time_and_for_both_kinds_of_readers(browser: Browser, ur
     assert 0 < topic["behind_ms"] < 2_000 * WITHIN_S
     assert [each["lag"] for each in topic["past"]][-1] == 25
     assert any("Lag of bills in" in name and "25 at last" in name for name in browser.names("image"))
-    assert "5 (0 if read_committed)" in said(browser, "#lag .offsets tbody")
+    assert "5 (0 if read_committed)" in browser.text("#lag .offsets tbody")
     assert browser.evaluate("document.activeElement.tagName") == "SUMMARY"  # also after the table was drawn anew
 
 
@@ -782,7 +725,6 @@ def answered_ten_thousand(browser: Browser, name: str) -> None:
     answered(browser, "/lags", "[]")
 
 
-@pytest.mark.browser
 def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Browser, url: str) -> None:
     """The list draws fifty rows, asks for the lag of these alone, and finds and sorts all groups at once."""
     shown(browser, url, "rolled")
@@ -794,7 +736,7 @@ def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Brows
         "the first page",
         WITHIN_S,
     )
-    assert said(browser, "#groups .pages [role=status]") == "1 to 50 of 10,000 groups"
+    assert browser.text("#groups .pages [role=status]") == "1 to 50 of 10,000 groups"
     wait_until(lambda: browser.evaluate("asked.some((path) => path.startsWith('/lags'))"), "lags", WITHIN_S)
     lags = browser.evaluate(
         "asked.filter((path) => path.startsWith('/lags')).map((path) => path.split('group=').length - 1)"
@@ -811,7 +753,6 @@ def test_ten_thousand_groups_are_a_page_of_rows_and_few_questions(browser: Brows
     assert took_ms < WITHIN_S * 1_000
 
 
-@pytest.mark.browser
 def test_ten_thousand_groups_can_be_sorted_by_lag(browser: Browser, url: str) -> None:
     """The server is asked for the sums of all groups only then; the list says how many are known."""
     shown(browser, url, "rolled")
@@ -832,12 +773,11 @@ def test_ten_thousand_groups_can_be_sorted_by_lag(browser: Browser, url: str) ->
         browser.press("Enter")
         wait_until(lambda first=first: browser.evaluate(rows)[0] == first, head, WITHIN_S)  # type: ignore[misc]
     assert browser.evaluate(rows) == ["g-1", "g-2", "g-3", "g-0"]
-    assert said(browser, "#summed") == "Sorted by what is known of 3 of 10,000 groups so far."
+    assert browser.text("#summed") == "Sorted by what is known of 3 of 10,000 groups so far."
     browser.evaluate("window.complete = true")
-    wait_until(lambda: said(browser, "#summed") == "", "all is known", WITHIN_S)
+    wait_until(lambda: browser.text("#summed") == "", "all is known", WITHIN_S)
 
 
-@pytest.mark.browser
 def test_many_events_are_few_questions(browser: Browser, url: str) -> None:
     """A page that shows a group isn't asked for by events of others, and many events of all are few questions."""
     shown(browser, url, "rolled")
@@ -856,7 +796,6 @@ def test_many_events_are_few_questions(browser: Browser, url: str) -> None:
     one.leave()
 
 
-@pytest.mark.browser
 def test_an_inferred_entry_is_marked(browser: Browser, url: str) -> None:
     """An observer infers events; the picture and the list mark them, and the page says what the mark means."""
     shown(browser, url, "rolled")
@@ -868,14 +807,13 @@ def test_an_inferred_entry_is_marked(browser: Browser, url: str) -> None:
     lane = "{name: 'm-1', standby_since_ms: null, spans: [{from_ms: 1e12, until_ms: null}], marks: []}"
     answered(browser, "/groups/seen/events", f"{{timeline: [{rebalance}], runs: [], lanes: [{lane}], findings: []}}")
     browser.evaluate("location.hash = '#group=seen'")
-    wait_until(lambda: "one of two reasons" in said(browser, "#entries"), "the entry is there", WITHIN_S)
+    wait_until(lambda: "one of two reasons" in browser.text("#entries"), "the entry is there", WITHIN_S)
     assert (
         browser.evaluate("document.querySelectorAll('#entries li.inferred, #drawing .rebalance.inferred').length") == 2
     )
-    assert "inferred from the log" in said(browser, "#entries-section")
+    assert "inferred from the log" in browser.text("#entries-section")
 
 
-@pytest.mark.browser
 def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> None:
     """The list shows who has which partitions, and those that nobody has; one node alone is no cluster."""
     shown(browser, url, "")
@@ -892,10 +830,9 @@ def test_nodes_are_shown_where_there_are_several(browser: Browser, url: str) -> 
         return [[each[0], *each[3:]] for each in browser.evaluate(rows)] == expected
 
     wait_until(has_all, "all nodes, and the partitions that nobody has", WITHIN_S)
-    assert browser.evaluate("document.querySelector('#nodes .suspect').innerText") == "nobody"
+    assert browser.text("#nodes .suspect") == "nobody"
 
 
-@pytest.mark.browser
 def test_thousands_of_groups_of_a_node_are_written_as_elsewhere(browser: Browser, url: str) -> None:
     """The number of groups that a node coordinates has a comma, as all large numbers of the page do."""
     shown(browser, url, "rolled")
@@ -908,18 +845,16 @@ def test_thousands_of_groups_of_a_node_are_written_as_elsewhere(browser: Browser
     assert browser.evaluate(counts) == ["10,000", "0", "-"]
 
 
-@pytest.mark.browser
 def test_the_printed_page_has_states_and_headings(browser: Browser, url: str) -> None:
     """On paper a reader sees how many groups there are in each state, and what each column is; both are buttons."""
     shown(browser, url, "")
     browser.show_on("print")
-    states, heads = said(browser, "#states"), said(browser, "#groups thead")
+    states, heads = browser.text("#states"), browser.text("#groups thead")
     browser.show_on("screen")
     assert "all groups" in states
     assert "Rebalances" in heads
 
 
-@pytest.mark.browser
 def test_a_time_that_no_calendar_has_is_a_number(browser: Browser, url: str) -> None:
     """The time of one record, however wrong, stops no list and no timeline."""
     shown(browser, url, "")
@@ -929,7 +864,7 @@ def test_a_time_that_no_calendar_has_is_a_number(browser: Browser, url: str) -> 
     entry = f"{{type: 'gap', at_ms: {wrong}, ended_ms: null, text: ['far ahead']}}"
     answered(browser, "/groups/wrong/events", f"{{timeline: [{entry}], runs: [], lanes: [], findings: []}}")
     browser.evaluate("location.hash = '#group=wrong'")
-    wait_until(lambda: "far ahead" in said(browser, "#entries"), "the entry is there", WITHIN_S)
+    wait_until(lambda: "far ahead" in browser.text("#entries"), "the entry is there", WITHIN_S)
 
 
 def test_the_page_is_served_with_a_policy(url: str) -> None:

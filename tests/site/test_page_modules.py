@@ -12,14 +12,14 @@ from tests.support.browser import Browser
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
 
-pytestmark = pytest.mark.browser
-
 COLUMNS = """[
     {key: "name", name: "Name", value: (row) => row.name,
       cell: (row) => Object.assign(document.createElement("a"), {href: `#${row.name}`, textContent: row.name})},
     {key: "size", name: "Size", number: true, value: (row) => row.size},
     {key: "note", name: "Note", sorts: false, value: (row) => row.note},
 ]"""
+
+FIRST_CELLS = "tbody th"
 
 ROWS: list[dict[str, Any]] = [
     {"name": "b", "size": 2, "note": "-5"},
@@ -40,8 +40,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def page(browser: Browser, url: str) -> Browser:
     """The browser at an address of the server where no script of the page runs."""
-    browser.open("about:blank")
-    browser.open(f"{url}healthz")
+    browser.open_anew(f"{url}healthz")
     return browser
 
 
@@ -151,12 +150,6 @@ def table(page: Browser, rows: list[dict[str, Any]], options: str = "") -> None:
     )
 
 
-def names(page: Browser) -> list[str]:
-    """The first cells of the rows in view."""
-    found: list[str] = page.evaluate("[...document.querySelectorAll('tbody th')].map((cell) => cell.innerText)")
-    return found
-
-
 def press(page: Browser, text: str) -> None:
     """Press the button with this text by Enter."""
     buttons = "[...document.querySelectorAll('button')]"
@@ -167,10 +160,10 @@ def press(page: Browser, text: str) -> None:
 def test_rows_without_a_value_come_last(page: Browser) -> None:
     """Whichever way the others are sorted; numbers begin with the largest, texts with the first letter."""
     table(page, ROWS)
-    assert names(page) == ["b", "a", "d", "c"], "as it comes"
+    assert page.texts(FIRST_CELLS) == ["b", "a", "d", "c"], "as it comes"
     for head, order in [("Size", "dbca"), ("Size", "cbda"), ("Name", "abcd"), ("Name", "dcba")]:
         press(page, head)
-        assert "".join(names(page)) == order
+        assert "".join(page.texts(FIRST_CELLS)) == order
     assert page.evaluate("changes") == ["-size", "size", "name", "-name"]
     sorts = "[...document.querySelectorAll('thead th')].map((head) => head.getAttribute('aria-sort'))"
     assert page.evaluate(sorts) == ["descending", "none", None], "the last column has no order"
@@ -182,31 +175,31 @@ def test_rows_without_a_value_come_last(page: Browser) -> None:
 def test_an_unknown_column_sorts_nothing(page: Browser) -> None:
     """A link may name a column of another version."""
     table(page, ROWS, "sort: '-colour'")
-    assert names(page) == ["b", "a", "d", "c"]
+    assert page.texts(FIRST_CELLS) == ["b", "a", "d", "c"]
     assert page.evaluate("document.querySelector('select').value") == ""
 
 
 def test_equal_rows_stay_in_their_order(page: Browser) -> None:
     """So a list that is drawn again doesn't jump."""
     table(page, [{"name": name, "size": 1} for name in "cab"], "sort: '-size'")
-    assert names(page) == ["c", "a", "b"]
+    assert page.texts(FIRST_CELLS) == ["c", "a", "b"]
 
 
 def test_a_long_table_has_pages(page: Browser) -> None:
     """The buttons turn them and keep the focus; another order begins with page 1; if rows go, the last page stays."""
     table(page, [{"name": f"n{number}", "size": number} for number in range(5)], "size: 2")
     said = "document.querySelector('[role=status]').innerText"
-    assert (names(page), page.evaluate(said)) == (["n0", "n1"], "1 to 2 of 5 things")
+    assert (page.texts(FIRST_CELLS), page.evaluate(said)) == (["n0", "n1"], "1 to 2 of 5 things")
     press(page, "Next")
     press(page, "Next")
-    assert (names(page), page.evaluate(said)) == (["n4"], "5 to 5 of 5 things")
+    assert (page.texts(FIRST_CELLS), page.evaluate(said)) == (["n4"], "5 to 5 of 5 things")
     assert page.evaluate("document.activeElement.innerText") == "Previous", "Next is used up"
     page.evaluate("made.show(made.rows.slice(0, 3))")
-    assert (names(page), page.evaluate(said)) == (["n2"], "3 to 3 of 3 things")
+    assert (page.texts(FIRST_CELLS), page.evaluate(said)) == (["n2"], "3 to 3 of 3 things")
     press(page, "Size")
-    assert names(page) == ["n2", "n1"]
+    assert page.texts(FIRST_CELLS) == ["n2", "n1"]
     page.evaluate("made.show([])")
-    assert (names(page), page.evaluate(said)) == ([], "nothing")
+    assert (page.texts(FIRST_CELLS), page.evaluate(said)) == ([], "nothing")
     page.evaluate("made.nothing = 'no thing yet'; made.draw()")
     assert page.evaluate(said) == "no thing yet"
 

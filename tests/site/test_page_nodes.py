@@ -26,7 +26,6 @@ def tenure() -> Iterator[Tenure]:
         yield made
 
 
-@pytest.mark.browser
 @pytest.mark.long
 def test_nodes_have_the_groups_that_they_coordinate(browser: Browser, tenure: Tenure) -> None:
     """Also when the list comes after the nodes; a node that dies leaves the table, and others get its groups.
@@ -37,14 +36,10 @@ def test_nodes_have_the_groups_that_they_coordinate(browser: Browser, tenure: Te
     browser.open(url)
     own = [sum(tenure.coordinator_of(f"team-{number}") == node for number in range(GROUPS)) for node in range(3)]
     wait_until(lambda: browser.evaluate(COUNTS) == own, "all groups are counted", WITHIN_S)
-    where = "document.querySelector('#where').innerText"
-    wait_until(lambda: browser.evaluate(where).startswith("3 nodes: 127.0.0.1:"), "the cluster is named", WITHIN_S)
-    live = "document.querySelector('#live').innerText"
-    wait_until(lambda: browser.evaluate(live) == "no events here: asks every 10 s", "it is said", WITHIN_S)
+    wait_until(lambda: browser.text("#where").startswith("3 nodes: 127.0.0.1:"), "the cluster is named", WITHIN_S)
+    wait_until(lambda: browser.text("#live") == "no events here: asks every 10 s", "it is said", WITHIN_S)
     assert not browser.evaluate("document.querySelector('#hour').checkVisibility()")
     tenure.kill_node(2)
-    browser.open("about:blank")
-    browser.open(url)
+    browser.open_anew(url)
     wait_until(lambda: sum(browser.evaluate(COUNTS)) == GROUPS, "all groups are counted", WITHIN_S)
-    heads = browser.evaluate("[...document.querySelectorAll('#nodes tbody tr')].map((row) => row.cells[0].innerText)")
-    assert heads == ["0", "1"]
+    assert browser.texts("#nodes tbody tr > :first-child") == ["0", "1"]

@@ -112,6 +112,11 @@ class Browser(Closes):
         while not self._loaded:
             self._take()
 
+    def open_anew(self, address: str) -> None:
+        """Open an address as a new page: one that differs behind the # alone would be the same page."""
+        self.open("about:blank")
+        self.open(address)
+
     def resize(self, width: int, height: int, *, mobile: bool = False) -> None:
         """Give the window another size, or make it a telephone's."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
@@ -137,6 +142,14 @@ class Browser(Closes):
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def text(self, selector: str) -> str:
+        """Return the text of the first such element."""
+        return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of all such elements."""
+        return list(self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)"))
 
     def press(self, key: str) -> None:
         """Press and release a key."""

@@ -342,7 +342,6 @@ def report(browser: Browser, tmp_path: Path, many: AuditResult) -> Path:
     return path
 
 
-@pytest.mark.browser
 def test_browser_opens_the_page_alone(browser: Browser, report: Path) -> None:
     """The browser loads only the page, its policy blocks nothing, and no name from the log runs as code."""
     assert browser.requests == [report.as_uri()]
@@ -355,7 +354,6 @@ def test_browser_opens_the_page_alone(browser: Browser, report: Path) -> None:
     assert browser.evaluate("window.ran === undefined")
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_page_fits_the_window(browser: Browser, report: Path, width: int) -> None:
     """On a telephone only tables are wider than the window, and letters are as large as they should be."""
@@ -401,7 +399,6 @@ CONTRAST = """
 """
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_both_schemes(browser: Browser, report: Path, scheme: str) -> None:
     """All text has the contrast that WCAG asks for, 4.5, in the light and in the dark scheme."""
@@ -412,7 +409,6 @@ def test_text_can_be_read_in_both_schemes(browser: Browser, report: Path, scheme
     assert browser.evaluate(CONTRAST) >= 4.5
 
 
-@pytest.mark.browser
 def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> None:
     """Tab goes to the findings, the parts and the search; Enter follows a link."""
     focused = "document.activeElement.textContent.trim() || document.activeElement.id"
@@ -435,7 +431,6 @@ def test_keys_alone_lead_through_the_page(browser: Browser, report: Path) -> Non
     assert browser.evaluate("document.querySelector(':target').getBoundingClientRect().top < innerHeight")
 
 
-@pytest.mark.browser
 def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None:
     """The accessibility tree has names for headings, tables, drawings and the search field."""
     assert report.exists()
@@ -451,7 +446,6 @@ def test_screen_reader_has_names_for_all(browser: Browser, report: Path) -> None
 
 
 @pytest.mark.long
-@pytest.mark.browser
 @pytest.mark.programs("npm")
 def test_the_report_has_no_violation(browser: Browser, report: Path) -> None:
     """axe-core finds nothing in the page, at three widths, light and dark."""
@@ -459,7 +453,6 @@ def test_the_report_has_no_violation(browser: Browser, report: Path) -> None:
     assert violations(browser) == []
 
 
-@pytest.mark.browser
 def test_the_printed_report_has_all_that_is_to_read(browser: Browser, report: Path) -> None:
     """On paper the table of groups has its headings, which are buttons; links and fields are of no use there."""
     assert report.exists()
@@ -471,7 +464,6 @@ def test_the_printed_report_has_all_that_is_to_read(browser: Browser, report: Pa
     assert not [each for each in heads if "<" in each]
 
 
-@pytest.mark.browser
 def test_search_finds_a_group_of_many(browser: Browser, report: Path) -> None:
     """The page lists a hundred groups at first and then all that match a search, and says how many there are."""
     assert report.exists()
