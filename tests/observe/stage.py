@@ -26,7 +26,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
@@ -51,6 +50,7 @@ from tests.observe.settings import Settings
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
+from tests.support.started import Closes
 from tests.support.tenure import Tenure
 
 LIVE_INTERVAL_S = 1.0
@@ -166,7 +166,7 @@ class Member:
         self._process.send_signal(number)
 
 
-class Stage:
+class Stage(Closes):
     """One history while it is played. protocol, client: of its consumers, unless one names others."""
 
     def __init__(self, server: Server, script: str, *, protocol: str = "classic", client: str = "confluent") -> None:
@@ -192,9 +192,8 @@ class Stage:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Kill all members, and watch no more."""
         # All at once, or a member that is killed late sees the others expire.
         for member in self.members:
             member.signal(signal.SIGKILL)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -35,10 +34,11 @@ from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
 from tests.story.test_diagnosis import awaited
 from tests.support.patience import WITHIN_S
+from tests.support.started import Started
 from tests.support.told import told
 
 
-class Cloud:
+class Cloud(Started):
     """A scripted cluster with a topic of one partition, in which each of some groups has a member.
 
     offset, end: committed by each group, and of the log. stable: where readers of committed records stop; None for the
@@ -80,15 +80,14 @@ class Cloud:
             wall_ms=lambda: int(self.at_s * 1_000),
         )
 
-    def __enter__(self) -> Self:
-        self.server.__enter__()
-        return self
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Serve no more."""
         self.asking.close()
-        self.server.__exit__(kind, error, trace)
+        self.server.close()
 
     def look(self, *, passed_s: float = LOOK_S) -> bool:
         """Look at the next groups, that much later."""

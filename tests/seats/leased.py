@@ -29,8 +29,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
@@ -42,6 +41,7 @@ from tests.support.apache import VERSION, ApacheKafka
 from tests.support.certificates import make_certificates
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
+from tests.support.started import Started
 from tests.support.tenure import Tenure, tenure_command, wait_until
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Run:
         self.wakes_at, self.paused = None, []
 
 
-class Round:
+class Round(Started):
     """See the module."""
 
     def __init__(self, broker: Broker, folder: Path, lease: Sequence[str], seed: int) -> None:
@@ -115,15 +115,14 @@ class Round:
         self._starts: list[tuple[float, str]] = []
         self._deaf = self._random.sample(range(PROCESSES), PROCESSES // 3)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start all programs."""
         create_topic(self._broker.bootstrap, self._topic, NAMES)
         for number in range(PROCESSES):
             self._start(f"p-{number}")
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Kill all of them."""
         for run in self.runs:
             run.wake()
             run.process.send_signal(signal.SIGKILL)

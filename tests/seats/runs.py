@@ -14,30 +14,26 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.support.patience import WITHIN_S
 from tests.support.preloaded import popen
+from tests.support.started import Closes
 from tests.support.tenure import tenure_command, wait_until
 
 SHELL = 'echo "began $GROUP_INSTANCE_ID $TENURE_SEAT_TOKEN $OTHER {seat}"; '
 SLEEP = SHELL + "exec sleep 600"
 
 
-class Runs:
+class Runs(Closes):
     """See the module."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.bootstrap, self.folder = bootstrap, folder
         self.processes: list[subprocess.Popen[Any]] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Kill all of them."""
         for process in self.processes:
             process.send_signal(signal.SIGCONT)
             process.kill()

@@ -21,8 +21,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from coordinator.loop.clock import LoopClock
 from coordinator.loop.lines import Lines
@@ -41,6 +40,7 @@ from protocol.header import decode_request_header, decode_response
 from protocol.messages import API_KEYS, JoinGroupRequest, JoinGroupResponse
 from tests.server.harness import config_of
 from tests.support.decoded import decode_request
+from tests.support.started import Started
 
 HOST = "127.0.0.1"
 FRAME_SIZE_MAX = 100 * 1024 * 1024
@@ -130,7 +130,7 @@ class Upstream(asyncio.Protocol):
         self._connection.abort()
 
 
-class FaultProxy:
+class FaultProxy(Started):
     """See the module. faults: as of `Api`. bootstrap: HOST:PORT, for clients; open from the beginning to the end."""
 
     def __init__(self) -> None:
@@ -149,14 +149,13 @@ class FaultProxy:
         self._pace: Pace
         self._lines: Lines
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Listen for clients."""
         self._thread = LoopThread("fault proxy")
         self._thread.run(self._start())
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close all connections."""
         self._thread.run(self._stop())
         self._thread.end()
 

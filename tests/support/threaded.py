@@ -15,7 +15,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import uvloop
@@ -25,6 +24,7 @@ from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
 from tests.server.harness import config_of, memory
 from tests.support.patience import WITHIN_S
+from tests.support.started import Closes
 
 Found = TypeVar("Found")
 
@@ -32,7 +32,7 @@ PAUSE_S = 0.005
 """Between two looks for something that happens on the other thread."""
 
 
-class Threaded:
+class Threaded(Closes):
     """See the module. The engine is in memory. make: makes the server on its loop, from the settings."""
 
     def __init__(
@@ -65,15 +65,11 @@ class Threaded:
         await self.server.start()
         await self.server.loaded.wait()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.wait_for(self._stop)
+    def close(self) -> None:
+        """Stop the server and its thread."""
+        self.wait_for(self.server.stop)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-
-    async def _stop(self) -> None:
-        await self.server.stop()
 
     def restart(self) -> None:
         """End the server as if its process were killed, and start another on its port, with the same settings."""
