@@ -28,15 +28,20 @@ def first(group: Group) -> str:
     return next(iter(group.members))
 
 
-def twice(group: Group) -> None:
+def of_first(**changed: object) -> Callable[[Group], None]:
+    """Change these fields of a member."""
+
+    def change(group: Group) -> None:
+        for name, value in changed.items():
+            setattr(group.members[first(group)], name, value)
+
+    return change
+
+
+def twice(group: Group | GroupMetadataValue) -> None:
     """Give both members one instance id."""
-    for member in group.members.values():
+    for member in group.members.values() if isinstance(group, Group) else group.members:
         member.group_instance_id = "a"
-
-
-def rename(group: Group) -> None:
-    """Give a member another id than its key."""
-    group.members[first(group)].member_id = "other"
 
 
 def wait_in_join(group: Group) -> None:
@@ -45,35 +50,10 @@ def wait_in_join(group: Group) -> None:
     group.joined_count = 1
 
 
-def wait_in_sync(group: Group) -> None:
-    """Let a member wait in SyncGroup in Stable."""
-    group.members[first(group)].awaiting_sync = Waiting("r", 5)
-
-
-def no_timer(group: Group) -> None:
-    """Take a member's timer away: nothing looks at its deadline."""
-    group.members[first(group)].timer_at_ms = NEVER
-
-
 def late_timer(group: Group) -> None:
     """Set a timer behind its deadline."""
     member = group.members[first(group)]
     member.deadline_ms = member.timer_at_ms - 1
-
-
-def stale_block(group: Group) -> None:
-    """Keep a block's bytes although a member's are stale."""
-    group.members[first(group)].encoded = None
-
-
-def strayed(group: Group) -> None:
-    """Let a member point to another block than its own."""
-    group.members[first(group)].block = Block()
-
-
-def other_protocols(group: Group) -> None:
-    """Let a member list a protocol that the group doesn't count."""
-    group.members[first(group)].protocols = [("other", b"")]
 
 
 def nobodys_protocols(group: Group) -> None:
@@ -81,11 +61,6 @@ def nobodys_protocols(group: Group) -> None:
     member = group.members[first(group)]
     group.preferences = {("other",): 1, ("range",): 1}
     member.protocols = [("other", b"")]
-
-
-def other_support(group: Group) -> None:
-    """Let the group count a protocol that no member lists."""
-    group.support["other"] = 1
 
 
 def forgotten_rebalance(group: Group) -> None:
@@ -99,23 +74,23 @@ def forgotten_rebalance(group: Group) -> None:
 BREAKS: dict[str, tuple[Callable[[Group], object], str]] = {
     "map lacks a name": (lambda group: group.static_members.pop("a"), "the members say"),
     "name held twice": (twice, "held twice"),
-    "filed wrongly": (rename, "is filed as"),
+    "filed wrongly": (of_first(member_id="other"), "is filed as"),
     "leader is gone": (lambda group: setattr(group, "leader", "ghost"), "is no member"),
     "pending member": (lambda group: group.pending.update({first(group): Pending("", "", "", 0)}), "that are pending"),
     "empty with members": (lambda group: setattr(group, "state", State.EMPTY), "Empty with members"),
     "joined count": (lambda group: setattr(group, "joined_count", 1), "are counted"),
     "waits in join": (wait_in_join, "waits in JoinGroup in Stable"),
-    "waits in sync": (wait_in_sync, "waits in SyncGroup in Stable"),
+    "waits in sync": (of_first(awaiting_sync=Waiting("r", 5)), "waits in SyncGroup in Stable"),
     "other order": (lambda group: group.blocks[0].members.reverse(), "not the members in their order"),
     "empty block": (lambda group: group.blocks.append(Block()), "a block of 0 members"),
-    "stale block": (stale_block, "before it changed"),
-    "strayed member": (strayed, "in another block"),
-    "no timer": (no_timer, "nothing would ever expire"),
+    "stale block": (of_first(encoded=None), "before it changed"),
+    "strayed member": (of_first(block=Block()), "in another block"),
+    "no timer": (of_first(timer_at_ms=NEVER), "nothing would ever expire"),
     "late timer": (late_timer, "would expire late"),
     "held open": (lambda group: setattr(group, "initial_delay", InitialDelay(1, 1)), "held open"),
-    "other support": (other_support, "support of protocols is counted"),
+    "other support": (lambda group: group.support.update(other=1), "support of protocols is counted"),
     "rebalance stays open": (forgotten_rebalance, "stays open"),
-    "protocol counts": (other_protocols, "the members list"),
+    "protocol counts": (of_first(protocols=[("other", b"")]), "the members list"),
     "no common protocol": (nobodys_protocols, "no protocol that all members support"),
     "no type": (lambda group: setattr(group, "protocol_type", None), "without a protocol type"),
     "selected protocol": (lambda group: setattr(group, "protocol_name", "other"), "is not everybody's"),
@@ -154,15 +129,9 @@ def rename_all(record: GroupMetadataValue) -> None:
     record.leader = "a"
 
 
-def rename_instances(record: GroupMetadataValue) -> None:
-    """Give both members one instance id."""
-    for member in record.members:
-        member.group_instance_id = "a"
-
-
 RECORD_BREAKS: dict[RecordRule, tuple[Callable[[GroupMetadataValue], object], str | None]] = {
     RecordRule.MEMBER_TWICE: (rename_all, "a"),
-    RecordRule.INSTANCE_TWICE: (rename_instances, "a"),
+    RecordRule.INSTANCE_TWICE: (twice, "a"),
     RecordRule.LEADER: (lambda record: setattr(record, "leader", "nobody"), "nobody"),
     RecordRule.PROTOCOL_TYPE: (lambda record: setattr(record, "protocol_type", ""), None),
     RecordRule.PROTOCOL_NAME: (lambda record: setattr(record, "protocol", None), None),

@@ -34,44 +34,19 @@ def last_records() -> LastRecords:
     return records
 
 
-def no_member(records: LastRecords) -> None:
-    """Drop a member's subscription."""
-    del records.members["m"]
+def change(of: str, name: str, value: object) -> Callable[[LastRecords], None]:
+    """Change a field of the member m in one of the kinds of records."""
+    return lambda records: setattr(getattr(records, of)["m"], name, value)
 
 
-def same_seat(records: LastRecords) -> None:
-    """Give both members one instance id."""
-    records.members["m"].instance_id = "seat"
-
-
-def low_epoch(records: LastRecords) -> None:
-    """Let the group's epoch be older than its target."""
-    records.epoch -= 1
-
-
-def ahead(records: LastRecords) -> None:
-    """Let a member be further than the target."""
-    records.current["m"].member_epoch += 1
-
-
-def below(records: LastRecords) -> None:
-    """Give a member an epoch that no member can have in the log."""
-    records.current["m"].member_epoch = -1
-
-
-def shared(records: LastRecords) -> None:
-    """Let a member have what the other one has."""
-    records.current["m"].assigned_partitions[0].partitions = [0, 2]
+def has(*partitions: int) -> Callable[[LastRecords], None]:
+    """Let the member m have these partitions."""
+    return lambda records: setattr(records.current["m"].assigned_partitions[0], "partitions", [*partitions])
 
 
 def shared_while_revoking(records: LastRecords) -> None:
     """Let a member give up what the other one has."""
     records.current["m"].partitions_pending_revocation = records.current["n"].assigned_partitions
-
-
-def twice(records: LastRecords) -> None:
-    """Let a member have a partition twice."""
-    records.current["m"].assigned_partitions[0].partitions = [0, 1, 1]
 
 
 def aimed_twice(records: LastRecords) -> None:
@@ -91,19 +66,23 @@ def test_records_of_a_play_are_right() -> None:
 @pytest.mark.parametrize(
     ("change", "rule", "member_id"),
     [
-        (no_member, ConsumerRule.NO_MEMBER, "m"),
-        (same_seat, ConsumerRule.INSTANCE_TWICE, None),
-        (low_epoch, ConsumerRule.TARGET_EPOCH, None),
-        (ahead, ConsumerRule.MEMBER_EPOCH, "m"),
-        (below, ConsumerRule.MEMBER_EPOCH, "m"),
-        (shared, ConsumerRule.OWNED_TWICE, None),
+        (lambda records: records.members.pop("m"), ConsumerRule.NO_MEMBER, "m"),
+        (change("members", "instance_id", "seat"), ConsumerRule.INSTANCE_TWICE, None),
+        (lambda records: setattr(records, "epoch", records.epoch - 1), ConsumerRule.TARGET_EPOCH, None),
+        (change("current", "member_epoch", 4), ConsumerRule.MEMBER_EPOCH, "m"),
+        (change("current", "member_epoch", -1), ConsumerRule.MEMBER_EPOCH, "m"),
+        (has(0, 2), ConsumerRule.OWNED_TWICE, None),
         (shared_while_revoking, ConsumerRule.OWNED_TWICE, None),
-        (twice, ConsumerRule.OWNED_TWICE, "m"),
+        (has(0, 1, 1), ConsumerRule.OWNED_TWICE, "m"),
         (aimed_twice, ConsumerRule.TARGET_TWICE, None),
     ],
-)
+    ids=[
+        "no member", "one seat", "older than its target", "ahead", "below any", "shared", "shared while revoking",
+        "twice", "aimed twice",
+    ],
+)  # fmt: skip
 def test_each_contradiction_is_found(
-    change: Callable[[LastRecords], None], rule: ConsumerRule, member_id: str | None
+    change: Callable[[LastRecords], object], rule: ConsumerRule, member_id: str | None
 ) -> None:
     """A change of one record breaks one rule, and the violation names the member if it is one alone."""
     records = last_records()
