@@ -11,21 +11,19 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from coordinator.client.client import Client
 from protocol.connection import FrameReader
 from protocol.errors import ProtocolError
 from protocol.header import decode_request_header, encode_response
-from protocol.messages import (
-    API_KEYS,
-    api_schema,
-    request_class,
-    response_class,
-)
+from protocol.messages import API_KEYS, DescribeGroupsRequest, api_schema, request_class
 from schemas.errors import ErrorCode
 from tests.support.decoded import decode_request
+from tests.support.patience import WITHIN_S
+from tests.support.requests import response
 from tests.support.started import Started
 
 HANG_UP = "hang up"
@@ -34,7 +32,9 @@ SILENCE = "silence"
 """As an answer: the server never answers."""
 
 Answer = Any
-"""A response message, raw bytes, HANG_UP, SILENCE, or a function of the request that returns one of these."""
+"""The fields of a response, its structs as dicts, or a message; raw bytes, HANG_UP, SILENCE, or a function of the
+request that returns one of these.
+"""
 
 
 class Scripted(Started):
@@ -42,6 +42,7 @@ class Scripted(Started):
 
     answers: by API name, the answers to its requests one after the other; the last one stays. By default ApiVersions,
     FindCoordinator and Metadata name this node, and ListGroups and those that describe newer groups know no group.
+    partitions: how many Metadata says that each topic has, all led by this node.
     versions: by API name, the versions in the ApiVersions response; by default all that we know.
     context: makes TLS of each connection.
     """
@@ -58,6 +59,7 @@ class Scripted(Started):
         self.requests: list[tuple[str, int, Any]] = []
         """The requests so far: API name, version, message (None if it couldn't be read)."""
         self.connections = 0
+        self.partitions = 1
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -96,17 +98,6 @@ class Scripted(Started):
     def answer_first(self, name: str, answer: Answer) -> None:
         """Give this answer once, before the others."""
         self._answers[name] = [answer, *self._answers.get(name, [getattr(self, f"_{name}")])]
-
-    def leads(self, request: Any) -> Any:
-        """An answer to Metadata: each topic that it asks for has one partition, and this node is its leader."""
-        response: Any = response_class(API_KEYS["Metadata"])
-        partition = response.MetadataResponsePartition(partition_index=0, leader_id=7)
-        return response(
-            brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
-            topics=[
-                response.MetadataResponseTopic(name=each.name, partitions=[partition]) for each in request.topics or ()
-            ],
-        )
 
     def _accept(self) -> None:
         while True:
@@ -153,49 +144,59 @@ class Scripted(Started):
             version, answer = answer
         if isinstance(answer, bytes | str):
             return answer
+        if isinstance(answer, dict):
+            answer = response(name, **answer)
         return encode_response(header.api_key, version, header.correlation_id, answer)
 
     def _ApiVersions(self, _request: Any) -> Any:  # noqa: N802
-        response = response_class(API_KEYS["ApiVersions"])
-        keys: Any = response
-        return response(
-            api_keys=[  # type: ignore[call-arg]
-                keys.ApiVersion(api_key=API_KEYS[name], min_version=low, max_version=high)
+        return {
+            "api_keys": [
+                {"api_key": API_KEYS[name], "min_version": low, "max_version": high}
                 for name, (low, high) in self._versions.items()
             ]
-        )
+        }
 
     def _FindCoordinator(self, request: Any) -> Any:  # noqa: N802
-        response: Any = response_class(API_KEYS["FindCoordinator"])
         where = {"node_id": 7, "host": "127.0.0.1", "port": self.port}
-        return response(
-            coordinators=[response.Coordinator(key=key, **where) for key in request.coordinator_keys],
-            **(where if not request.coordinator_keys else {}),
-        )
+        keys = request.coordinator_keys
+        return {"coordinators": [{"key": key, **where} for key in keys], **(where if not keys else {})}
 
-    def _Metadata(self, _request: Any) -> Any:  # noqa: N802
-        response: Any = response_class(API_KEYS["Metadata"])
-        return response(brokers=[response.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)])
+    def _Metadata(self, request: Any) -> Any:  # noqa: N802
+        led = [{"partition_index": index, "leader_id": 7} for index in range(self.partitions)]
+        return {
+            "brokers": [{"node_id": 7, "host": "127.0.0.1", "port": self.port}],
+            "topics": [{"name": each.name, "partitions": led} for each in request.topics or ()],
+        }
 
     def _ConsumerGroupDescribe(self, request: Any) -> Any:  # noqa: N802
-        return absent("ConsumerGroupDescribe", request)
+        return absent(request)
 
     def _StreamsGroupDescribe(self, request: Any) -> Any:  # noqa: N802
-        return absent("StreamsGroupDescribe", request)
+        return absent(request)
 
     def _ShareGroupDescribe(self, request: Any) -> Any:  # noqa: N802
-        return absent("ShareGroupDescribe", request)
+        return absent(request)
 
     def _ListGroups(self, _request: Any) -> Any:  # noqa: N802
-        return response_class(API_KEYS["ListGroups"])()
+        return {}
 
 
-def absent(api: str, request: Any) -> Any:
+@contextmanager
+def served(
+    answers: Mapping[str, Iterable[Answer]] | None = None,
+    versions: Mapping[str, tuple[int, int]] | None = None,
+    clock: Clock | None = None,
+) -> Iterator[tuple[Scripted, Client]]:
+    """A server, and a client of it. clock: of the client; by default its time passes."""
+    times: dict[str, Any] = {} if clock is None else {"clock": clock, "pause": clock.pause}
+    with Scripted(answers, versions) as server, Client(server.bootstrap, WITHIN_S, **times) as client:
+        yield server, client
+
+
+def absent(request: Any) -> Any:
     """None of the groups that a request names is of the kind that it describes."""
-    response: Any = response_class(API_KEYS[api])
-    names = request.groups if api == "DescribeGroups" else request.group_ids
-    code = ErrorCode.GROUP_ID_NOT_FOUND
-    return response(groups=[response.DescribedGroup(group_id=name, error_code=code) for name in names])
+    names = request.groups if isinstance(request, DescribeGroupsRequest) else request.group_ids
+    return {"groups": [{"group_id": name, "error_code": ErrorCode.GROUP_ID_NOT_FOUND} for name in names]}
 
 
 def of_another_kind(kind: str) -> dict[str, list[Answer]]:
@@ -203,13 +204,13 @@ def of_another_kind(kind: str) -> dict[str, list[Answer]]:
     api = f"{kind.title()}GroupDescribe"
 
     def described(request: Any) -> Any:
-        response = absent(api, request)
-        for group in response.groups:
-            if group.group_id == "g":
-                group.error_code, group.group_state, group.group_epoch = 0, "Stable", 3
-        return response
+        answer = absent(request)
+        for group in answer["groups"]:
+            if group["group_id"] == "g":
+                group |= {"error_code": ErrorCode.NONE, "group_state": "Stable", "group_epoch": 3}
+        return answer
 
-    return {"DescribeGroups": [lambda request: absent("DescribeGroups", request)], api: [described]}
+    return {"DescribeGroups": [absent], api: [described]}
 
 
 class Clock:

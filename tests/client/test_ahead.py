@@ -27,11 +27,11 @@ from coordinator.story.offsets import Ahead
 from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import LONG_MS, Work
 from coordinator.story.tracks import STUCK_MS
-from protocol.messages import FetchResponse
 from protocol.records.batch import CONTROL, TRANSACTIONAL, Batch, Record, encode_batch
 from schemas.errors import ErrorCode
-from tests.client.scripted import HANG_UP, Scripted
+from tests.client.scripted import HANG_UP, served
 from tests.support.patience import WITHIN_S
+from tests.support.requests import response
 from tests.support.tenure import Tenure
 
 LEVELS = ("read_committed", "read_uncommitted")
@@ -191,10 +191,10 @@ def test_the_headers_of_batches_tell_where_the_next_record_is(
     batches: list[bytes], aborted: list[tuple[int, int]], found: Ahead
 ) -> None:
     """Markers and records of aborted transactions are passed, also where the answer is cut off."""
-    entry = FetchResponse.AbortedTransaction
-    transactions = [entry(producer_id=producer, first_offset=first) for producer, first in aborted]
-    answer = FetchResponse.PartitionData(records=b"".join(batches), aborted_transactions=transactions)
-    assert next_record(answer, 5) == found
+    transactions = [{"producer_id": producer, "first_offset": first} for producer, first in aborted]
+    partition = {"records": b"".join(batches), "aborted_transactions": transactions}
+    answer = response("Fetch", responses=[{"partitions": [partition]}])
+    assert next_record(answer.responses[0].partitions[0], 5) == found
 
 
 def test_what_no_answer_tells_is_left_out() -> None:
@@ -205,7 +205,7 @@ def test_what_no_answer_tells_is_left_out() -> None:
         "moved": ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 
-    def records(request: Any) -> FetchResponse:
+    def records(request: Any) -> Any:
         """As Kafka: only the first topic partition gets a batch, if the others find no room."""
         told, has_room = [], True
         for topic in request.topics:
@@ -214,14 +214,12 @@ def test_what_no_answer_tells_is_left_out() -> None:
             if has_room and topic.topic not in errors:
                 data, has_room = batch(asked.fetch_offset, 1, MARKER), False
             error = errors.get(topic.topic, ErrorCode.NONE)
-            partition = FetchResponse.PartitionData(error_code=error, last_stable_offset=7, records=data)
-            told.append(FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=[partition]))
-        return FetchResponse(responses=told)
+            partition = {"error_code": error, "last_stable_offset": 7, "records": data}
+            told.append({"topic": topic.topic, "partitions": [partition]})
+        return {"responses": told}
 
-    with Scripted({"Fetch": [records]}) as server:
-        server.answers("Metadata", server.leads)
-        with Client(server.bootstrap, WITHIN_S) as client:
-            found = look_ahead(client, {(name, 0): 5 for name in (*errors, "a", "b")})
+    with served({"Fetch": [records]}) as (server, client):
+        found = look_ahead(client, {(name, 0): 5 for name in (*errors, "a", "b")})
         assert found == {
             ("a", 0): Ahead(7),
             ("b", 0): Ahead(7),
@@ -229,7 +227,6 @@ def test_what_no_answer_tells_is_left_out() -> None:
             ("deleted", 0): Ahead(5, is_record=True),
         }
         assert len(server.asked("Fetch")) == 4
-        with Client(server.bootstrap, WITHIN_S) as client:
-            client.try_once()
-            server.answers("Fetch", HANG_UP)
-            assert look_ahead(client, {("a", 0): 5}) == {}
+        client.try_once()
+        server.answers("Fetch", HANG_UP)
+        assert look_ahead(client, {("a", 0): 5}) == {}

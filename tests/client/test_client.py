@@ -11,18 +11,9 @@ from coordinator.client.client import ATTEMPTS_MAX, COORDINATOR_MOVED, Client, N
 from coordinator.client.connection import Address, Connection, Deadline
 from coordinator.client.errors import Refused, Unreachable
 from protocol.errors import ProtocolError
-from protocol.messages import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    FindCoordinatorResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    MetadataResponse,
-)
+from protocol.messages import DescribeGroupsRequest, HeartbeatRequest, ListGroupsRequest, ListGroupsResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import HANG_UP, Clock, Scripted
+from tests.client.scripted import HANG_UP, Clock, Scripted, served
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
 
@@ -33,14 +24,9 @@ def client_of(bootstrap: str, clock: Clock | None = None, timeout: float = 5.0) 
     return Client(bootstrap, timeout, clock=clock, pause=clock.pause)
 
 
-def described(*groups: tuple[str, int]) -> DescribeGroupsResponse:
+def described(*groups: tuple[str, int]) -> dict[str, Any]:
     """An answer with a group id and an error code for each."""
-    return DescribeGroupsResponse(
-        groups=[
-            DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=code, group_state="Stable")
-            for group_id, code in groups
-        ]
-    )
+    return {"groups": [{"group_id": name, "error_code": code, "group_state": "Stable"} for name, code in groups]}
 
 
 def describe(client: Client, *group_ids: str) -> dict[str, str | Refused]:
@@ -130,9 +116,9 @@ def test_a_closed_port_beside_another_address_is_tried_until_the_deadline() -> N
         with pytest.raises(Unreachable, match="another machine"):
             client.request(ListGroupsRequest())
         assert clock.now > 4.0
-        gone = FindCoordinatorResponse.Coordinator(key="a", node_id=2, host="127.0.0.1", port=port)
+        gone = {"key": "a", "node_id": 2, "host": "127.0.0.1", "port": port}
         for _ in range(8):  # for more than a second
-            server.answer_first("FindCoordinator", FindCoordinatorResponse(coordinators=[gone]))
+            server.answer_first("FindCoordinator", {"coordinators": [gone]})
         server.answers("DescribeGroups", described(("a", 0)))
         with client_of(server.bootstrap, clock) as client:
             assert describe(client, "a") == {"a": "Stable"}
@@ -142,7 +128,7 @@ def test_each_wait_is_told_and_its_end() -> None:
     """The client tells of a wait before it connects and before it pauses, and that it is over with an answer."""
     told: list[bool] = []
     clock = Clock()
-    with Scripted({"ListGroups": [HANG_UP, ListGroupsResponse()]}) as server:
+    with Scripted({"ListGroups": [HANG_UP, {}]}) as server:
         client = Client(server.bootstrap, on_wait=told.append, clock=clock, pause=clock.pause)
         with client:
             client.request(ListGroupsRequest())
@@ -193,10 +179,10 @@ def test_the_cluster_lives_on_without_the_only_bootstrap_address() -> None:
 
     with Scripted() as first, Scripted() as second:
         brokers = [
-            MetadataResponse.MetadataResponseBroker(node_id=number, host="127.0.0.1", port=server.port)
+            {"node_id": number, "host": "127.0.0.1", "port": server.port}
             for number, server in enumerate((first, second))
         ]
-        first.answers("Metadata", MetadataResponse(brokers=brokers))
+        first.answers("Metadata", {"brokers": brokers})
         clock = Clock()
         for answered in (2, 1):
             with Client(first.bootstrap, known=known, clock=clock, pause=clock.pause, connect=connect) as client:
@@ -208,7 +194,7 @@ def test_the_cluster_lives_on_without_the_only_bootstrap_address() -> None:
 
 def test_lost_connection_is_made_anew() -> None:
     """If a connection is lost before the answer, the client sends the request again over another one."""
-    with Scripted({"ListGroups": [HANG_UP, ListGroupsResponse()]}) as server, client_of(server.bootstrap) as client:
+    with Scripted({"ListGroups": [HANG_UP, {}]}) as server, client_of(server.bootstrap) as client:
         assert client.request(ListGroupsRequest()) == ListGroupsResponse()
         assert server.connections == 2
         client.request(ListGroupsRequest())
@@ -217,7 +203,7 @@ def test_lost_connection_is_made_anew() -> None:
 
 def test_server_that_is_not_kafka_is_not_asked_again() -> None:
     """After broken bytes the client doesn't ask again, and doesn't use the connection again."""
-    answers = {"ListGroups": [b"HTTP/1.1 400 Bad Request\r\n\r\n", ListGroupsResponse()]}
+    answers = {"ListGroups": [b"HTTP/1.1 400 Bad Request\r\n\r\n", {}]}
     clock = Clock()
     with Scripted(answers) as server, client_of(server.bootstrap, clock) as client:
         with pytest.raises(ProtocolError, match=f"{server.bootstrap} does not speak Kafka's protocol"):
@@ -248,10 +234,8 @@ def test_coordinators_are_found_in_one_request() -> None:
 
 def test_coordinators_are_found_one_by_one_on_older_servers() -> None:
     """Before version 4 FindCoordinator takes one key; the rest is the same."""
-    with (
-        Scripted({"DescribeGroups": [described(("a", 0), ("b", 0))]}, {"FindCoordinator": (0, 3)}) as server,
-        client_of(server.bootstrap) as client,
-    ):
+    answers = {"DescribeGroups": [described(("a", 0), ("b", 0))]}
+    with served(answers, {"FindCoordinator": (0, 3)}) as (server, client):
         assert describe(client, "a", "b") == {"a": "Stable", "b": "Stable"}
     assert [message.key for message in server.asked("FindCoordinator")] == ["a", "b"]
     assert [message.groups for message in server.asked("DescribeGroups")] == [["a", "b"]]
@@ -313,9 +297,7 @@ def test_memory_of_coordinators_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_coordinator_that_is_not_there_yet_is_looked_up_again() -> None:
     """After COORDINATOR_NOT_AVAILABLE, while __consumer_offsets is being created, the client tries again."""
-    missing = FindCoordinatorResponse(
-        coordinators=[FindCoordinatorResponse.Coordinator(key="a", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-    )
+    missing = {"coordinators": [{"key": "a", "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}]}
     with Scripted({"DescribeGroups": [described(("a", 0))]}) as server, client_of(server.bootstrap) as client:
         server.answer_first("FindCoordinator", missing)
         assert describe(client, "a") == {"a": "Stable"}
@@ -336,10 +318,8 @@ def test_coordinator_that_moves_for_ever_is_an_answer_in_time() -> None:
 def test_other_errors_are_answers_at_once() -> None:
     """The client doesn't ask again after an error that doesn't pass with time."""
     clock = Clock()
-    with (
-        Scripted({"DescribeGroups": [described(("a", ErrorCode.GROUP_AUTHORIZATION_FAILED))]}) as server,
-        client_of(server.bootstrap, clock) as client,
-    ):
+    answers = {"DescribeGroups": [described(("a", ErrorCode.GROUP_AUTHORIZATION_FAILED))]}
+    with served(answers, clock=clock) as (_, client):
         assert error_code(describe(client, "a")["a"]) == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert clock.pauses == []
 
@@ -347,8 +327,7 @@ def test_other_errors_are_answers_at_once() -> None:
 def test_coordinator_lost_for_ever_is_unreachable() -> None:
     """If the coordinator closes each connection, the call has no result and raises Unreachable."""
     with (
-        Scripted({"DescribeGroups": [HANG_UP]}) as server,
-        client_of(server.bootstrap) as client,
+        served({"DescribeGroups": [HANG_UP]}, clock=Clock()) as (_, client),
         pytest.raises(Unreachable, match="closed the connection"),
     ):
         describe(client, "a")
@@ -369,7 +348,7 @@ def test_no_group_is_no_question() -> None:
 
 def test_one_connection_per_node() -> None:
     """The client uses one connection per node, for one request after the other."""
-    with Scripted({"Heartbeat": [HeartbeatResponse()]}) as server, client_of(server.bootstrap) as client:
+    with Scripted({"Heartbeat": [{}]}) as server, client_of(server.bootstrap) as client:
         node = client.nodes()[0]
         for _ in range(3):
             client.request(HeartbeatRequest(group_id="g", member_id="m"), node)

@@ -16,20 +16,12 @@ from coordinator.client.security import Security
 from coordinator.security.sasl import AuthenticationFailed, Exchange
 from coordinator.security.sasl.scram import credential, salted, scram_mechanism
 from protocol.errors import ProtocolError
-from protocol.messages import (
-    ApiVersionsResponse,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from protocol.messages import DescribeGroupsRequest, ListGroupsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, SILENCE, Clock, Scripted
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
+from tests.support.requests import response
 
 
 def connect(server: Scripted, timeout: float = WITHIN_S) -> Connection:
@@ -42,10 +34,10 @@ def soon(timeout: float = WITHIN_S) -> Deadline:
     return Deadline(timeout, time.monotonic)
 
 
-def unsupported(*versions: tuple[int, int]) -> tuple[int, ApiVersionsResponse]:
+def unsupported(*versions: tuple[int, int]) -> tuple[int, dict[str, Any]]:
     """A refusal of ApiVersions as in KIP-511: in version 0, with or without the range of ApiVersions itself."""
-    keys = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=low, max_version=high) for low, high in versions]
-    return 0, ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+    keys = [{"api_key": 18, "min_version": low, "max_version": high} for low, high in versions]
+    return 0, {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": keys}
 
 
 def scripted_login(*lifetimes_ms: int) -> Scripted:
@@ -56,22 +48,21 @@ def scripted_login(*lifetimes_ms: int) -> Scripted:
     exchanges: list[Exchange] = []
     lifetimes = list(lifetimes_ms)
 
-    def begin(request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    def begin(request: SaslHandshakeRequest) -> Any:
         exchanges.append(Exchange(mechanism))
         wrong = request.mechanism != "SCRAM-SHA-256"
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else ErrorCode.NONE
-        return SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-256", "SCRAM-SHA-512"])
+        return {"error_code": code, "mechanisms": ["SCRAM-SHA-256", "SCRAM-SHA-512"]}
 
-    def go_on(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    def go_on(request: SaslAuthenticateRequest) -> Any:
         try:
             step = exchanges[-1].step(request.auth_bytes)
         except AuthenticationFailed:
-            text = "Authentication failed"
-            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+            return {"error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": "Authentication failed"}
         lifetime_ms = 0 if step.user is None else lifetimes.pop(0)
-        return SaslAuthenticateResponse(auth_bytes=step.answer, session_lifetime_ms=lifetime_ms)
+        return {"auth_bytes": step.answer, "session_lifetime_ms": lifetime_ms}
 
-    return Scripted({"SaslHandshake": [begin], "SaslAuthenticate": [go_on], "ListGroups": [ListGroupsResponse()]})
+    return Scripted({"SaslHandshake": [begin], "SaslAuthenticate": [go_on], "ListGroups": [{}]})
 
 
 def login_of(mechanism: str, password: str) -> Security:
@@ -142,7 +133,7 @@ def test_versions_are_asked_again_in_the_version_that_the_server_names(
     named: tuple[tuple[int, int], ...], version: int
 ) -> None:
     """After a refusal in version 0, the client takes the version from the server's range, or 0 if there is none."""
-    with Scripted({"ListGroups": [ListGroupsResponse()]}) as server:
+    with Scripted({"ListGroups": [{}]}) as server:
         server.answer_first("ApiVersions", unsupported(*named))
         connection = connect(server)
         connection.request(ListGroupsRequest(), connection.version(ListGroupsRequest), soon())
@@ -153,8 +144,8 @@ def test_versions_are_asked_again_in_the_version_that_the_server_names(
 
 def test_versions_refused_otherwise() -> None:
     """Any other error ends the connection, with the error's name."""
-    response = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    with Scripted({"ApiVersions": [response]}) as server, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+    refusal = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    with Scripted({"ApiVersions": [refusal]}) as server, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
         connect(server)
 
 
@@ -252,7 +243,7 @@ def test_the_end_of_a_connection_hints_at_the_security_of_the_listener(unanswere
 
 def test_a_login_at_a_listener_without_one_says_so() -> None:
     """Such a listener refuses SaslHandshake with ILLEGAL_SASL_STATE, as Kafka's does."""
-    refusal = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    refusal = {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
     login = login_of("SCRAM-SHA-256", "secret")
     with Scripted({"SaslHandshake": [refusal]}) as server, pytest.raises(Unauthenticated) as raised:
         Connection(Address("127.0.0.1", server.port), "test", soon(), login)
@@ -288,9 +279,7 @@ def test_answer_that_is_not_kafkas(answer: bytes) -> None:
 
 def test_answer_in_pieces() -> None:
     """A response may arrive in any number of pieces."""
-    many = ListGroupsResponse(
-        groups=[ListGroupsResponse.ListedGroup(group_id=f"group-{number}" * 20) for number in range(2_000)]
-    )
+    many = response("ListGroups", groups=[{"group_id": f"group-{number}" * 20} for number in range(2_000)])
     with Scripted({"ListGroups": [many]}) as server:
         connection = connect(server)
         assert connection.request(ListGroupsRequest(), 4, soon()) == many

@@ -15,12 +15,10 @@ from coordinator.client.topics import LATEST
 from coordinator.story.described import Group
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.progress import Progress
-from protocol.messages import ListOffsetsResponse, MetadataResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import Clock, Scripted
+from tests.client.scripted import Clock, served
 from tests.site.test_examined import ANSWERS
 from tests.story.test_runs import NOW_MS
-from tests.support.patience import WITHIN_S
 from tests.support.told import entries_of, told
 
 
@@ -35,11 +33,7 @@ def test_each_group_is_described_and_found_out_about(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(examination, "describe_groups", note)
     gap = entries_of(told("events_dropped", at_ms=NOW_MS, events=1, last_ms=NOW_MS))
-    clock = Clock()
-    with (
-        Scripted(ANSWERS) as server,
-        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
-    ):
+    with served(ANSWERS, clock=Clock()) as (_, client):
         problem = Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "list of groups")
         answers, found = examine(client, dict.fromkeys(("gone", "here", "silent"), gap), [problem], NOW_MS, [7])
     assert asked == [["gone", "here"], ["silent"]]
@@ -56,28 +50,20 @@ def test_each_group_is_described_and_found_out_about(monkeypatch: pytest.MonkeyP
 def test_a_look_asks_for_the_leaders_once() -> None:
     """The offsets, and each question about the ages of records, go to the leaders that the first answer named."""
 
-    def committed(request: Any) -> OffsetFetchResponse:
-        partition = OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=0, committed_offset=5)
-        topic = OffsetFetchResponse.OffsetFetchResponseTopics(name="orders", partitions=[partition])
-        told = OffsetFetchResponse.OffsetFetchResponseGroup
-        return OffsetFetchResponse(groups=[told(group_id=each.group_id, topics=[topic]) for each in request.groups])
+    def committed(request: Any) -> Any:
+        topic = {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 5}]}
+        return {"groups": [{"group_id": each.group_id, "topics": [topic]} for each in request.groups]}
 
-    def offsets(request: Any) -> ListOffsetsResponse:
+    def offsets(request: Any) -> Any:
         is_end = request.topics[0].partitions[0].timestamp == LATEST
-        partition = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=100 if is_end else 0)
-        topic = ListOffsetsResponse.ListOffsetsTopicResponse(name="orders", partitions=[partition])
-        return ListOffsetsResponse(topics=[topic])
+        partition = {"partition_index": 0, "offset": 100 if is_end else 0}
+        return {"topics": [{"name": "orders", "partitions": [partition]}]}
 
-    with Scripted(ANSWERS | {"OffsetFetch": [committed], "ListOffsets": [offsets]}) as server:
-        broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)
-        led = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
-        topic = MetadataResponse.MetadataResponseTopic(name="orders", partitions=[led])
-        server.answers("Metadata", MetadataResponse(brokers=[broker], topics=[topic]))
-        with Client(server.bootstrap, WITHIN_S) as client:
-            (group,) = describe_groups(client, ["here"]).values()
-            assert isinstance(group, Group)
-            times = LagTimes()
-            look_at_lag(client, [group], Progress(), times, NOW_MS, 3)
+    with served(ANSWERS | {"OffsetFetch": [committed], "ListOffsets": [offsets]}) as (server, client):
+        (group,) = describe_groups(client, ["here"]).values()
+        assert isinstance(group, Group)
+        times = LagTimes()
+        look_at_lag(client, [group], Progress(), times, NOW_MS, 3)
         assert times.of("here").partitions["orders", 0].lag == 95
         asked_for_ages = [each for each in server.asked("ListOffsets") if each.topics[0].partitions[0].timestamp > 0]
         assert len(asked_for_ages) == 3

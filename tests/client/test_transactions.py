@@ -28,9 +28,8 @@ from coordinator.client.transactions import (
 )
 from coordinator.story.described import CoordinatorNode, Group
 from coordinator.story.offsets import BlockingTransaction, HoldingTransaction
-from protocol.messages import DescribeProducersResponse, MetadataResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
+from tests.client.scripted import served
 from tests.observe.test_rights import PLAIN, SECURED
 from tests.oracle.producer import producer
 from tests.oracle.stage import Stage
@@ -81,22 +80,11 @@ def test_the_transaction_for_which_readers_wait_is_named() -> None:
 
 def test_who_may_not_ask_gets_no_name() -> None:
     """The answer says where readers wait, so nobody asks again."""
-    refused = DescribeProducersResponse.PartitionResponse(
-        partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    )
-    topic = DescribeProducersResponse.TopicResponse(name="orders", partitions=[refused])
-    leader = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
-    with Scripted({"DescribeProducers": [DescribeProducersResponse(topics=[topic])]}) as server:
-        server.answers(
-            "Metadata",
-            MetadataResponse(
-                brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=server.port)],
-                topics=[MetadataResponse.MetadataResponseTopic(name="orders", partitions=[leader])],
-            ),
-        )
-        with Client(server.bootstrap, WITHIN_S) as client:
-            assert holders_at(client, {("orders", 0): 5}) == {("orders", 0): BlockingTransaction(5)}
-            assert [name for name, _, _ in server.requests].count("ListTransactions") == 0
+    refused = {"partition_index": 0, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    topics = [{"name": "orders", "partitions": [refused]}]
+    with served({"DescribeProducers": [{"topics": topics}]}) as (server, client):
+        assert holders_at(client, {("orders", 0): 5}) == {("orders", 0): BlockingTransaction(5)}
+        assert [name for name, _, _ in server.requests].count("ListTransactions") == 0
 
 
 def test_offsets_are_held_back_by_a_transaction() -> None:
@@ -125,10 +113,7 @@ def test_offsets_are_held_back_by_a_transaction() -> None:
 
 def test_one_request_finds_out_that_nothing_is_open() -> None:
     """The groups are not asked then."""
-    with (
-        Scripted({"DescribeProducers": [DescribeProducersResponse()]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
-    ):
+    with served({"DescribeProducers": [{}]}) as (server, client):
         (node,) = client.nodes()
         there = CoordinatorNode(node.node_id, *node.address)
         groups = {name: Group(name, "Empty", "consumer", "", there, []) for name in ("a", "b")}

@@ -14,13 +14,6 @@ from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.live import Live
 from coordinator.observe.watching import Watching
 from coordinator.story.described import CoordinatorNode, Group, Member
-from protocol.messages import (
-    DescribeConfigsResponse,
-    DescribeProducersResponse,
-    ListOffsetsResponse,
-    MetadataResponse,
-    OffsetFetchResponse,
-)
 from tests.client.scripted import Clock, Scripted
 from tests.observe.conftest import Written
 from tests.support.calls import calls_of
@@ -47,13 +40,13 @@ class Cloud:
         self.offset = 100
         self.server = Scripted(
             {
-                "Metadata": [self._metadata],
                 "OffsetFetch": [self._committed],
                 "ListOffsets": [self._ends],
-                "DescribeConfigs": [DescribeConfigsResponse(results=[])],
-                "DescribeProducers": [DescribeProducersResponse(topics=[])],
+                "DescribeConfigs": [{}],
+                "DescribeProducers": [{}],
             }
         )
+        self.server.partitions = PARTITIONS
 
     def looks(self, written: Written) -> list[int]:
         """The calls of some looks at all groups, for each topic partition."""
@@ -74,45 +67,25 @@ class Cloud:
         assert len(self.server.asked("OffsetFetch")) == len(found)
         return found
 
-    def _metadata(self, request: Any) -> MetadataResponse:
-        broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.server.port)
-        led = [
-            MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=7)
-            for index in range(PARTITIONS)
-        ]
-        topics = [
-            MetadataResponse.MetadataResponseTopic(name=each.name, partitions=led) for each in request.topics or ()
-        ]
-        return MetadataResponse(brokers=[broker], topics=topics)
-
-    def _committed(self, request: Any) -> OffsetFetchResponse:
+    def _committed(self, request: Any) -> Any:
         self.offset += 5
-        partitions = [
-            OffsetFetchResponse.OffsetFetchResponsePartitions(partition_index=index, committed_offset=self.offset)
-            for index in range(PARTITIONS)
-        ]
-        topic, group = OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponseGroup
-        return OffsetFetchResponse(
-            groups=[
-                group(group_id=each.group_id, topics=[topic(name=each.group_id, partitions=partitions)])
-                for each in request.groups
-            ]
-        )
+        partitions = [{"partition_index": index, "committed_offset": self.offset} for index in range(PARTITIONS)]
+        names = [each.group_id for each in request.groups]
+        return {"groups": [{"group_id": name, "topics": [{"name": name, "partitions": partitions}]} for name in names]}
 
-    def _ends(self, request: Any) -> ListOffsetsResponse:
-        partition = ListOffsetsResponse.ListOffsetsPartitionResponse
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsResponse.ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        partition(partition_index=each.partition_index, offset=self.offset + self.lag)
+    def _ends(self, request: Any) -> Any:
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": each.partition_index, "offset": self.offset + self.lag}
                         for each in topic.partitions
                     ],
-                )
+                }
                 for topic in request.topics
             ]
-        )
+        }
 
 
 def test_a_look_costs_few_calls_for_each_topic_partition(written: Written) -> None:

@@ -13,12 +13,6 @@ from coordinator.client.groups import ListedGroup
 from coordinator.observe import live as lives
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.live import Live, Look
-from protocol.messages import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsResponse,
-    ShareGroupDescribeResponse,
-)
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
 from tests.observe.conftest import Written
@@ -27,27 +21,27 @@ from tests.support.patience import WITHIN_S
 GROUPS = {"busy": "PreparingRebalance"} | {f"quiet-{number}": "Stable" for number in range(4)}
 
 
-def listed(request: Any) -> ListGroupsResponse:
+def listed(request: Any) -> Any:
     """The groups in the wanted states."""
-    return ListGroupsResponse(
-        groups=[
-            ListGroupsResponse.ListedGroup(
-                group_id=group, protocol_type="consumer", group_state=state, group_type="classic"
-            )
+    return {
+        "groups": [
+            {"group_id": group, "protocol_type": "consumer", "group_state": state, "group_type": "classic"}
             for group, state in GROUPS.items()
             if not request.states_filter or state in request.states_filter
         ]
-    )
+    }
 
 
-def described(request: Any) -> DescribeGroupsResponse:
-    """Each group, without members."""
-    return DescribeGroupsResponse(
-        groups=[
-            DescribeGroupsResponse.DescribedGroup(group_id=group, group_state=GROUPS[group], protocol_type="consumer")
-            for group in request.groups
+def described(request: Any) -> Any:
+    """Each group, without members; one that isn't known is not there."""
+    return {
+        "groups": [
+            {"group_id": name, "group_state": GROUPS[name], "protocol_type": "consumer"}
+            if name in GROUPS
+            else {"group_id": name, "group_state": "Dead", "error_code": ErrorCode.GROUP_ID_NOT_FOUND}
+            for name in request.groups
         ]
-    )
+    }
 
 
 class Looking:
@@ -92,38 +86,19 @@ def test_groups_of_other_kinds_have_their_turn_alone(written: Written) -> None:
     """In a rebalance the log tells as much of them; in their turn, a look shows whether they stand still."""
     of_share = {f"share-{state}": state for state in set(GROUPS.values())}
 
-    def all_listed(request: Any) -> ListGroupsResponse:
+    def all_listed(request: Any) -> Any:
         answer = listed(request)
-        answer.groups += [
-            ListGroupsResponse.ListedGroup(group_id=name, group_state=state, group_type="share")
+        answer["groups"] += [
+            {"group_id": name, "group_state": state, "group_type": "share"}
             for name, state in of_share.items()
             if not request.states_filter or state in request.states_filter
         ]
         return answer
 
-    def classic_alone(request: Any) -> DescribeGroupsResponse:
-        known = described(DescribeGroupsRequest(groups=[name for name in request.groups if name in GROUPS]))
-        absent = ErrorCode.GROUP_ID_NOT_FOUND
-        known.groups += [
-            DescribeGroupsResponse.DescribedGroup(group_id=name, error_code=absent, group_state="Dead")
-            for name in request.groups
-            if name in of_share
-        ]
-        return known
+    def share(request: Any) -> Any:
+        return {"groups": [{"group_id": name, "group_state": of_share[name]} for name in request.group_ids]}
 
-    def share(request: Any) -> ShareGroupDescribeResponse:
-        return ShareGroupDescribeResponse(
-            groups=[
-                ShareGroupDescribeResponse.DescribedGroup(group_id=name, group_state=of_share[name])
-                for name in request.group_ids
-            ]
-        )
-
-    scripts: dict[str, Any] = {
-        "ListGroups": [all_listed],
-        "DescribeGroups": [classic_alone],
-        "ShareGroupDescribe": [share],
-    }
+    scripts = {"ListGroups": [all_listed], "DescribeGroups": [described], "ShareGroupDescribe": [share]}
     with Scripted(scripts) as server:
         looking = Looking(server, written, at_once=10)
         first, second = looking.look(), looking.look()
@@ -196,12 +171,12 @@ def test_a_refusal_is_said_once(written: Written) -> None:
     stopping = threading.Event()
     count = 0
 
-    def answer(request: Any) -> ListGroupsResponse:
+    def answer(_request: Any) -> Any:
         nonlocal count
         count += 1
         if count == 3:
             stopping.set()
-        return ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
     with Scripted({"ListGroups": [answer]}) as server:
         shared = Asking(Cluster(server.bootstrap), Budget())

@@ -19,15 +19,6 @@ from coordinator.observe.live import Live
 from coordinator.observe.watching import CPU_SHARE, FREE_S, LOOK_S, ROUND_MAX_S, Watching
 from coordinator.story.described import CoordinatorNode, Group, Member, Waiting
 from coordinator.story.progress_diagnosis import LONG_MS
-from protocol.messages import (
-    DescribeConfigsResponse,
-    DescribeProducersResponse,
-    FetchResponse,
-    ListOffsetsResponse,
-    ListTransactionsResponse,
-    MetadataResponse,
-    OffsetFetchResponse,
-)
 from protocol.records.batch import Record, encode_batch
 from schemas.errors import ErrorCode
 from tests.client.scripted import HANG_UP, Clock, Scripted
@@ -51,12 +42,11 @@ class Cloud(Started):
         self.pending_s: float | None = None
         self.server = Scripted(
             {
-                "Metadata": [self._metadata],
                 "OffsetFetch": [self._committed],
                 "ListOffsets": [self._ends],
-                "DescribeConfigs": [DescribeConfigsResponse(results=[])],
+                "DescribeConfigs": [{}],
                 "DescribeProducers": [self._producers],
-                "ListTransactions": [ListTransactionsResponse()],
+                "ListTransactions": [{}],
                 "Fetch": [self._records],
             }
         )
@@ -104,58 +94,35 @@ class Cloud(Started):
             self.look()
         return self.at_s - began_s
 
-    def _metadata(self, request: Any) -> MetadataResponse:
-        broker = MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.server.port)
-        partition = MetadataResponse.MetadataResponsePartition(partition_index=0, leader_id=7)
-        topics = [
-            MetadataResponse.MetadataResponseTopic(name=each.name, partitions=[partition])
-            for each in request.topics or ()
-        ]
-        return MetadataResponse(brokers=[broker], topics=topics)
-
-    def _committed(self, request: Any) -> OffsetFetchResponse:
+    def _committed(self, request: Any) -> Any:
         is_held = request.require_stable and self.pending_s is not None
-        partition = OffsetFetchResponse.OffsetFetchResponsePartitions(
-            partition_index=0,
-            committed_offset=-1 if is_held else self.offset,
-            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_held else ErrorCode.NONE,
-        )
-        topics = [OffsetFetchResponse.OffsetFetchResponseTopics(name="t", partitions=[partition])]
-        groups = [
-            OffsetFetchResponse.OffsetFetchResponseGroup(group_id=each.group_id, topics=topics)
-            for each in request.groups
-        ]
-        return OffsetFetchResponse(groups=groups)
+        partition = {
+            "partition_index": 0,
+            "committed_offset": -1 if is_held else self.offset,
+            "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT if is_held else ErrorCode.NONE,
+        }
+        topics = [{"name": "t", "partitions": [partition]}]
+        return {"groups": [{"group_id": each.group_id, "topics": topics} for each in request.groups]}
 
-    def _producers(self, request: Any) -> DescribeProducersResponse:
-        producers = (
-            []
-            if self.pending_s is None
-            else [
-                DescribeProducersResponse.ProducerState(
-                    producer_id=9, last_timestamp=int(self.pending_s * 1_000), current_txn_start_offset=3
-                )
-            ]
-        )
-        partition = DescribeProducersResponse.PartitionResponse(partition_index=0, active_producers=producers)
-        name = request.topics[0].name
-        return DescribeProducersResponse(
-            topics=[DescribeProducersResponse.TopicResponse(name=name, partitions=[partition])]
-        )
+    def _producers(self, request: Any) -> Any:
+        producers = []
+        if self.pending_s is not None:
+            begun_ms = int(self.pending_s * 1_000)
+            producers = [{"producer_id": 9, "last_timestamp": begun_ms, "current_txn_start_offset": 3}]
+        partition = {"partition_index": 0, "active_producers": producers}
+        return {"topics": [{"name": request.topics[0].name, "partitions": [partition]}]}
 
-    def _records(self, request: Any) -> FetchResponse:
+    def _records(self, request: Any) -> Any:
         (asked,) = request.topics[0].partitions
         record = encode_batch([Record(b"k", b"v", 0)], asked.fetch_offset, 0)
-        partition = FetchResponse.PartitionData(records=record, last_stable_offset=self.end)
-        return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="t", partitions=[partition])])
+        partition = {"records": record, "last_stable_offset": self.end}
+        return {"responses": [{"topic": "t", "partitions": [partition]}]}
 
-    def _ends(self, request: Any) -> ListOffsetsResponse:
+    def _ends(self, request: Any) -> Any:
         is_end = request.topics[0].partitions[0].timestamp == -1
         end = self.end if self.stable is None or not request.isolation_level else self.stable
-        partition = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=end if is_end else 0)
-        return ListOffsetsResponse(
-            topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[partition])]
-        )
+        partition = {"partition_index": 0, "offset": end if is_end else 0}
+        return {"topics": [{"name": "t", "partitions": [partition]}]}
 
 
 @pytest.fixture
@@ -202,10 +169,9 @@ def test_a_stall_at_an_open_transaction_names_its_producer(cloud: Cloud) -> None
     assert [each.topics[0].name for each in cloud.server.asked("DescribeProducers")].count("t") == 1
 
 
-def _refused(request: Any) -> OffsetFetchResponse:
-    told = OffsetFetchResponse.OffsetFetchResponseGroup
+def _refused(request: Any) -> Any:
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return OffsetFetchResponse(groups=[told(group_id=each.group_id, error_code=code) for each in request.groups])
+    return {"groups": [{"group_id": each.group_id, "error_code": code} for each in request.groups]}
 
 
 def test_a_cluster_that_is_away_ends_no_finding(cloud: Cloud) -> None:

@@ -22,9 +22,9 @@ from coordinator.seats.api import connect
 from coordinator.seats.controller import Controller, Options, _address, holders
 from coordinator.testing.members import Members
 from coordinator.testing.tenure import Tenure
-from protocol.messages import DescribeGroupsResponse, Message
+from protocol.messages import Message
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
+from tests.client.scripted import served
 from tests.seats.api_server import ApiServer, a_pod, a_set
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
@@ -296,10 +296,9 @@ def test_an_unknown_group_has_no_members(client: Client) -> None:
 
 def test_a_group_that_refuses_is_an_error() -> None:
     """Nobody knows whether the seat is free."""
-    refusal = DescribeGroupsResponse.DescribedGroup(group_id="orders", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refusal = {"group_id": "orders", "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     with (
-        Scripted({"DescribeGroups": [DescribeGroupsResponse(groups=[refusal])]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
+        served({"DescribeGroups": [{"groups": [refusal]}]}) as (_, client),
         pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"),
     ):
         holders(client, "orders")

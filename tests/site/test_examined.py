@@ -12,58 +12,49 @@ from coordinator.client.groups import describe_groups
 from coordinator.site import examined as module
 from coordinator.site.examined import examined
 from coordinator.story.events import RebalanceEvent
-from protocol.messages import DescribeClusterResponse, DescribeGroupsResponse, ListGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import Clock, Scripted
+from tests.client.scripted import Clock, served
 from tests.story.test_runs import NOW_MS, replaced
-from tests.support.patience import WITHIN_S
 from tests.support.told import but, told
 
-Described = DescribeGroupsResponse.DescribedGroup
 
-
-def described(request: Any) -> DescribeGroupsResponse:
+def described(request: Any) -> Any:
     """Return each group as Stable, with a member; `gone` is not there, `silent` has no coordinator."""
-    member = DescribeGroupsResponse.DescribedGroupMember(member_id="m", client_id="c", client_host="/h")
+    known = {
+        "group_state": "Stable",
+        "protocol_type": "consumer",
+        "members": [{"member_id": "m", "client_id": "c", "client_host": "/h"}],
+    }
     errors = {"gone": ErrorCode.GROUP_ID_NOT_FOUND, "silent": ErrorCode.NOT_COORDINATOR}
-    return DescribeGroupsResponse(
-        groups=[
-            Described(group_id=name, error_code=errors[name])
-            if name in errors
-            else Described(group_id=name, group_state="Stable", protocol_type="consumer", members=[member])
-            for name in request.groups
-        ]
-    )
+    of = {name: {"error_code": code} for name, code in errors.items()}
+    return {"groups": [{"group_id": name, **of.get(name, known)} for name in request.groups]}  # type: ignore[dict-item]
 
 
-def listed(*states: tuple[str, str]) -> ListGroupsResponse:
+def listed(*states: tuple[str, str]) -> Any:
     """Return an answer with these groups, each with its state; `share` is of another type."""
-    groups = [
-        ListGroupsResponse.ListedGroup(group_id=name, group_state=state, group_type="share" if name == "share" else "")
-        for name, state in states
-    ]
-    return ListGroupsResponse(groups=groups)
+    return {
+        "groups": [
+            {"group_id": name, "group_state": state, "group_type": "share" if name == "share" else ""}
+            for name, state in states
+        ]
+    }
 
 
-def ask(groups: ListGroupsResponse, events: list[RebalanceEvent]) -> dict[str, Any]:
+def ask(groups: Any, events: list[RebalanceEvent]) -> dict[str, Any]:
     """Return what is found about these groups, with these events. No pause between two tries takes time."""
-    clock = Clock()
-    with (
-        Scripted(ANSWERS | {"ListGroups": [groups]}) as server,
-        Client(server.bootstrap, WITHIN_S, clock=clock, pause=clock.pause) as client,
-    ):
+    with served(ANSWERS | {"ListGroups": [groups]}, clock=Clock()) as (_, client):
         return examined(client, events, NOW_MS)
 
 
-def nothing_committed(request: Any) -> OffsetFetchResponse:
+def nothing_committed(request: Any) -> Any:
     """Return no offset of any group."""
-    told = OffsetFetchResponse.OffsetFetchResponseGroup
-    return OffsetFetchResponse(groups=[told(group_id=each.group_id, topics=[]) for each in request.groups])
+    return {"groups": [{"group_id": each.group_id, "topics": []} for each in request.groups]}
 
 
 ANSWERS: dict[str, list[Any]] = {
     "DescribeGroups": [described],
-    "DescribeCluster": [DescribeClusterResponse()],
+    "DescribeCluster": [{}],
+    "DescribeProducers": [{}],
     "OffsetFetch": [nothing_committed],
 }
 
@@ -87,7 +78,7 @@ def test_the_worst_comes_first_and_every_group_is_looked_at() -> None:
 def test_groups_without_a_coordinator_are_findings() -> None:
     """In an outage the others are looked at all the same, and one finding says that some may be missing."""
     answer = listed(("g", "Stable"), ("silent", "Stable"))
-    answer.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    answer["error_code"] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     found = ask(answer, loop("g"))
     told = {each["kind"]: (each["severity"], each["group_id"], each["found"]) for each in found["findings"]}
     assert told["restarts_in_a_loop"][:2] == ("warning", "g")

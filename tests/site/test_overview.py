@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator.client.client import Client
 from coordinator.client.groups import ListedGroup
 from coordinator.site.overview import HOUR_MS, Churn, churn, counted, gone, lags, overview
 from coordinator.story.entries import Timeline
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.runs import runs
-from protocol.messages import DescribeGroupsResponse, OffsetFetchResponse
 from schemas.errors import ErrorCode
-from tests.client.scripted import Scripted
+from tests.client.scripted import served
 from tests.story.test_runs import NOW_MS, replaced
 from tests.support.length import rounds
-from tests.support.patience import WITHIN_S
 from tests.support.told import cause, told
 
 NEW = {"member_id": "new", "client_id": "c", "client_host": "/h", "group_instance_id": "i"}
@@ -81,24 +78,15 @@ def test_restarts_that_no_healthy_member_makes_are_counted_by_themselves() -> No
 def test_one_group_whose_offsets_are_refused_costs_the_others_nothing() -> None:
     """Its error is in its place, and all others have their sums."""
 
-    def committed(request: Any) -> OffsetFetchResponse:
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponse.OffsetFetchResponseGroup(
-                    group_id=each.group_id, error_code=int(each.group_id == "b") * ErrorCode.GROUP_AUTHORIZATION_FAILED
-                )
-                for each in request.groups
-            ]
-        )
+    def committed(request: Any) -> Any:
+        codes = {"b": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        names = [each.group_id for each in request.groups]
+        return {"groups": [{"group_id": name, "error_code": codes.get(name, ErrorCode.NONE)} for name in names]}
 
-    def described(request: Any) -> DescribeGroupsResponse:
-        groups = [DescribeGroupsResponse.DescribedGroup(group_id=name, group_state="Empty") for name in request.groups]
-        return DescribeGroupsResponse(groups=groups)
+    def described(request: Any) -> Any:
+        return {"groups": [{"group_id": name, "group_state": "Empty"} for name in request.groups]}
 
-    with (
-        Scripted({"DescribeGroups": [described], "OffsetFetch": [committed]}) as server,
-        Client(server.bootstrap, WITHIN_S) as client,
-    ):
+    with served({"DescribeGroups": [described], "OffsetFetch": [committed]}) as (_, client):
         a, b, c = lags(LagTimes(), ["a", "b", "c"], client)
     assert [each["group_id"] for each in (a, b, c)] == ["a", "b", "c"]
     assert "GROUP_AUTHORIZATION_FAILED" in b["error"]

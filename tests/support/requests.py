@@ -1,4 +1,4 @@
-"""Requests in few words: the structs in them are dicts.
+"""Requests and responses in few words: the structs in them are dicts.
 
     request("Metadata", topics=[{"name": "orders"}])
 
@@ -24,12 +24,19 @@ from protocol.messages import (
     SyncGroupRequest,
     definition,
     request_class,
+    response_class,
 )
 
 
 def request(api: str, **fields: Any) -> Message:
     """Return the request of an API."""
     made = request_class(API_KEYS[api])
+    return _filled(made, made, definition(made.NAME).struct, fields)
+
+
+def response(api: str, **fields: Any) -> Any:
+    """Return the response of an API."""
+    made = response_class(API_KEYS[api])
     return _filled(made, made, definition(made.NAME).struct, fields)
 
 
@@ -232,7 +239,8 @@ def _filled(top: type[Message], made: type[Message], struct: Struct, values: Map
 
 
 def _of_structs(top: type[Message], struct: Struct | None, value: Any) -> Any:
-    if struct is None or value is None:
+    if struct is None or value is None or isinstance(value, Message):
         return value
-    made = getattr(top, struct.name)
-    return [each if isinstance(each, Message) else _filled(top, made, struct, each) for each in value]
+    if isinstance(value, Mapping):
+        return _filled(top, getattr(top, struct.name), struct, value)
+    return [_of_structs(top, struct, each) for each in value]
