@@ -15,18 +15,12 @@ from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.events import NONE_SO_LATE, EventReader, NoEvents, absent_line
 from coordinator.client.topics import EARLIEST, LATEST
 from coordinator.story.events import RebalanceEvent, event_json
-from protocol.messages import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import CorruptBatch, Record, encode_batch
 from protocol.records.walk import decode_batches
 from schemas.errors import ErrorCode
 from tests.support.reading import poll
+from tests.support.requests import response
 from tests.support.told import told
 
 
@@ -56,21 +50,17 @@ class Cluster(Client):
         """Answer as a server would."""
         if isinstance(message, MetadataRequest):
             absent = self.absent | self.nobodys | (self.away if self.is_noticed else set())
-            topic = MetadataResponse.MetadataResponseTopic(
-                error_code=self.error,
-                name="__rebalance_events",
-                topic_id=self.topic_id,
-                partitions=[
-                    MetadataResponse.MetadataResponsePartition(
-                        partition_index=index,
-                        leader_id=-1 if index in absent else self.leader,
-                        replica_nodes=[] if index in self.nobodys else [index + 10],
-                    )
-                    for index in range(len(self.partitions))
-                ],
-            )
-            broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1)
-            return MetadataResponse(brokers=[broker], topics=[topic])
+            partitions = [
+                {
+                    "partition_index": index,
+                    "leader_id": -1 if index in absent else self.leader,
+                    "replica_nodes": [] if index in self.nobodys else [index + 10],
+                }
+                for index in range(len(self.partitions))
+            ]
+            topic = {"name": "__rebalance_events", "topic_id": self.topic_id, "error_code": self.error}
+            brokers = [{"node_id": 1, "host": "127.0.0.1", "port": 1}]
+            return response("Metadata", brokers=brokers, topics=[{**topic, "partitions": partitions}])
         if isinstance(message, ListOffsetsRequest):
             return self._offset(message)
         assert isinstance(message, FetchRequest)
@@ -78,22 +68,22 @@ class Cluster(Client):
         assert message.topics[0].topic_id == self.topic_id
         if asked.partition in self.away:
             raise Unreachable("127.0.0.1:1: Connection refused")
-        answer = FetchResponse.PartitionData(partition_index=asked.partition, log_start_offset=self.start)
+        answer: dict[str, Any] = {"partition_index": asked.partition, "log_start_offset": self.start}
         if asked.fetch_offset < self.start:
-            answer.error_code, answer.log_start_offset = ErrorCode.OFFSET_OUT_OF_RANGE, -1
+            answer |= {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE, "log_start_offset": -1}
         else:
-            data = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset]
-            answer.records = b"".join(data[:1])
-            for more in data[1:] if self.is_generous else ():
-                if len(answer.records) + len(more) > asked.partition_max_bytes:
+            first, *others = [data for end, data in self.partitions[asked.partition] if end > asked.fetch_offset] or [
+                b""
+            ]
+            for more in others if self.is_generous else ():
+                if len(first) + len(more) > asked.partition_max_bytes:
                     break
-                answer.records += more
-            self.fetched += len(answer.records)
-        return FetchResponse(
-            responses=[FetchResponse.FetchableTopicResponse(topic="__rebalance_events", partitions=[answer])]
-        )
+                first += more
+            answer["records"] = first
+            self.fetched += len(first)
+        return response("Fetch", responses=[{"topic": "__rebalance_events", "partitions": [answer]}])
 
-    def _offset(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+    def _offset(self, message: ListOffsetsRequest) -> Any:
         """The end of a partition, or its first record with that time or a later one."""
         (asked,) = message.topics[0].partitions
         batches = [batch for _, data in self.partitions[asked.partition_index] for batch in decode_batches(data)]
@@ -102,9 +92,7 @@ class Cluster(Client):
         offset = min(late, default=NONE_SO_LATE)
         if asked.timestamp in {LATEST, EARLIEST}:
             offset = self.start + len(places) if asked.timestamp == LATEST else self.start
-        answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
-        topic = ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])
-        return ListOffsetsResponse(topics=[topic])
+        return response("ListOffsets", topics=[{"partitions": [{"offset": offset}]}])
 
 
 def timed(*times_ms: int) -> tuple[int, bytes]:

@@ -16,21 +16,13 @@ from coordinator.client.events import EventReader
 from coordinator.client.offsets_log import Cut, OffsetsReader, SessionTimeouts, TopicNames, cut_line, reader_of
 from coordinator.client.topics import LATEST
 from coordinator.story.events import RebalanceEnded
-from protocol.messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import DescribeConfigsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest
 from protocol.records.batch import peek_header
 from protocol.records.codecs import Codec
 from schemas.errors import ErrorCode
 from tests.audit.scenes import GROUP, Scene, compressed, consumer_member, group_on, member
 from tests.support.reading import poll
+from tests.support.requests import response
 
 A, B = {"orders": [0]}, {"orders": [1]}
 OTHER = group_on(1)
@@ -70,49 +62,44 @@ class Cluster(Client):
             (asked,) = message.topics[0].partitions
             at = asked.partition_index
             offset = self.scenes[at].next_offset if asked.timestamp == LATEST else self.firsts.get(at, 0)
-            answer = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
-            return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[answer])])
+            return response("ListOffsets", topics=[{"partitions": [{"offset": offset}]}])
         if isinstance(message, DescribeConfigsRequest):
             self.looked_up.append([wanted.resource_name for wanted in message.resources])
             if self.away:
                 raise Unreachable("127.0.0.1:1: Connection refused")
-            return DescribeConfigsResponse(results=[self._setting(each.resource_name) for each in message.resources])
+            return response(
+                "DescribeConfigs", results=[self._setting(each.resource_name) for each in message.resources]
+            )
         assert isinstance(message, FetchRequest)
         assert message.topics[0].topic_id == self.topic_id
         self.fetched.append((node.node_id, [each.partition for each in message.topics[0].partitions]))
         if node.node_id in self.away:
             raise Unreachable("127.0.0.1:1: Connection refused")
         answers = [self._fetched(each, node.node_id) for each in message.topics[0].partitions]
-        return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=answers)])
+        return response("Fetch", responses=[{"partitions": answers}])
 
     def _setting(self, group_id: str) -> Any:
-        result = DescribeConfigsResponse.DescribeConfigsResult(resource_name=group_id)
         if group_id in self.denied:
-            result.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        else:
-            result.configs = [
-                DescribeConfigsResponse.DescribeConfigsResourceResult(
-                    name="consumer.session.timeout.ms", value=self.session_timeout
-                )
-            ]
-        return result
+            return {"resource_name": group_id, "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        timeout = {"name": "consumer.session.timeout.ms", "value": self.session_timeout}
+        return {"resource_name": group_id, "configs": [timeout]}
 
     def _fetched(self, asked: Any, node_id: int) -> Any:
-        answer = FetchResponse.PartitionData(partition_index=asked.partition)
+        answer: dict[str, Any] = {"partition_index": asked.partition}
         scene = self.scenes[asked.partition]
         if asked.partition in self.errors:
-            answer.error_code = self.errors.pop(asked.partition)
+            answer["error_code"] = self.errors.pop(asked.partition)
         elif self.leaders.get(asked.partition, 1) != node_id:
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif self._diverges(scene, asked, answer):
             pass
         elif not self.firsts.get(asked.partition, 0) <= asked.fetch_offset <= scene.next_offset:
-            answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            answer["error_code"] = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             # Each batch of these scenes has one record.
             new = scene.batches[asked.fetch_offset - scene.base_offset :]
-            answer.records = b"".join(new[: self.per_fetch])
-            answer.high_watermark = scene.next_offset
+            answer["records"] = b"".join(new[: self.per_fetch])
+            answer["high_watermark"] = scene.next_offset
         return answer
 
     def _diverges(self, scene: Scene, asked: Any, answer: Any) -> bool:
@@ -134,28 +121,23 @@ class Cluster(Client):
         end = newer[0] if newer else scene.next_offset
         if floor == asked.last_fetched_epoch and end >= asked.fetch_offset:
             return False
-        answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=floor, end_offset=end)
+        answer["diverging_epoch"] = {"epoch": floor, "end_offset": end}
         return True
 
-    def _metadata(self, message: MetadataRequest) -> MetadataResponse:
-        brokers = [MetadataResponse.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=1) for node in (1, 2)]
-        topics = []
+    def _metadata(self, message: MetadataRequest) -> Any:
+        topics: list[dict[str, Any]] = []
         for asked in message.topics or ():
-            topic = MetadataResponse.MetadataResponseTopic(name=asked.name, error_code=ErrorCode.NONE)
             if asked.name in self.denied:
-                topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append({"name": asked.name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
             elif asked.name != "__consumer_offsets" or not self.scenes:
-                topic.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                topics.append({"name": asked.name, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
             else:
-                topic.topic_id = self.topic_id
-                topic.partitions = [
-                    MetadataResponse.MetadataResponsePartition(partition_index=at, leader_id=self.leaders.get(at, 1))
-                    for at in range(len(self.scenes))
-                ]
-            topics.append(topic)
+                led = [{"partition_index": at, "leader_id": self.leaders.get(at, 1)} for at in range(len(self.scenes))]
+                topics.append({"name": asked.name, "topic_id": self.topic_id, "partitions": led})
         if message.topics is None:
-            topics = [MetadataResponse.MetadataResponseTopic(name="orders", topic_id=UUID(int=9))]
-        return MetadataResponse(brokers=brokers, topics=topics)
+            topics = [{"name": "orders", "topic_id": UUID(int=9)}]
+        brokers = [{"node_id": node, "host": "127.0.0.1", "port": 1} for node in (1, 2)]
+        return response("Metadata", brokers=brokers, topics=topics)
 
 
 def formed(group_id: str = GROUP) -> Scene:
