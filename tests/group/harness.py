@@ -43,11 +43,8 @@ from protocol.messages import (
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     GroupMetadataValue,
-    HeartbeatRequest,
     HeartbeatResponse,
-    JoinGroupRequest,
     JoinGroupResponse,
-    LeaveGroupRequest,
     LeaveGroupResponse,
     ListGroupsResponse,
     Message,
@@ -55,7 +52,6 @@ from protocol.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
-    SyncGroupRequest,
     SyncGroupResponse,
     decode,
     encode,
@@ -349,17 +345,9 @@ class Bench:
         learn: Callable[[JoinGroupResponse], None] | None = None,
     ) -> Call[JoinGroupResponse]:
         """JoinGroup."""
-        body = JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=session_ms,
-            rebalance_timeout_ms=rebalance_ms,
-            member_id=member,
-            group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
-            reason=reason,
-            join_reason=join_reason,
-        )
+        times = {"session_ms": session_ms, "rebalance_ms": rebalance_ms}
+        said = {"protocol_type": protocol_type, "protocols": protocols, "reason": reason, "join_reason": join_reason}
+        body = requests.join_request(group, member, instance, **times, **said)  # type: ignore[arg-type]
         fresh_id = f"{next(self._fresh):04}"
         event = events.JoinGroup(request, version, client, over_wire(body, version), fresh_id)
         return self._ask(event, version, learn)
@@ -379,18 +367,8 @@ class Bench:
         learn: Callable[[SyncGroupResponse], None] | None = None,
     ) -> Call[SyncGroupResponse]:
         """SyncGroup; `assignments` by member id, which only the leader sends."""
-        body = SyncGroupRequest(
-            group_id=group,
-            generation_id=generation,
-            member_id=member,
-            group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
-                for member_id, assignment in (assignments or {}).items()
-            ],
-        )
+        names = {"protocol_type": protocol_type, "protocol_name": protocol_name}
+        body = requests.sync_request(group, generation, member, instance, assignments, **names)
         return self._ask(events.SyncGroup(request, version, NOBODY, over_wire(body, version)), version, learn)
 
     def heartbeat(
@@ -404,7 +382,7 @@ class Bench:
         version: int = 3,
     ) -> Call[HeartbeatResponse]:
         """Heartbeat, on the short way and as an event, which must agree; the member keeps one that gets NONE."""
-        body = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member, group_instance_id=instance)
+        body = requests.heartbeat_request(group, generation, member, instance)
         fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
         call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
         assert call.error == fast
@@ -426,14 +404,7 @@ class Bench:
         reason: str | None = None,
     ) -> Call[LeaveGroupResponse]:
         """LeaveGroup: from v3 on with `members` as (member id, instance id), before v3 with `member`."""
-        body = LeaveGroupRequest(
-            group_id=group,
-            member_id=member,
-            members=[
-                LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance, reason=reason)
-                for member_id, instance in members
-            ],
-        )
+        body = requests.leave_request(group, *members, member_id=member, reason=reason)
         return self._ask(events.LeaveGroup(request, version, NOBODY, over_wire(body, version)), version)
 
     def commit(

@@ -12,7 +12,6 @@ from coordinator.group.events import CommitOffsets, Remainder
 from coordinator.group.notes import GroupDeleted, OffsetsRemoved
 from coordinator.group.offsets import REMOVED_AT_ONCE, CommitTemplate, template_of
 from coordinator.group.records import batch_size, offset_record
-from protocol.messages import OffsetCommitRequest
 from protocol.primitives import STRING_SIZE_MAX
 from protocol.records.packing import plain_bytes
 from schemas.errors import ErrorCode
@@ -75,17 +74,9 @@ class Repeated(NamedTuple):
 def test_a_commit_repeated_is_a_commit() -> None:
     """It leaves the same memory and the same records as a whole commit, and renews the member's session."""
     (whole, peer), (short, _) = at_work(), at_work()
-    at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
-    body = OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=1,
-        member_id=peer.member_id,
-        group_instance_id="a",
-        topics=[
-            at(name="t", partitions=[partition(partition_index=0, committed_leader_epoch=4, committed_metadata="Bär")]),
-            at(name="u", partitions=[partition(partition_index=1), partition(partition_index=0)]),
-        ],
-    )
+    body = commit_request("g", {("t", 0): 0, ("u", 1): 0, ("u", 0): 0}, 1, peer.member_id, "a")
+    first_part = body.topics[0].partitions[0]
+    first_part.committed_leader_epoch, first_part.committed_metadata = 4, "Bär"
     template = template_of(body, short.config)
     assert template is not None
     for first in (5, 2**40):
@@ -106,21 +97,19 @@ def test_a_commit_repeated_is_a_commit() -> None:
 def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
     """Commits of several groups share one batch; a commit that doesn't fit or is refused becomes an event."""
     bench, peer = at_work(message_max_bytes=1_000)
-    at, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
 
-    def repeated(offset: int, **identity: Any) -> Repeated:
-        topic = at(name="t", partitions=[partition(partition_index=0)])
-        template = template_of(OffsetCommitRequest(topics=[topic], **identity), bench.config)
+    def repeated(offset: int, group: str, *who: Any) -> Repeated:
+        template = template_of(commit_request(group, {("t", 0): 0}, *who), bench.config)
         assert template is not None
         return Repeated(template, [offset])
 
     bench.commit(group="simple", offsets={("t", 0): 1})
-    member = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": peer.member_id}
-    taken = [repeated(5, **member), repeated(6, group_id="simple")]
-    others = [repeated(7, **{**member, "generation_id_or_member_epoch": 2}), repeated(8, group_id="unknown")]
-    count = (1_000 - sum(each.template.size for each in taken)) // repeated(0, **member).template.size
-    taken += [repeated(6, **member)] * count
-    too_many = [repeated(9, **member)] * 2
+    member = ("g", 1, peer.member_id)
+    taken = [repeated(5, *member), repeated(6, "simple")]
+    others = [repeated(7, "g", 2, peer.member_id), repeated(8, "unknown")]
+    count = (1_000 - sum(each.template.size for each in taken)) // repeated(0, *member).template.size
+    taken += [repeated(6, *member)] * count
+    too_many = [repeated(9, *member)] * 2
     window = bench.coordinator.commit_repeated([*others, *taken, *too_many], bench.now)
     assert (window.commits, window.others) == (taken, [*others, *too_many])
     assert window.group_ids == {"g", "simple"}
@@ -153,9 +142,7 @@ def test_metadata_is_measured_as_java_does(bench: Bench, metadata: str, *, store
 def test_metadata_that_no_record_can_hold_is_too_large(metadata: str, *, stored: bool) -> None:
     """Whatever offset.metadata.max.bytes says, an offset's metadata fit a string, as UTF-8; its group goes on."""
     bench = Bench(offset_metadata_max_bytes=100_000)
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=5, committed_metadata=metadata)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
-    body = OffsetCommitRequest(group_id="g", topics=[topic])
+    body = commit_request("g", {("t", 0): 5}, metadata=metadata)
     (response,) = bench.coordinator.handle(CommitOffsets("r", 7, SOMEBODY, body), bench.now).responses
     error = ErrorCode.NONE if stored else ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert response.body.topics[0].partitions[0].error_code == error

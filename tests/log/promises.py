@@ -24,10 +24,8 @@ from protocol.messages import (
     ConsumerProtocolSubscription,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
-    HeartbeatRequest,
     InitProducerIdRequest,
     JoinGroupRequest,
-    LeaveGroupRequest,
     ListTransactionsRequest,
     Message,
     MetadataRequest,
@@ -40,7 +38,9 @@ from tests.support.raw import Connection
 from tests.support.requests import (
     commit_request,
     delete_offsets_request,
+    heartbeat_request,
     join_request,
+    leave_request,
     sync_request,
     topics_request,
 )
@@ -153,12 +153,7 @@ class Player:
             assert settled, f"{group.group_id}: found {found}, not one of {group.kept}"
             group.kept = settled[-1:]
             for seat in settled[-1].seats:
-                beat = HeartbeatRequest(
-                    group_id=group.group_id,
-                    generation_id=settled[-1].generation,
-                    member_id=seat.member_id,
-                    group_instance_id=seat.instance_id,
-                )
+                beat = heartbeat_request(group.group_id, settled[-1].generation, seat.member_id, seat.instance_id)
                 assert _ask(connection, beat, 4).error_code == ErrorCode.NONE
         found_topics = {
             topic.name
@@ -281,11 +276,8 @@ class Player:
     def _leave(self, group: Promises) -> None:
         """All members leave at once."""
         group.attempt(seats=())
-        members = [
-            LeaveGroupRequest.MemberIdentity(member_id=seat.member_id, group_instance_id=seat.instance_id)
-            for seat in group.kept[0].seats
-        ]
-        answer = self._ask(LeaveGroupRequest(group_id=group.group_id, members=members), 5)
+        members = [(seat.member_id, seat.instance_id) for seat in group.kept[0].seats]
+        answer = self._ask(leave_request(group.group_id, *members), 5)
         assert (answer.error_code, {member.error_code for member in answer.members}) == (0, {ErrorCode.NONE})
         group.acknowledged()
 

@@ -7,14 +7,13 @@ file is.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from protocol.messages import (
     DescribeGroupsRequest,
     JoinGroupResponse,
-    LeaveGroupRequest,
     OffsetFetchRequest,
 )
 from protocol.records.walk import decode_batches
@@ -22,7 +21,7 @@ from schemas.errors import ErrorCode
 from tests.log.servers import running
 from tests.server.harness import Peer, join_request, seat
 from tests.support.length import rounds
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, leave_request
 
 STRIDE = rounds(5, 1, 1)
 """Bytes from one to the next that is tried; prime to 8, so that each bit of a byte has its turn."""
@@ -91,8 +90,7 @@ async def history(tmp_path: Path) -> History:
         await commit(peer, joined, {2: 8})
         known = known._replace(offsets=known.offsets | {2: 8})
         note(known)
-        leaver: Any = LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id="i")
-        assert (await peer.ask(LeaveGroupRequest(group_id="g", members=[leaver]), 4)).error_code == ErrorCode.NONE
+        assert (await peer.ask(leave_request("g", ("", "i")), 4)).error_code == ErrorCode.NONE
         note(Told(offsets=known.offsets))
     content = path.read_bytes()
     assert [0, *(batch.position + batch.header.size for batch in decode_batches(content))] == sorted(told)

@@ -26,7 +26,6 @@ from protocol.messages import (
     ApiVersionsRequest,
     DeleteGroupsRequest,
     DeleteTopicsRequest,
-    LeaveGroupRequest,
     SaslHandshakeRequest,
 )
 from schemas.api import SERVED
@@ -52,7 +51,7 @@ from tests.support.large import is_newest, request, shapes
 from tests.support.left import left
 from tests.support.length import IS_NIGHTLY, most_are_long
 from tests.support.memory import ManualEngine
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, leave_request
 
 # Requests.
 
@@ -159,8 +158,7 @@ async def restarts(server: Serving, _engine: ManualEngine) -> None:
         await peer.ask(commit_request("simple", {("orders", 0): offset}), 8)
     joined = await seat(other, "g", "a")
     assert (await peer.ask(heartbeat_request("g", former, "a"), 3)).error_code == ErrorCode.FENCED_INSTANCE_ID
-    identity = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id, group_instance_id="a")
-    assert not (await other.ask(LeaveGroupRequest(group_id="g", members=[identity]), 4)).error_code
+    assert not (await other.ask(leave_request("g", (joined.member_id, "a")), 4)).error_code
 
 
 async def rebalances(server: Serving, _engine: ManualEngine) -> None:

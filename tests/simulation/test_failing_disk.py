@@ -33,14 +33,20 @@ from coordinator.server.telemetry.note_lines import Noted, NoteLines
 from protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
-    LeaveGroupRequest,
     OffsetCommitKey,
     decode,
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
 from tests.support.memory import ManualEngine
-from tests.support.requests import commit_request, delete_offsets_request, heartbeat_request, join_request, sync_request
+from tests.support.requests import (
+    commit_request,
+    delete_offsets_request,
+    heartbeat_request,
+    join_request,
+    leave_request,
+    sync_request,
+)
 
 GROUPS = ("g", "h")
 INSTANCES = ("i0", "i1", None, None)
@@ -315,8 +321,7 @@ class FailingDisk(RuleBasedStateMachine):
     def leave(self, who: int, group: str) -> None:
         """Leave."""
         actor = self.actors[who].learn()
-        identity = LeaveGroupRequest.MemberIdentity(member_id=actor.member_id, group_instance_id=actor.instance_id)
-        body = LeaveGroupRequest(group_id=group, members=[identity])
+        body = leave_request(group, (actor.member_id, actor.instance_id))
         self.world.ask(group, events.LeaveGroup(None, 4, SOMEBODY, body))
 
     @rule(who=st.integers(0, 4), group=st.sampled_from(GROUPS), member=st.booleans())

@@ -18,6 +18,7 @@ from protocol.messages import (
     CreateAclsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
+    LeaveGroupRequest,
     Message,
     OffsetCommitRequest,
     OffsetDeleteRequest,
@@ -47,33 +48,41 @@ def join_request(
     *,
     session_ms: int = 60_000,
     rebalance_ms: int = 60_000,
+    protocol_type: str = "consumer",
     protocols: Sequence[tuple[str, bytes]] = (("range", bytes(10)),),
     **more: Any,
 ) -> JoinGroupRequest:
-    """Return the JoinGroup of a consumer. protocols: names and metadata; without them, those of no topic."""
+    """Return the JoinGroup of a member. protocols: names and metadata; without them, those of no topic."""
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=rebalance_ms,
         member_id=member_id,
         group_instance_id=instance,
-        protocol_type="consumer",
+        protocol_type=protocol_type,
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
         **more,
     )
 
 
 def sync_request(
-    group: str, generation: int, member_id: str, instance: str | None = None, given: Mapping[str, bytes] | None = None
+    group: str,
+    generation: int,
+    member_id: str,
+    instance: str | None = None,
+    given: Mapping[str, bytes] | None = None,
+    *,
+    protocol_type: str | None = "consumer",
+    protocol_name: str | None = "range",
 ) -> SyncGroupRequest:
-    """Return the SyncGroup of a consumer. given: a leader's assignments, by member id."""
+    """Return the SyncGroup of a member. given: a leader's assignments, by member id."""
     return SyncGroupRequest(
         group_id=group,
         generation_id=generation,
         member_id=member_id,
         group_instance_id=instance,
-        protocol_type="consumer",
-        protocol_name="range",
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
         assignments=[
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=each, assignment=data)
             for each, data in (given or {}).items()
@@ -84,6 +93,17 @@ def sync_request(
 def heartbeat_request(group: str, generation: int, member_id: str, instance: str | None = None) -> HeartbeatRequest:
     """Return the Heartbeat of a member."""
     return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
+
+
+def leave_request(
+    group: str, *members: tuple[str, str | None], member_id: str = "", reason: str | None = None
+) -> LeaveGroupRequest:
+    """Return the LeaveGroup of members by their ids and instance ids; before version 3 of `member_id`."""
+    left = [
+        LeaveGroupRequest.MemberIdentity(member_id=each, group_instance_id=instance, reason=reason)
+        for each, instance in members
+    ]
+    return LeaveGroupRequest(group_id=group, member_id=member_id, members=left)
 
 
 def first_heartbeat(

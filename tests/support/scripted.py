@@ -15,13 +15,12 @@ from protocol.messages import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     JoinGroupResponse,
-    LeaveGroupRequest,
     encode,
 )
 from schemas.errors import ErrorCode
 from tests.support.patience import WITHIN_S
 from tests.support.raw import Connection
-from tests.support.requests import heartbeat_request, join_request, sync_request
+from tests.support.requests import heartbeat_request, join_request, leave_request, sync_request
 from tests.support.tenure import wait_until
 
 BESIDE = {5: (3, 3, 3), 9: (5, 4, 5)}
@@ -130,8 +129,8 @@ class Member:
 
     def leave(self, reason: str | None = None) -> None:
         """Send LeaveGroup and close the connection."""
-        identity = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)
-        self.connection.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), BESIDE[self.version][2])
+        request = leave_request(self.group, (self.member_id, None), reason=reason)
+        self.connection.ask(request, BESIDE[self.version][2])
         self.connection.close()
 
 

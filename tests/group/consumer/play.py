@@ -44,16 +44,12 @@ from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
     OffsetFetchRequest,
-    SyncGroupRequest,
     encode,
 )
 from protocol.records.packing import stored_bytes
 from tests.group.invariants import violations
-from tests.support.requests import commit_request
+from tests.support.requests import commit_request, heartbeat_request, join_request, leave_request, sync_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,15 +211,14 @@ class Play:
         asked = [OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         return self.handle(FetchOffsets("r", GROUP, asked, False, CLIENT, member_id, epoch))
 
-    def remove(self, **identity: Any) -> int:
+    def remove(self, member_id: str = "", instance_id: str | None = None, reason: str | None = None) -> int:
         """An administrator's LeaveGroup; the error code of the member."""
-        body = LeaveGroupRequest(group_id=GROUP, members=[LeaveGroupRequest.MemberIdentity(**identity)])
+        body = leave_request(GROUP, (member_id, instance_id), reason=reason)
         return int(self.handle(LeaveGroup("r", 5, CLIENT, body)).members[0].error_code)
 
     def remove_all(self, *member_ids: str) -> list[int]:
         """One LeaveGroup of several members; their error codes."""
-        members = [LeaveGroupRequest.MemberIdentity(member_id=member_id) for member_id in member_ids]
-        body = LeaveGroupRequest(group_id=GROUP, members=members)
+        body = leave_request(GROUP, *((member_id, None) for member_id in member_ids))
         return [member.error_code for member in self.handle(LeaveGroup("r", 5, CLIENT, body)).members]
 
     def describe(self, group: str = GROUP) -> Any:
@@ -277,15 +272,9 @@ class Play:
     ) -> Any:
         """Send a JoinGroup; its answer, None if it waits."""
         offered = [(name, subscribed("t") if metadata is None else metadata)] if protocols is None else protocols
-        body = JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=session_ms,
-            rebalance_timeout_ms=timeout_ms,
-            member_id=member_id,
-            group_instance_id=instance_id,
-            protocol_type=protocol_type,
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=each, metadata=said) for each, said in offered],
-        )
+        times = {"session_ms": session_ms, "rebalance_ms": timeout_ms}
+        said = {"protocol_type": protocol_type, "protocols": offered}
+        body = join_request(group, member_id, instance_id, **times, **said)  # type: ignore[arg-type]
         self.fresh += 1
         return self.handle(JoinGroup(request, version, CLIENT, body, f"{self.fresh:032x}"))
 
@@ -299,25 +288,14 @@ class Play:
         **said: Any,
     ) -> Any:
         """Send a SyncGroup; its answer, None if it waits."""
-        body = SyncGroupRequest(
-            group_id=GROUP,
-            generation_id=generation,
-            member_id=member_id,
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=to, assignment=each)
-                for to, each in (given or {}).items()
-            ],
-            **{"protocol_type": "consumer", "protocol_name": "range", **said},
-        )
+        body = sync_request(GROUP, generation, member_id, given=given, **said)
         return self.handle(SyncGroup(request, 5, CLIENT, body))
 
     def classic_beat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
         """Send a heartbeat as the server does, without an event if that is enough; the error code."""
         error = self.coordinator.heartbeat(GROUP, member_id, instance_id, generation, self.ms)
         if error is None:
-            body = HeartbeatRequest(
-                group_id=GROUP, member_id=member_id, generation_id=generation, group_instance_id=instance_id
-            )
+            body = heartbeat_request(GROUP, generation, member_id, instance_id)
             error = self.handle(Heartbeat("r", body)).error_code
         return int(error)
 

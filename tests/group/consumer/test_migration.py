@@ -349,7 +349,7 @@ def test_wrong_syncs_and_heartbeats_are_refused(play: Play) -> None:
         ("nobody", 3, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("a", 2, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("m", 9, {}, ErrorCode.ILLEGAL_GENERATION),
-        ("m", 3, {"group_instance_id": "D"}, ErrorCode.FENCED_INSTANCE_ID),
+        ("m", 3, {"instance": "D"}, ErrorCode.FENCED_INSTANCE_ID),
         ("m", 3, {"protocol_type": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ("m", 3, {"protocol_name": "another"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ("m", 3, {}, REBALANCE),

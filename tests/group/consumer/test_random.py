@@ -192,7 +192,7 @@ class ClassicClient:
                 self.generation,
                 given,
                 request=self._name("sync"),
-                group_instance_id=self.instance_id,
+                instance=self.instance_id,
             ),
         )
 
@@ -238,9 +238,9 @@ class ClassicClient:
             self.join()
         elif what < 0.9:
             # The answer is lost, and the client sends the request again.
-            self.play.classic_sync(self.member_id, self.generation, group_instance_id=self.instance_id)
+            self.play.classic_sync(self.member_id, self.generation, instance=self.instance_id)
         else:
-            self.play.remove(member_id=self.member_id, group_instance_id=self.instance_id)
+            self.play.remove(self.member_id, self.instance_id)
             self.start_anew()
 
 

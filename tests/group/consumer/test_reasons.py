@@ -41,7 +41,7 @@ def test_a_member_that_an_operator_removes_has_the_operators_reason() -> None:
     play = alone(t=4)
     play.join("b", instance_id="i-b")
     play.notes.clear()
-    play.remove(group_instance_id="i-b", member_id="", reason="scale-down")
+    play.remove(instance_id="i-b", reason="scale-down")
     (cause,) = causes(play)
     assert (cause.kind, cause.reason, cause.api_version) == (CauseKind.MEMBER_REMOVED, "scale-down", 5)
 

@@ -58,7 +58,7 @@ CHANGES: dict[str, Callable[[Play], object]] = {
     "it subscribes to something else": lambda play: play.beat("a", play.group.generation, topics=["t"]),
     "another member subscribes to something else": lambda play: play.beat("b", play.group.generation, topics=["own"]),
     "its client changes": lambda play: play.beat("a", play.group.generation, timeout_ms=7_000),
-    "an administrator removes it": lambda play: play.remove(group_instance_id="i", member_id=""),
+    "an administrator removes it": lambda play: play.remove(instance_id="i"),
     "a topic grows": lambda play: play.set_topics(own=2),
     "a topic goes": lambda play: play.set_topics(own=0),
     "a topic comes": lambda play: play.set_topics(new=1),

@@ -24,13 +24,12 @@ from coordinator.group.events import CommitOffsets, ConsumerHeartbeat, FetchOffs
 from coordinator.group.topics import TopicImage
 from protocol.messages import (
     ConsumerGroupHeartbeatRequest,
-    HeartbeatRequest,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
 from tests.simulation.cluster.nodes import error_of
 from tests.support.cluster_history import Asked
-from tests.support.requests import commit_request, join_request, sync_request
+from tests.support.requests import commit_request, heartbeat_request, join_request, sync_request
 
 if TYPE_CHECKING:
     from coordinator.group.events import ClientEvent
@@ -129,13 +128,7 @@ class Member:
 
     def heartbeat(self) -> Heartbeat | ConsumerHeartbeat:
         """Its Heartbeat."""
-        body = HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-        )
-        return Heartbeat(None, body, ME)
+        return Heartbeat(None, heartbeat_request(self.group, self.generation, self.member_id, self.instance_id), ME)
 
     def fetch(self) -> FetchOffsets:
         """OffsetFetch of its group's topic partition."""
