@@ -25,7 +25,6 @@ from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.journal import (
     EXTENT_SIZE,
     WINDOWS_AT,
-    Extent,
     journal_path,
     left_path,
     most_bytes,
@@ -60,6 +59,14 @@ def append_to_all(engine: EmbeddedEngine, owns: list[Ownership], number: int, si
 
     engine.acquire(49, appended)  # the thread takes none of them before it has called back
     return [outcome.get(timeout=WITHIN_S) for outcome in outcomes]
+
+
+def numbers_left(folder: Path, *partitions: int) -> list[list[int]]:
+    """Return what the next engine of a folder loads of these partitions."""
+    engine = journaling(folder)
+    found = [numbers_of(opened(engine, partition)[1]) for partition in partitions]
+    engine.close()
+    return found
 
 
 def begun(engine: EmbeddedEngine, count: int) -> list[Ownership]:
@@ -192,9 +199,7 @@ class TestWindow:
         for number, size in enumerate([10, 100_000, 20_000, 20_000, 30_000, 10], 1):
             assert append_to_all(engine, owns, number, size) == [None] * 3
         engine.close()
-        engine = journaling(tmp_path)
-        assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [list(range(7))] * 3
-        engine.close()
+        assert numbers_left(tmp_path, *range(3)) == [list(range(7))] * 3
 
     def test_files_in_turn(self, tmp_path: Path) -> None:
         """The journal never takes more than its size, however much is appended, and a wait for a checkpoint counts."""
@@ -208,9 +213,7 @@ class TestWindow:
             assert sum(sizes) <= JOURNAL_SIZE
         assert len(sizes) == 2
         engine.close()
-        engine = journaling(tmp_path)
-        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [list(range(100))] * 5
-        engine.close()
+        assert numbers_left(tmp_path, *range(5)) == [list(range(100))] * 5
 
     @pytest.mark.parametrize("is_early", [False, True])
     def test_full_file_waits_for_the_checkpoint(
@@ -284,9 +287,8 @@ class TestWindow:
         disk.gate.set()
         wait_until(lambda: not [each for each in threading.enumerate() if each.name == "log"], "the end", WITHIN_S)
         kill(engine, disk)
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 0)[1])[: acknowledged[-1] + 1] == list(range(acknowledged[-1] + 1))
-        engine.close()
+        (numbers,) = numbers_left(tmp_path, 0)
+        assert numbers[: acknowledged[-1] + 1] == list(range(acknowledged[-1] + 1))
 
     def test_files_are_made_before_they_are_needed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Behind the half of the first file, and once; a switch begins a checkpoint: so no window waits for either."""
@@ -393,9 +395,7 @@ class TestWindow:
         engine.start(lambda *_: None)
         engine.close()
         assert sorted(node_files(disk, tmp_path)) == [1]
-        engine = journaling(tmp_path)
-        assert [numbers_of(opened(engine, partition)[1]) for partition in (1, 2)] == [[0, 1]] * 2
-        engine.close()
+        assert numbers_left(tmp_path, 1, 2) == [[0, 1]] * 2
 
     def test_another_log_of_the_folder(self, tmp_path: Path) -> None:
         """An engine of another log leaves the journal alone, and what is left for partitions of the groups' log."""
@@ -412,9 +412,7 @@ class TestWindow:
         left.unlink()
         assert append(engine, own, record(2)) is None
         kill(engine, disk)
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 0)[1]) == [0, 1, 2]
-        engine.close()
+        assert numbers_left(tmp_path, 0) == [[0, 1, 2]]
 
 
 def is_in(function: str) -> bool:
@@ -449,10 +447,7 @@ class TestFailure:
         assert {fields["partition"] for name, fields in events if name == "partition_unavailable"} == {7}
         assert events.names()[-1] == "partition_available"
         engine.close()
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 7)[1]) == [0, 1, 40]
-        assert numbers_of(opened(engine, 8)[1]) == list(range(40))
-        engine.close()
+        assert numbers_left(tmp_path, 7, 8) == [[0, 1, 40], [*range(40)]]
 
     @pytest.mark.parametrize("at", [9, WINDOWS_AT + 9, WINDOWS_AT + 100], ids=["first page", "head", "batches"])
     def test_damaged_left_file(self, tmp_path: Path, at_once: None, at: int) -> None:
@@ -504,9 +499,7 @@ class TestFailure:
         assert append_to_all(engine, owns, 5) == [None] * 5
         assert journal_path(tmp_path, 1, 0).read_bytes()[:WINDOWS_AT] == anew, "it is made once for a failure"
         kill(engine, disk)
-        engine = journaling(tmp_path)
-        assert [numbers_of(opened(engine, partition)[1]) for partition in range(5)] == [[0, 1, 4, 5]] * 5
-        engine.close()
+        assert numbers_left(tmp_path, *range(5)) == [[0, 1, 4, 5]] * 5
 
     @pytest.mark.parametrize(
         "name", ["open", "close", "write", "fdatasync", "truncate", "sync_folder", "rename", "remove"]
@@ -565,10 +558,8 @@ class TestFailure:
         assert append_to_all(engine, owns, 40) == [None] * 3
         assert len(node_files(disk, tmp_path)[1]) == 1 + fails_from
         kill(engine, disk)
-        engine = journaling(tmp_path)
         wanted = [0, *([1] if fails_from else []), *range(2, 41)]
-        assert [numbers_of(opened(engine, partition)[1]) for partition in range(3)] == [wanted] * 3
-        engine.close()
+        assert numbers_left(tmp_path, *range(3)) == [wanted] * 3
 
     def test_no_room_for_a_large_window(self, tmp_path: Path) -> None:
         """The first file has room for its first window, however large; if not, the window goes to the segments."""
@@ -624,9 +615,7 @@ class TestFailure:
         disk.fails = lambda _name, _number: None
         engine.close()
         assert not list(tmp_path.glob(".journal*"))
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
-        engine.close()
+        assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     def test_given_up_while_nothing_works(self, tmp_path: Path) -> None:
         """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it."""
@@ -641,9 +630,7 @@ class TestFailure:
         disk.fails = lambda _name, _number: None
         engine.close()
         assert not list(tmp_path.glob(".journal*"))
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
-        engine.close()
+        assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     def test_given_up_while_nothing_works_and_taken_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -690,9 +677,7 @@ class TestFailure:
         disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name == "fdatasync" else None
         engine.close()
         assert not disk.descriptors
-        engine = journaling(tmp_path)
-        assert numbers_of(opened(engine, 0)[1]) == [0, 1]
-        engine.close()
+        assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     @pytest.mark.parametrize("size", [10, 5_000])
     def test_appends_of_an_older_version(self, tmp_path: Path, size: int) -> None:
@@ -740,11 +725,6 @@ def killed_from(disk: FailingDisk, end: int, _name: str, _number: int) -> Killed
     return Killed() if disk.calls.total() >= end else None
 
 
-def extents_for(paths: list[Path], partition: int) -> list[Extent]:
-    """Return what counts for a partition in the files of a journal."""
-    return read_files(Disk(), paths).extents.get(partition, [])
-
-
 class TestCrash:
     """A crash at any moment leaves everything that was acknowledged."""
 
@@ -759,18 +739,12 @@ class TestCrash:
             folder = tmp_path / f"{end}"
             partitions = [Partition() for _ in range(3)]
             disk = CrashingDisk(Random(end), in_order=False)
-
-            def fails(_name: str, _number: int, disk: CrashingDisk = disk, end: int = end) -> Killed | None:
-                return Killed() if disk.calls.total() >= end else None
-
             run: Run | None = None
-            try:
+            with suppress(Killed):
                 run = Run(folder, disk, partitions)
                 disk.calls.clear()
-                disk.fails = fails
+                disk.fails = partial(killed_from, disk, end)
                 run.play(Random(7), 16, 0, 5_000)
-            except Killed:
-                pass
             assert run is not None
             reached = disk.calls.total() >= end
             run.close()
@@ -814,8 +788,9 @@ class TestCrash:
                 disk.crash()
             else:
                 disk.kill()
-            extents = [extent for paths in node_files(Disk(), folder).values() for extent in extents_for(paths, 0)]
-            found |= {extent.base_offset for extent in extents if extent.position == 0}
+            for paths in node_files(Disk(), folder).values():
+                extents = read_files(Disk(), paths).extents.get(0, [])
+                found |= {extent.base_offset for extent in extents if extent.position == 0}
             last = Run(folder, CrashingDisk(Random(end)), partitions)
             assert all(last.open(partition) for partition in range(2))
             last.close()
