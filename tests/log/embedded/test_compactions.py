@@ -8,12 +8,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
-from typing import cast
 
 import pytest
 
@@ -24,18 +22,8 @@ from coordinator.log.embedded.upkeep import Cleaning, Upkeep
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.lock import Lock
 from coordinator.log.segments.segment import list_segments, partition_folder
-from protocol.messages import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    Message,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 from protocol.records.batch import Record
+from schemas.errors import ErrorCode
 from tests.log.calls import append, begin_append, load, opened, owned, release
 from tests.log.disks import FailingDisk
 from tests.log.embedded.compacting import (
@@ -51,8 +39,8 @@ from tests.log.embedded.compacting import (
     state,
 )
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection, ask
-from tests.support.requests import heartbeat_request, join_request, sync_request
+from tests.support.raw import Connection
+from tests.support.scripted import Member, hang_up, settle
 from tests.support.tenure import Tenure, wait_until
 
 PARTITION_OF_WORKERS = 41
@@ -93,57 +81,6 @@ class StepDisk(Disk):
     def remove(self, path: Path) -> None:
         self.removed += self.swapped.is_set() and path.suffix == ".log"
         super().remove(path)
-
-
-class Static:
-    """A static member of the group "workers"; `id` and `generation` come from its last answers."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection = connection
-        self.instance = f"instance-{number}"
-        self.id = ""
-        self.generation = -1
-        self.leads = False
-
-    def join(self, member_id: str = "") -> JoinGroupRequest:
-        """Build a JoinGroup with this member id, or without one as after a restart."""
-        return join_request(
-            "workers",
-            member_id,
-            self.instance,
-            session_ms=1_800_000,
-            rebalance_ms=300_000,
-            protocols=[("range", bytes(40))],
-        )
-
-    def take_seat(self, answer: Message) -> None:
-        """Take the member id and the generation of a JoinGroup's answer."""
-        joined = cast("JoinGroupResponse", answer)
-        assert joined.error_code == 0
-        self.leads = joined.leader == joined.member_id
-        self.id, self.generation = joined.member_id, joined.generation_id
-
-    def sync(self, members: list[Static]) -> SyncGroupRequest:
-        """Build the leader's SyncGroup, which assigns the same to all."""
-        given = {member.id: bytes(40) for member in members if self.leads}
-        return sync_request("workers", self.generation, self.id, self.instance, given)
-
-    def heartbeat(self) -> HeartbeatRequest:
-        """Build a heartbeat with its id and generation."""
-        return heartbeat_request("workers", self.generation, self.id, self.instance)
-
-
-def members_of(server: Tenure) -> int:
-    """Return how many members the group has."""
-    answer = ask(server.port, DescribeGroupsRequest(groups=["workers"]), 0)
-    return len(cast("DescribeGroupsResponse", answer).groups[0].members)
-
-
-def hearts(server: Tenure, members: list[Static]) -> set[int]:
-    """Return the error codes of the members' heartbeats."""
-    with Connection(server.port) as connection:
-        answers = [connection.ask(member.heartbeat(), 3) for member in members]
-    return {cast("HeartbeatResponse", answer).error_code for answer in answers}
 
 
 def first_stopped(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[subprocess.Popen[bytes]]:
@@ -431,26 +368,22 @@ class TestServer:
             "log.cleaner.backoff.ms": 50,
             "offsets.topic.segment.bytes": 100_000,
         }
-        with Tenure(settings, directory=tmp_path) as server, ExitStack() as stack:
-            members = [Static(stack.enter_context(Connection(server.port)), at) for at in range(self.MEMBERS)]
-            first = members[0]
-            first.take_seat(first.connection.ask(first.join(), 5))
-            for member in members[1:]:
-                member.connection.send(member.join(), 5)
-            wait_until(lambda: members_of(server) == self.MEMBERS, "all have joined", WITHIN_S)
-            first.take_seat(first.connection.ask(first.join(first.id), 5))
-            for member in members[1:]:
-                member.take_seat(member.connection.receive())
-            for member in members:
-                member.connection.send(member.sync(members), 5)
-            assert {cast("SyncGroupResponse", member.connection.receive()).error_code for member in members} == {0}
+        with Tenure(settings, directory=tmp_path) as server:
+            names = [f"instance-{at}" for at in range(self.MEMBERS)]
+            members = [Member(server.port, "workers", name, 5, instance=name) for name in names]
+            settle(*members)
             record_size = folder_size(server.data_dir, PARTITION_OF_WORKERS)
             for member in members * 3:
-                member.take_seat(member.connection.ask(member.join(), 5))
+                member.member_id = ""
+                member.send_join()
+                assert member.receive_join().error_code == ErrorCode.NONE
             limit = 100_000 + 10 * record_size
             assert 3 * self.MEMBERS * record_size > 5 * limit
             wait_until(lambda: folder_size(server.data_dir, PARTITION_OF_WORKERS) < limit, "a small folder", WITHIN_S)
-            assert hearts(server, members) == {0}
+            assert {member.heartbeat() for member in members} == {ErrorCode.NONE}
+            hang_up()
             server.restart()
-            assert hearts(server, members) == {0}
+            for member in members:
+                with Connection(server.port) as member.connection:
+                    assert member.heartbeat() == ErrorCode.NONE
             assert not server.events("compaction_failed")
