@@ -20,23 +20,17 @@ from protocol.definition import Struct
 from protocol.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    ApiVersionsRequest,
     ApiVersionsResponse,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeLogDirsRequest,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     TransactionLogKey,
     TransactionLogValue,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
     definition,
     encode,
 )
-from tests.protocol.consumer_group_records import RECORDS, SHARE, STREAMS, TOPIC_ID
+from tests.protocol.consumer_group_records import RECORDS, SHARE, STREAMS, TOPIC_ID, by_hand
 from tests.protocol.strategies import any_message, message_class, share
 from tests.protocol.test_kio import WITHOUT_KIO
 from tests.support.decoded import decode_from
@@ -300,121 +294,77 @@ BY_HAND = [
         for version in range(2)
     ),
     *(("OffsetCommitValue", version, offset(version)) for version in range(5)),
-    (
+    by_hand(
         "DescribeLogDirsRequest",  # kafka-python writes no null for its topics
         0,
-        (
-            DescribeLogDirsRequest(topics=[DescribeLogDirsRequest.DescribableLogDirTopic(topic="t", partitions=[5])]),
-            b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5",
-        ),
+        b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5",
+        topics=[{"topic": "t", "partitions": [5]}],
     ),
-    (
+    by_hand(
         "AlterReplicaLogDirsRequest",
         0,
-        (
-            AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path="/d", topics=[MOVED])]),
-            b"\0\0\0\1" + text("/d") + b"\0\0\0\1" + text("t") + b"\0\0\0\2" + b"\0\0\0\5" + b"\0\0\0\7",
-        ),
+        b"\0\0\0\1" + text("/d") + b"\0\0\0\1" + text("t") + b"\0\0\0\2" + b"\0\0\0\5" + b"\0\0\0\7",
+        dirs=[{"path": "/d", "topics": [MOVED]}],
     ),
-    (
+    by_hand(
         "AlterReplicaLogDirsResponse",
         0,
-        (
-            AlterReplicaLogDirsResponse(throttle_time_ms=9, results=[MOVED_RESULT]),
-            b"\0\0\0\x09" + b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\x39",
-        ),
+        b"\0\0\0\x09" + b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\x39",
+        throttle_time_ms=9,
+        results=[MOVED_RESULT],
     ),
-    (
+    by_hand(
         "ApiVersionsRequest",
         5,
-        (
-            ApiVersionsRequest(client_software_name="a", client_software_version="1", cluster_id="id", node_id=3),
-            b"\2a" + b"\0021" + b"\3id" + b"\0\0\0\3" + b"\0",
-        ),
+        b"\2a" + b"\0021" + b"\3id" + b"\0\0\0\3" + b"\0",
+        client_software_name="a",
+        client_software_version="1",
+        cluster_id="id",
+        node_id=3,
     ),
-    (
+    by_hand(
         "ApiVersionsResponse",
         5,
-        (
-            ApiVersionsResponse(
-                error_code=129,
-                api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=5)],
-                throttle_time_ms=9,
-            ),
-            b"\0\x81" + b"\2" + b"\0\x12\0\0\0\5\0" + b"\0\0\0\x09" + b"\0",
-        ),
+        b"\0\x81" + b"\2" + b"\0\x12\0\0\0\5\0" + b"\0\0\0\x09" + b"\0",
+        error_code=129,
+        api_keys=[{"api_key": 18, "min_version": 0, "max_version": 5}],
+        throttle_time_ms=9,
     ),
-    ("DeleteGroupsRequest", 3, (DeleteGroupsRequest(groups_names=["g"]), b"\2\2g\0")),
-    (
+    by_hand("DeleteGroupsRequest", 3, b"\2\2g\0", groups_names=["g"]),
+    by_hand(
         "DeleteGroupsResponse",
         3,
-        (
-            DeleteGroupsResponse(
-                throttle_time_ms=9,
-                results=[DeleteGroupsResponse.DeletableGroupResult(group_id="g", error_code=68, error_message="no")],
-            ),
-            b"\0\0\0\x09" + b"\2" + b"\2g" + b"\0\x44" + b"\3no" + b"\0" + b"\0",
-        ),
+        b"\0\0\0\x09" + b"\2" + b"\2g" + b"\0\x44" + b"\3no" + b"\0" + b"\0",
+        throttle_time_ms=9,
+        results=[{"group_id": "g", "error_code": 68, "error_message": "no"}],
     ),
-    (
+    by_hand(
         "TxnOffsetCommitRequest",
         6,
-        (
-            TxnOffsetCommitRequest(
-                transactional_id="t",
-                group_id="g",
-                producer_id=5,
-                producer_epoch=3,
-                generation_id=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=[
-                    TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                        topic_id=TOPIC_ID,
-                        partitions=[
-                            TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                                partition_index=4, committed_offset=7, committed_metadata="m"
-                            )
-                        ],
-                    )
-                ],
-            ),
-            b"\2t"
-            b"\2g"
-            b"\0\0\0\0\0\0\0\5"
-            b"\0\3"
-            b"\xff\xff\xff\xff"
-            b"\1"
-            b"\0"
-            b"\2"
-            + TOPIC_ID.bytes
-            + b"\2"
-            + b"\0\0\0\4"
-            + b"\0\0\0\0\0\0\0\7"
-            + b"\xff\xff\xff\xff"
-            + b"\2m"
-            + b"\0"
-            + b"\0"
-            + b"\0",
-        ),
+        (b"\2t" + b"\2g" + b"\0\0\0\0\0\0\0\5" + b"\0\3" + b"\xff\xff\xff\xff" + b"\1" + b"\0")
+        + (b"\2" + TOPIC_ID.bytes)
+        + (b"\2" + b"\0\0\0\4" + b"\0\0\0\0\0\0\0\7" + b"\xff\xff\xff\xff" + b"\2m" + b"\0")
+        + (b"\0" + b"\0"),
+        transactional_id="t",
+        group_id="g",
+        producer_id=5,
+        producer_epoch=3,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[
+            {
+                "topic_id": TOPIC_ID,
+                "partitions": [{"partition_index": 4, "committed_offset": 7, "committed_metadata": "m"}],
+            }
+        ],
     ),
-    (
+    by_hand(
         "TxnOffsetCommitResponse",
         6,
-        (
-            TxnOffsetCommitResponse(
-                throttle_time_ms=9,
-                topics=[
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                        topic_id=TOPIC_ID,
-                        partitions=[
-                            TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=4, error_code=100)
-                        ],
-                    )
-                ],
-            ),
-            b"\0\0\0\x09" + b"\2" + TOPIC_ID.bytes + b"\2" + b"\0\0\0\4" + b"\0\x64" + b"\0" + b"\0" + b"\0",
-        ),
+        b"\0\0\0\x09" + b"\2" + TOPIC_ID.bytes + b"\2" + b"\0\0\0\4" + b"\0\x64" + b"\0" + b"\0" + b"\0",
+        throttle_time_ms=9,
+        topics=[{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 4, "error_code": 100}]}],
     ),
 ]
 """Records and messages, and their bytes, which a person wrote from the definition."""

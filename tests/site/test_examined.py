@@ -27,7 +27,7 @@ def described(request: Any) -> Any:
     }
     errors = {"gone": ErrorCode.GROUP_ID_NOT_FOUND, "silent": ErrorCode.NOT_COORDINATOR}
     of = {name: {"error_code": code} for name, code in errors.items()}
-    return {"groups": [{"group_id": name, **of.get(name, known)} for name in request.groups]}  # type: ignore[dict-item]
+    return {"groups": [{"group_id": name, **of.get(name, known)} for name in request.groups]}
 
 
 def listed(*states: tuple[str, str]) -> Any:

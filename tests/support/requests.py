@@ -1,4 +1,4 @@
-"""Requests and responses in few words: the structs in them are dicts.
+"""Requests, responses and records in few words: the structs in them are dicts.
 
     request("Metadata", topics=[{"name": "orders"}])
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.security.acls import Operation, Pattern, Permission
+from protocol import messages
 from protocol.definition import Struct
 from protocol.messages import (
-    API_KEYS,
     ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     HeartbeatRequest,
@@ -23,22 +23,24 @@ from protocol.messages import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
-    definition,
-    request_class,
-    response_class,
 )
+
+
+def message(name: str, /, **fields: Any) -> Any:
+    """Return the message or record of this name."""
+    made = getattr(messages, name)
+    return _filled(made, made, messages.definition(name).struct, fields)
 
 
 def request(api: str, **fields: Any) -> Message:
     """Return the request of an API."""
-    made = request_class(API_KEYS[api])
-    return _filled(made, made, definition(made.NAME).struct, fields)
+    made: Message = message(f"{api}Request", **fields)
+    return made
 
 
 def response(api: str, **fields: Any) -> Any:
     """Return the response of an API."""
-    made = response_class(API_KEYS[api])
-    return _filled(made, made, definition(made.NAME).struct, fields)
+    return message(f"{api}Response", **fields)
 
 
 def join_request(
