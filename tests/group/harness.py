@@ -50,7 +50,6 @@ from protocol.messages import (
     Message,
     OffsetCommitResponse,
     OffsetDeleteResponse,
-    OffsetFetchRequest,
     OffsetFetchResponse,
     SyncGroupResponse,
     decode,
@@ -319,9 +318,8 @@ class Bench:
         self.restart()
 
     def _ask(self, event: Any, version: int, learn: Callable[[Any], None] | None = None) -> Call[Any]:
-        """Hand in a request; a request without a name gets one."""
-        event.request = event.request or f"{type(event).__name__} {next(self._names)}"
-        assert event.request not in self.calls, f"{event.request} was asked before"
+        """Hand in a request, under a name of its own."""
+        event.request = f"{type(event).__name__} {next(self._names)}"
         call: Call[Any] = Call(event, version, learn)
         self.calls[event.request] = call
         self.handle(event)
@@ -329,7 +327,6 @@ class Bench:
 
     def join(
         self,
-        request: str = "",
         *,
         group: str = GROUP,
         member: str = "",
@@ -349,12 +346,11 @@ class Bench:
         said = {"protocol_type": protocol_type, "protocols": protocols, "reason": reason, "join_reason": join_reason}
         body = requests.join_request(group, member, instance, **times, **said)  # type: ignore[arg-type]
         fresh_id = f"{next(self._fresh):04}"
-        event = events.JoinGroup(request, version, client, over_wire(body, version), fresh_id)
+        event = events.JoinGroup("", version, client, over_wire(body, version), fresh_id)
         return self._ask(event, version, learn)
 
     def sync(
         self,
-        request: str = "",
         *,
         group: str = GROUP,
         member: str,
@@ -369,22 +365,15 @@ class Bench:
         """SyncGroup; `assignments` by member id, which only the leader sends."""
         names = {"protocol_type": protocol_type, "protocol_name": protocol_name}
         body = requests.sync_request(group, generation, member, instance, assignments, **names)
-        return self._ask(events.SyncGroup(request, version, NOBODY, over_wire(body, version)), version, learn)
+        return self._ask(events.SyncGroup("", version, NOBODY, over_wire(body, version)), version, learn)
 
     def heartbeat(
-        self,
-        request: str = "",
-        *,
-        group: str = GROUP,
-        member: str,
-        generation: int,
-        instance: str | None = None,
-        version: int = 3,
+        self, *, group: str = GROUP, member: str, generation: int, instance: str | None = None, version: int = 3
     ) -> Call[HeartbeatResponse]:
         """Heartbeat, on the short way and as an event, which must agree; the member keeps one that gets NONE."""
         body = requests.heartbeat_request(group, generation, member, instance)
         fast = self.coordinator.heartbeat(group, member, instance, generation, self.now_ms)
-        call: Call[HeartbeatResponse] = self._ask(events.Heartbeat(request, over_wire(body, version)), version)
+        call: Call[HeartbeatResponse] = self._ask(events.Heartbeat("", over_wire(body, version)), version)
         assert call.error == fast
         if fast == ErrorCode.NONE and member in self.coordinator.groups[group].members:
             found = self.coordinator.groups[group]
@@ -395,7 +384,6 @@ class Bench:
 
     def leave(
         self,
-        request: str = "",
         *,
         group: str = GROUP,
         members: Iterable[tuple[str, str | None]] = (),
@@ -405,11 +393,10 @@ class Bench:
     ) -> Call[LeaveGroupResponse]:
         """LeaveGroup: from v3 on with `members` as (member id, instance id), before v3 with `member`."""
         body = requests.leave_request(group, *members, member_id=member, reason=reason)
-        return self._ask(events.LeaveGroup(request, version, NOBODY, over_wire(body, version)), version)
+        return self._ask(events.LeaveGroup("", version, NOBODY, over_wire(body, version)), version)
 
     def commit(
         self,
-        request: str = "",
         *,
         group: str = GROUP,
         member: str = "",
@@ -423,41 +410,29 @@ class Bench:
         """OffsetCommit; `offsets` by topic and partition."""
         who = generation, member, instance, metadata
         body = requests.commit_request(group, offsets, *who, retention_time_ms=retention_ms)
-        return self._ask(events.CommitOffsets(request, version, NOBODY, over_wire(body, version)), version)
+        return self._ask(events.CommitOffsets("", version, NOBODY, over_wire(body, version)), version)
 
     def fetch(
-        self,
-        request: str = "",
-        *,
-        group: str = GROUP,
-        topics: Mapping[str, Sequence[int]] | None = None,
-        require_stable: bool = False,
+        self, *, group: str = GROUP, topics: Mapping[str, Sequence[int]] | None = None, require_stable: bool = False
     ) -> Call[OffsetFetchResponse.OffsetFetchResponseGroup]:
         """OffsetFetch of partitions by topic; None fetches all."""
-        wanted = None
-        if topics is not None:
-            wanted = [
-                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))
-                for topic, partitions in topics.items()
-            ]
-        return self._ask(events.FetchOffsets(request, group, wanted, require_stable), 8)
+        asked: Any = requests.offsets_request(group, topics)
+        return self._ask(events.FetchOffsets("", group, asked.topics, require_stable), 8)
 
-    def delete_offsets(
-        self, request: str = "", *, group: str = GROUP, topics: Mapping[str, Sequence[int]]
-    ) -> Call[OffsetDeleteResponse]:
+    def delete_offsets(self, *, group: str = GROUP, topics: Mapping[str, Sequence[int]]) -> Call[OffsetDeleteResponse]:
         """OffsetDelete of partitions by topic."""
         body = requests.delete_offsets_request(group, topics)
-        return self._ask(events.DeleteOffsets(request, over_wire(body, 0)), 0)
+        return self._ask(events.DeleteOffsets("", over_wire(body, 0)), 0)
 
     def describe(
-        self, request: str = "", *, group: str = GROUP, version: int = 5, waiting: bool = False
+        self, *, group: str = GROUP, version: int = 5, waiting: bool = False
     ) -> Call[DescribeGroupsResponse.DescribedGroup]:
         """DescribeGroups of one group."""
-        return self._ask(events.DescribeGroup(request, version, group, waiting), version)
+        return self._ask(events.DescribeGroup("", version, group, waiting), version)
 
-    def delete(self, request: str = "", *, group: str = GROUP) -> Call[DeleteGroupsResponse.DeletableGroupResult]:
+    def delete(self, *, group: str = GROUP) -> Call[DeleteGroupsResponse.DeletableGroupResult]:
         """DeleteGroups of one group."""
-        return self._ask(events.DeleteGroup(request, group), 2)
+        return self._ask(events.DeleteGroup("", group), 2)
 
     def erase(self, remainder: events.Remainder, *, group: str = GROUP) -> None:
         """Erase all offsets of a deleted group that are left, in one piece."""
@@ -466,10 +441,10 @@ class Bench:
         assert call.response.error_code == ErrorCode.NONE
 
     def list_groups(
-        self, request: str = "", *, states: Iterable[str] = (), types: Iterable[str] = ()
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> Call[list[ListGroupsResponse.ListedGroup]]:
         """ListGroups."""
-        return self._ask(events.ListGroups(request, list(states), list(types)), 5)
+        return self._ask(events.ListGroups("", list(states), list(types)), 5)
 
     def remove_expired(self) -> None:
         """Let the core remove expired offsets, as it does every offsets.retention.check.interval.ms."""
@@ -659,12 +634,12 @@ class Peer:
         """Whether the last JoinGroup made it the leader, without skip_assignment."""
         return self.joined is not None and self.joined.leader == self.member_id and not self.joined.skip_assignment
 
-    def join(self, request: str = "", **other: Any) -> Call[JoinGroupResponse]:
+    def join(self, **other: Any) -> Call[JoinGroupResponse]:
         """JoinGroup with its member id; `other` replaces arguments of `says`."""
         says = {**self.says, **other}
         if says["version"] < STATIC_JOIN_SINCE:
             says["instance"] = None
-        return self.bench.join(request, **{"member": self.member_id, **says}, learn=self._learn_join)
+        return self.bench.join(**{"member": self.member_id, **says}, learn=self._learn_join)
 
     def enter(self, **other: Any) -> Call[JoinGroupResponse]:
         """JoinGroup, and a second one with the member id if the answer asks for it (KIP-394)."""
@@ -682,9 +657,7 @@ class Peer:
         """Another process with the same configuration; it has not joined yet."""
         return self.bench.peer(self.name, **self.says)
 
-    def sync(
-        self, request: str = "", assignments: Mapping[str, bytes] | None = None, **other: Any
-    ) -> Call[SyncGroupResponse]:
+    def sync(self, assignments: Mapping[str, bytes] | None = None, **other: Any) -> Call[SyncGroupResponse]:
         """SyncGroup; without `assignments` a leader assigns to each member the name of its peer."""
         version = VERSIONS_BESIDE[self.version][0]
         if assignments is None and self.leads:
@@ -694,27 +667,25 @@ class Peer:
         if version >= SYNC_NAMES_PROTOCOL_SINCE and self.joined is not None:
             other = {"protocol_type": self.joined.protocol_type, "protocol_name": self.joined.protocol_name, **other}
         asked = self._as_member(version, STATIC_SYNC_SINCE, other)
-        return self.bench.sync(request, assignments=assignments, learn=self._learn_sync, **asked)
+        return self.bench.sync(assignments=assignments, learn=self._learn_sync, **asked)
 
-    def heartbeat(self, request: str = "", **other: Any) -> Call[HeartbeatResponse]:
+    def heartbeat(self, **other: Any) -> Call[HeartbeatResponse]:
         """Heartbeat."""
-        return self.bench.heartbeat(
-            request, **self._as_member(VERSIONS_BESIDE[self.version][1], STATIC_HEARTBEAT_SINCE, other)
-        )
+        return self.bench.heartbeat(**self._as_member(VERSIONS_BESIDE[self.version][1], STATIC_HEARTBEAT_SINCE, other))
 
-    def leave(self, request: str = "", reason: str | None = None) -> Call[LeaveGroupResponse]:
+    def leave(self, reason: str | None = None) -> Call[LeaveGroupResponse]:
         """LeaveGroup for itself, as a consumer sends it."""
         version = VERSIONS_BESIDE[self.version][2]
         group = self.says["group"]
         if version < STATIC_LEAVE_SINCE:
-            return self.bench.leave(request, group=group, member=self.member_id, version=version)
+            return self.bench.leave(group=group, member=self.member_id, version=version)
         members = [(self.member_id, self.says["instance"])]
-        return self.bench.leave(request, group=group, members=members, version=version, reason=reason)
+        return self.bench.leave(group=group, members=members, version=version, reason=reason)
 
-    def commit(self, offset: int, request: str = "", **other: Any) -> Call[OffsetCommitResponse]:
+    def commit(self, offset: int, **other: Any) -> Call[OffsetCommitResponse]:
         """OffsetCommit of an offset for partition 0 of topic t."""
         asked = self._as_member(VERSIONS_BESIDE[self.version][3], STATIC_COMMIT_SINCE, other)
-        return self.bench.commit(request, **{"offsets": {("t", 0): offset}, **asked})
+        return self.bench.commit(**{"offsets": {("t", 0): offset}, **asked})
 
     def _as_member(self, version: int, static_since: int, other: Mapping[str, Any]) -> dict[str, Any]:
         """The fields that all of its requests share; versions before `static_since` have no instance id."""

@@ -303,7 +303,7 @@ def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time(
     """The group is gone at once; nothing of it comes back when all its offsets were erased."""
     count = REMOVED_AT_ONCE + 5
     bench.commit(offsets={("t", index): 1 for index in range(count)})
-    remainder: object = bench.delete("delete").response
+    remainder: object = bench.delete().response
     assert isinstance(remainder, Remainder)
     assert len(remainder.offsets["t"]) == 5
     assert bench.state() == "Dead"
@@ -316,7 +316,7 @@ def test_a_group_with_many_offsets_is_deleted_and_its_offsets_go_some_at_a_time(
 def test_erasing_spares_what_a_new_group_committed(bench: Bench) -> None:
     """A commit after the deletion stays, whatever the deleted group had committed."""
     bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
-    remainder: object = bench.delete("delete").response
+    remainder: object = bench.delete().response
     assert isinstance(remainder, Remainder)
     bench.advance(1)
     bench.commit(offsets={("t", REMOVED_AT_ONCE): 1})
@@ -328,7 +328,7 @@ def test_erasing_spares_what_a_new_group_committed(bench: Bench) -> None:
 def test_erasing_takes_offsets_that_a_load_brought_back(bench: Bench) -> None:
     """The log has them until they have tombstones: after a load they are offsets of a group again, and go with it."""
     bench.commit(offsets={("t", index): 1 for index in range(REMOVED_AT_ONCE + 5)})
-    remainder: object = bench.delete("delete").response
+    remainder: object = bench.delete().response
     assert isinstance(remainder, Remainder)
     bench.restart()
     assert len(bench.group().offsets["t"]) == 5
