@@ -12,6 +12,12 @@ import pytest
 OPEN_FILES = Path("/proc/self/fd")
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a partition of the test is, once something is written there."""
+    return tmp_path / "p"
+
+
 @pytest.fixture(autouse=True)
 def abandoned_files_are_closed() -> Iterator[None]:
     """Close files that a test leaves open to play a killed process; the system closes those of a real one."""

@@ -24,31 +24,31 @@ def output(folder: Path, free_min: int = 0) -> tuple[Output, bytes]:
     return Output(Disk(), folder, segment, free_min), segment.path.read_bytes()
 
 
-def test_no_difference_no_file(tmp_path: Path) -> None:
+def test_no_difference_no_file(folder: Path) -> None:
     """If all batches are copied in a row, there is no file; the output counts their size."""
-    made, old = output(tmp_path / "p")
+    made, old = output(folder)
     made.copy(old, 0, len(old))
-    assert not made.finish(segment_at(tmp_path / "p", 0))
+    assert not made.finish(segment_at(folder, 0))
     assert made.size == len(old)
-    assert not list((tmp_path / "p").glob("*.cleaned"))
+    assert not list(folder.glob("*.cleaned"))
 
 
-def test_it_begins_with_what_was_the_same(tmp_path: Path) -> None:
+def test_it_begins_with_what_was_the_same(folder: Path) -> None:
     """The first difference makes the file, which begins with the bytes copied until then."""
-    made, old = output(tmp_path / "p")
+    made, old = output(folder)
     half = header_of(old).size
     made.copy(old, 0, half)
     made.mark_changed()
-    assert made.finish(segment_at(tmp_path / "p", 0))
-    assert cleaned_path(tmp_path / "p", 0).read_bytes() == old[:half]
+    assert made.finish(segment_at(folder, 0))
+    assert cleaned_path(folder, 0).read_bytes() == old[:half]
 
 
-def test_free_space_stays_free(tmp_path: Path) -> None:
+def test_free_space_stays_free(folder: Path) -> None:
     """A write that would leave less than free_min raises OSError; `remove` leaves no file behind."""
-    made, old = output(tmp_path / "p", free_min=2**62)
+    made, old = output(folder, free_min=2**62)
     made.mark_changed()
     made.copy(old, 0, len(old))
     with pytest.raises(OSError, match="No space left"):
-        made.finish(segment_at(tmp_path / "p", 0))
+        made.finish(segment_at(folder, 0))
     made.remove()
-    assert not list((tmp_path / "p").glob("*.cleaned"))
+    assert not list(folder.glob("*.cleaned"))

@@ -38,10 +38,10 @@ class TestProcess:
         process.stdin.write(json.dumps({"folder": str(folder), "task": task._asdict()}).encode() + b"\n")
         process.stdin.flush()
 
-    def test_outcome(self, tmp_path: Path) -> None:
+    def test_outcome(self, folder: Path) -> None:
         """The process writes a line for each new file, waits for a byte, and writes the outcome."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        with self.run(tmp_path / "p", task(end)) as process:
+        end = write(folder, [[put(1)], [put(1)]])
+        with self.run(folder, task(end)) as process:
             assert process.stdout is not None
             assert process.stdin is not None
             assert json.loads(process.stdout.readline()) == {"cleaned": [0, 2, []]}
@@ -50,7 +50,7 @@ class TestProcess:
             outcome = json.loads(process.stdout.readline())
         assert process.returncode == 0
         assert (outcome["clean_offset"], outcome["files"], outcome["reason"]) == (2, [[0, 2, []]], "")
-        assert cleaned_path(tmp_path / "p", 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
+        assert cleaned_path(folder, 0).stat().st_size == outcome["size_after"] < outcome["size_before"]
 
     def test_one_at_a_time(self, tmp_path: Path) -> None:
         """A process refuses a partition that another works on; a busy partition of another worker doesn't hinder it."""
@@ -85,9 +85,8 @@ class TestProcess:
                 assert json.loads(process.stdout.readline())["reason"] == ""
                 Lock(Disk(), lock_path(tmp_path / folder)).release()
 
-    def test_ends_with_its_parent(self, tmp_path: Path) -> None:
+    def test_ends_with_its_parent(self, folder: Path) -> None:
         """The process ends when its standard input ends, even in the middle of its work."""
-        folder = tmp_path / "p"
         write(folder, *([[[put(key, bytes(20_000)) for key in range(50)]]] * 40))
         with self.run(folder, task(2_000)) as process:
             assert process.stdin is not None

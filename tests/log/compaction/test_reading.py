@@ -24,23 +24,22 @@ from tests.log.compaction.closed import (
 class TestDamage:
     """Damage ends a compaction."""
 
-    def test_damage_is_named(self, tmp_path: Path) -> None:
+    def test_damage_is_named(self, folder: Path) -> None:
         """A flipped bit ends the compaction, which names file and position and leaves the log unchanged."""
-        end = write(tmp_path / "p", [[put(1)], [put(1)]])
-        path = segment_at(tmp_path / "p", 0).path
+        end = write(folder, [[put(1)], [put(1)]])
+        path = segment_at(folder, 0).path
         content = bytearray(path.read_bytes())
         second = header_of(bytes(content)).size
         content[second + HEADER_SIZE] ^= 1
         path.write_bytes(content)
         with pytest.raises(Damaged) as caught:
-            compact(Disk(), tmp_path / "p", task(end), not_swapped)
+            compact(Disk(), folder, task(end), not_swapped)
         assert (caught.value.file, caught.value.position) == (str(path), second)
         assert path.read_bytes() == content
 
     @pytest.mark.parametrize("dirty_offset", [0, 2, 4])
-    def test_wrong_order_is_named(self, tmp_path: Path, dirty_offset: int) -> None:
+    def test_wrong_order_is_named(self, folder: Path, dirty_offset: int) -> None:
         """An offset that isn't above the one before it ends the compaction, in the clean and in the dirty part."""
-        folder = tmp_path / "p"
         folder.mkdir()
         batch = encode_batch([put(1), put(2)], 0, 1)
         segment_at(folder, 0).path.write_bytes(batch + batch)
@@ -50,8 +49,8 @@ class TestDamage:
         assert caught.value.position == len(batch)
 
 
-def test_closed_segments(tmp_path: Path) -> None:
+def test_closed_segments(folder: Path) -> None:
     """Each segment that starts below the end offset is closed, and ends where the next one starts."""
-    write(tmp_path / "p", [[put(1)]], [[put(1), put(2)]], [[put(3)]])
-    found = closed_segments(Disk(), tmp_path / "p", 3)
+    write(folder, [[put(1)]], [[put(1), put(2)]], [[put(3)]])
+    found = closed_segments(Disk(), folder, 3)
     assert [(source.segment.base_offset, source.end) for source in found] == [(0, 1), (1, 3)]

@@ -83,101 +83,99 @@ OFFSET_VALUE = b"\0\x03"
 class TestWhatStays:
     """A compaction keeps the last record of each key unchanged, at its offset."""
 
-    def test_last_record_per_key(self, tmp_path: Path) -> None:
+    def test_last_record_per_key(self, folder: Path) -> None:
         """A compaction drops a record with a later one; the others keep offset, timestamp, bytes and batch epoch."""
-        end = write(tmp_path / "p", [[put(1, b"old"), put(2)], [put(1, b"older")]], [[put(1, b"new", NOW_MS - 5)]])
-        assert compacted(tmp_path / "p", task(end)).clean_offset == end
-        assert records(tmp_path / "p") == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
-        assert epochs(tmp_path / "p") == [1, 1]
-        batch = next(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))
+        end = write(folder, [[put(1, b"old"), put(2)], [put(1, b"older")]], [[put(1, b"new", NOW_MS - 5)]])
+        assert compacted(folder, task(end)).clean_offset == end
+        assert records(folder) == [(1, put(2)), (3, put(1, b"new", NOW_MS - 5))]
+        assert epochs(folder) == [1, 1]
+        batch = next(decode_batches(segment_at(folder, 0).path.read_bytes()))
         assert (batch.header.base_offset, batch.header.last_offset_delta, batch.header.record_count) == (0, 1, 1)
 
-    def test_long_keys(self, tmp_path: Path) -> None:
+    def test_long_keys(self, folder: Path) -> None:
         """Long keys that differ only at their end are different keys."""
         keys = [b"k" * size + ending for size in (62, 63, 64, 9_000) for ending in (b"", b"1", b"2")]
-        folder = tmp_path / "p"
         end = write(folder, [[Record(key, value, NOW_MS)] for value in (b"old", b"new") for key in keys])
         compacted(folder, task(end))
         assert [record for _, record in records(folder)] == [Record(key, b"new", NOW_MS) for key in dict.fromkeys(keys)]
 
-    def test_closed_segments_only(self, tmp_path: Path) -> None:
+    def test_closed_segments_only(self, folder: Path) -> None:
         """A compaction neither changes nor reads the segments from the end offset on: the log may be writing there."""
-        write(tmp_path / "p", [[put(1)], [put(2)]], [[put(1)]])
-        active = segment_at(tmp_path / "p", 2).path
+        write(folder, [[put(1)], [put(2)]], [[put(1)]])
+        active = segment_at(folder, 2).path
         active.write_bytes(active.read_bytes()[:-1])
-        compacted(tmp_path / "p", task(2))
-        assert len(list(decode_batches(segment_at(tmp_path / "p", 0).path.read_bytes()))) == 2
+        compacted(folder, task(2))
+        assert len(list(decode_batches(segment_at(folder, 0).path.read_bytes()))) == 2
         assert active.stat().st_size > 0
 
-    def test_unchanged_is_not_written(self, tmp_path: Path) -> None:
+    def test_unchanged_is_not_written(self, folder: Path) -> None:
         """A compaction that can drop no record writes no file."""
-        end = write(tmp_path / "p", [[put(1)]], [[put(2)]])
-        size = segment_at(tmp_path / "p", 0).path.stat().st_size
-        outcome = compact(Disk(), tmp_path / "p", task(end, segment_size=size), not_swapped)
+        end = write(folder, [[put(1)]], [[put(2)]])
+        size = segment_at(folder, 0).path.stat().st_size
+        outcome = compact(Disk(), folder, task(end, segment_size=size), not_swapped)
         assert outcome == Compaction(end, [], 2 * size, 2 * size)
 
-    def test_segments_are_joined(self, tmp_path: Path) -> None:
+    def test_segments_are_joined(self, folder: Path) -> None:
         """A compaction joins small segments into one that is at most as large as a segment may be."""
-        end = write(tmp_path / "p", *([[put(key)]] for key in range(20)))
-        size = segment_at(tmp_path / "p", 0).path.stat().st_size
-        compacted(tmp_path / "p", task(end, segment_size=10 * size + 20))
-        sizes = [segment.path.stat().st_size for segment in list_segments(Disk(), tmp_path / "p")]
+        end = write(folder, *([[put(key)]] for key in range(20)))
+        size = segment_at(folder, 0).path.stat().st_size
+        compacted(folder, task(end, segment_size=10 * size + 20))
+        sizes = [segment.path.stat().st_size for segment in list_segments(Disk(), folder)]
         assert len(sizes) == 2
         assert max(sizes) <= 10 * size + 20
-        assert [record for _, record in records(tmp_path / "p")] == [put(key) for key in range(20)]
+        assert [record for _, record in records(folder)] == [put(key) for key in range(20)]
 
-    def test_nothing_is_left(self, tmp_path: Path) -> None:
+    def test_nothing_is_left(self, folder: Path) -> None:
         """A compaction that keeps no record leaves an empty file that says where the log ended."""
         old_ms = NOW_MS - DAY_MS
-        end = write(tmp_path / "p", [[put(1)]], [[tombstone(1, old_ms)]])
-        compacted(tmp_path / "p", task(end))
-        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0]
-        assert records(tmp_path / "p") == []
+        end = write(folder, [[put(1)]], [[tombstone(1, old_ms)]])
+        compacted(folder, task(end))
+        assert [segment.base_offset for segment in list_segments(Disk(), folder)] == [0]
+        assert records(folder) == []
 
-    def test_large_offsets(self, tmp_path: Path) -> None:
+    def test_large_offsets(self, folder: Path) -> None:
         """A compaction doesn't join segments that are further apart than Kafka's indexes reach."""
-        (tmp_path / "p").mkdir()
+        (folder).mkdir()
         for base_offset in (0, 2**31, 2**31 + 5):
-            segment_at(tmp_path / "p", base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
-        compacted(tmp_path / "p", task(2**31 + 9))
-        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0, 2**31]
+            segment_at(folder, base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
+        compacted(folder, task(2**31 + 9))
+        assert [segment.base_offset for segment in list_segments(Disk(), folder)] == [0, 2**31]
 
 
 class TestTombstones:
     """The key of a deleted record stays deleted."""
 
     @pytest.mark.parametrize(("age_ms", "stays"), [(0, True), (DAY_MS - 1, True), (DAY_MS, False)])
-    def test_retention(self, tmp_path: Path, age_ms: int, stays: bool) -> None:
+    def test_retention(self, folder: Path, age_ms: int, stays: bool) -> None:
         """A compaction keeps a tombstone for its retention, by its own timestamp; its key's record goes at once."""
-        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[tombstone(1, NOW_MS - age_ms)]])
-        compacted(tmp_path / "p", task(end))
-        assert [offset for offset, _ in records(tmp_path / "p")] == ([1, 2] if stays else [1])
+        end = write(folder, [[put(1)], [put(2)]], [[tombstone(1, NOW_MS - age_ms)]])
+        compacted(folder, task(end))
+        assert [offset for offset, _ in records(folder)] == ([1, 2] if stays else [1])
 
-    def test_in_what_is_clean(self, tmp_path: Path) -> None:
+    def test_in_what_is_clean(self, folder: Path) -> None:
         """A later compaction drops a tombstone that was too young before, though it is in the clean part by then."""
-        end = write(tmp_path / "p", [[tombstone(1, NOW_MS)], [put(2)]], [[put(3)]])
-        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS - 1))
-        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2]
-        compacted(tmp_path / "p", task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS))
-        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+        end = write(folder, [[tombstone(1, NOW_MS)], [put(2)]], [[put(3)]])
+        compacted(folder, task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS - 1))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2]
+        compacted(folder, task(end, dirty_offset=2, now_ms=NOW_MS + DAY_MS))
+        assert [offset for offset, _ in records(folder)] == [1, 2]
 
-    def test_superseded(self, tmp_path: Path) -> None:
+    def test_superseded(self, folder: Path) -> None:
         """A compaction drops a tombstone with a later record like any other."""
-        end = write(tmp_path / "p", [[put(1)], [tombstone(1)], [put(1, b"again")]])
-        compacted(tmp_path / "p", task(end))
-        assert records(tmp_path / "p") == [(2, put(1, b"again"))]
+        end = write(folder, [[put(1)], [tombstone(1)], [put(1, b"again")]])
+        compacted(folder, task(end))
+        assert records(folder) == [(2, put(1, b"again"))]
 
-    def test_behind_the_map(self, tmp_path: Path) -> None:
+    def test_behind_the_map(self, folder: Path) -> None:
         """A compaction keeps a tombstone behind the map's end, however old: its deleted record may still be there."""
-        end = write(tmp_path / "p", [[put(1)], [put(2)]], [[put(3)], [tombstone(1, 0)]])
-        compacted(tmp_path / "p", task(end, keys_max=2))
-        assert [offset for offset, _ in records(tmp_path / "p")] == [0, 1, 2, 3]
-        compacted(tmp_path / "p", task(end, dirty_offset=2))
-        assert [offset for offset, _ in records(tmp_path / "p")] == [1, 2]
+        end = write(folder, [[put(1)], [put(2)]], [[put(3)], [tombstone(1, 0)]])
+        compacted(folder, task(end, keys_max=2))
+        assert [offset for offset, _ in records(folder)] == [0, 1, 2, 3]
+        compacted(folder, task(end, dirty_offset=2))
+        assert [offset for offset, _ in records(folder)] == [1, 2]
 
-    def test_delete_horizon(self, tmp_path: Path) -> None:
+    def test_delete_horizon(self, folder: Path) -> None:
         """A delete horizon that Kafka's cleaner set on a batch holds, and stays when the batch is rewritten."""
-        folder = tmp_path / "p"
         end = write(folder, [[tombstone(1, NOW_MS), put(2), put(3)]], [[put(2)]])
         path = segment_at(folder, 0).path
         path.write_bytes(changed(path.read_bytes(), 0x40))
@@ -192,24 +190,21 @@ class TestTransactions:
     """Records of a transaction count by its end."""
 
     @pytest.mark.parametrize(("commit", "left"), [(True, [1, 2]), (False, [0, 2])])
-    def test_end(self, tmp_path: Path, commit: bool, left: list[int]) -> None:
+    def test_end(self, folder: Path, commit: bool, left: list[int]) -> None:
         """A committed record supersedes an earlier one; an aborted one supersedes nothing, and goes."""
-        folder = tmp_path / "p"
         end = write(folder, [[put(1, b"old")], sent(7, put(1, b"new")), marker_of(7, commit=commit)])
         assert compacted(folder, task(end)).clean_offset == end
         assert [offset for offset, _ in records(folder)] == left
 
-    def test_place_counts(self, tmp_path: Path) -> None:
+    def test_place_counts(self, folder: Path) -> None:
         """A record that is later than a transaction's supersedes it, even if the marker is later still."""
-        folder = tmp_path / "p"
         end = write(folder, [sent(7, put(1), put(2)), [put(1, b"later")], marker_of(7, commit=True)])
         compacted(folder, task(end))
         assert [offset for offset, _ in records(folder)] == [1, 2, 3]
 
     @pytest.mark.parametrize("is_topic", [False, True])
-    def test_marker(self, tmp_path: Path, is_topic: bool) -> None:
+    def test_marker(self, folder: Path, is_topic: bool) -> None:
         """A marker stays beside its records; then for its retention: from its timestamp, in a topic from that time."""
-        folder = tmp_path / "p"
         end = write(folder, [sent(7, put(1)), marker_of(7, commit=True)], [sent(7, put(2)), marker_of(7, commit=False)])
         compacted(folder, task(end, now_ms=NOW_MS + DAY_MS, is_topic=is_topic))
         assert [offset for offset, _ in records(folder)] == [0, 1, 3]
@@ -217,9 +212,8 @@ class TestTransactions:
             compacted(folder, task(end, dirty_offset=end, now_ms=now_ms, is_topic=is_topic))
             assert [offset for offset, _ in records(folder)] == (left if is_topic else [0, 1])
 
-    def test_open(self, tmp_path: Path) -> None:
+    def test_open(self, folder: Path) -> None:
         """From the first batch of the oldest open transaction on, everything stays, and the log isn't clean."""
-        folder = tmp_path / "p"
         end = write(
             folder,
             [[put(1)], sent(7, put(1, b"new")), sent(8, put(1, b"open"))],
@@ -230,9 +224,8 @@ class TestTransactions:
         assert [offset for offset, _ in records(folder)] == [1, 2, 3, 4, 5]
         assert replayed(folder) == expected
 
-    def test_many_keys(self, tmp_path: Path) -> None:
+    def test_many_keys(self, folder: Path) -> None:
         """A transaction with more keys than the map takes ends in several compactions, as other records do."""
-        folder = tmp_path / "p"
         end = write(folder, [*(sent(7, put(key % 10)) for key in range(20)), marker_of(7, commit=True)])
         dirty_offset = 0
         while dirty_offset < end:
@@ -241,16 +234,14 @@ class TestTransactions:
             dirty_offset = outcome.clean_offset
         assert [offset for offset, _ in records(folder)] == list(range(10, 21))
 
-    def test_a_markers_key_is_no_records_key(self, tmp_path: Path) -> None:
+    def test_a_markers_key_is_no_records_key(self, folder: Path) -> None:
         """A control record supersedes nothing, and one of a kind that nobody here knows stays."""
-        folder = tmp_path / "p"
         end = write(folder, [[put(1)], Batch([put(1)], 7, 0, 0x30)])
         compacted(folder, task(end, now_ms=NOW_MS + DAY_MS))
         assert [offset for offset, _ in records(folder)] == [0, 1]
 
-    def test_idempotent_producers(self, tmp_path: Path) -> None:
+    def test_idempotent_producers(self, folder: Path) -> None:
         """Records of a producer without a transaction are like any others."""
-        folder = tmp_path / "p"
         end = write(folder, [Batch([put(1), put(2)], 7, 0, 0), [put(1)]])
         compacted(folder, task(end))
         assert records(folder) == [(1, put(2)), (2, put(1))]
@@ -299,12 +290,11 @@ class TestFullDisk:
         return write(folder, *halves, [[put(100 + at)] for at in range(20)])
 
     @pytest.mark.parametrize("room", [20_000, 8_000])
-    def test_room_for_a_segment(self, tmp_path: Path, room: int) -> None:
+    def test_room_for_a_segment(self, folder: Path, room: int) -> None:
         """Room for one segment, or for a segment's remaining half, is enough to compact the whole log.
 
         Each swap makes more room. An eighth of a segment stays free all the time.
         """
-        folder = tmp_path / "p"
         end = self.halves(folder)
         size, expected = folder_size(folder), state(folder)
         outcome = self.compacted(folder, room, task(end, segment_size=20_000))
@@ -314,9 +304,8 @@ class TestFullDisk:
         assert len(list_segments(Disk(), folder)) < 12
         assert state(folder) == expected
 
-    def test_no_room(self, tmp_path: Path) -> None:
+    def test_no_room(self, folder: Path) -> None:
         """If no new file fits the disk, the log stays unchanged, and the outcome says what was left out."""
-        folder = tmp_path / "p"
         end = self.halves(folder)
         size, expected = folder_size(folder), state(folder)
         outcome = self.compacted(folder, 6_000, task(end, segment_size=20_000))
@@ -325,9 +314,8 @@ class TestFullDisk:
         assert os.strerror(errno.ENOSPC) in outcome.reason
         assert state(folder) == expected
 
-    def test_one_does_not_fit(self, tmp_path: Path) -> None:
+    def test_one_does_not_fit(self, folder: Path) -> None:
         """If one segment doesn't fit, the others are compacted, tombstones behind it stay, and the next one retries."""
-        folder = tmp_path / "p"
         end = write(
             folder,
             [[put(1, bytes(2_000))], [put(1, b"new")]],
@@ -347,9 +335,8 @@ class TestFullDisk:
         assert (outcome.clean_offset, outcome.reason) == (end, "")
         assert [offset for offset, _ in records(folder)] == [1, 3, 5, 7]
 
-    def test_broken_off(self, tmp_path: Path) -> None:
+    def test_broken_off(self, folder: Path) -> None:
         """An error or damage that ends a compaction leaves no new file behind; the files swapped in before it count."""
-        folder = tmp_path / "p"
         end = self.halves(folder)
         expected = state(folder)
         disk = FailingDisk(fail_one("fdatasync", 4))
@@ -366,9 +353,8 @@ class TestFullDisk:
             compact(Disk(), folder, task(end, dirty_offset=40), lambda cleaned: swap(folder, cleaned))
         assert not list(folder.glob("*.cleaned"))
 
-    def test_a_marker_on_the_second_try(self, tmp_path: Path) -> None:
+    def test_a_marker_on_the_second_try(self, folder: Path) -> None:
         """A segment whose first file doesn't fit is read twice; its marker still ends what lies in earlier segments."""
-        folder = tmp_path / "p"
         end = write(folder, [sent(7, put(1))], [marker_of(7, commit=True), [put(2)], [put(2)]])
         disk = FailingDisk(fail_one("write", 1, errno.ENOSPC))
         compact(disk, folder, task(end, segment_size=1, retention_ms=0), lambda cleaned: swap(folder, cleaned))

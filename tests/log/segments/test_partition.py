@@ -53,22 +53,22 @@ def flat(appends: list[list[Record]]) -> list[Record]:
 class TestAppending:
     """A log takes appends on a disk that works."""
 
-    def test_nothing_is_created_before_the_first_append(self, tmp_path: Path) -> None:
+    def test_nothing_is_created_before_the_first_append(self, folder: Path) -> None:
         """A log that reads an empty partition creates no file: fifty unused partitions cost nothing."""
-        log = open_log(Disk(), tmp_path / "p")
+        log = open_log(Disk(), folder)
         assert read(log) == []
         assert log.closed_because == ""
-        assert not (tmp_path / "p").exists()
+        assert not (folder).exists()
 
-    def test_segments(self, tmp_path: Path) -> None:
+    def test_segments(self, folder: Path) -> None:
         """Segments follow each other without gap, named for their first offset, none larger than it may be."""
-        log = open_log(Disk(), tmp_path / "p", epoch=4)
+        log = open_log(Disk(), folder, epoch=4)
         read(log)
         appends = [[record(number * 3 + at) for at in range(3)] for number in range(20)]
         for at in range(0, 20, 4):
             assert log.append(appends[at : at + 4]) == 4
         log.close("the test is over")
-        segments = list_segments(Disk(), tmp_path / "p")
+        segments = list_segments(Disk(), folder)
         assert len(segments) > 3
         next_offset = 0
         for segment in segments:
@@ -83,38 +83,36 @@ class TestAppending:
                 )
                 next_offset = batch.header.next_offset
         assert next_offset == 60
-        assert read(open_log(Disk(), tmp_path / "p")) == flat(appends)
+        assert read(open_log(Disk(), folder)) == flat(appends)
 
-    def test_large_batch(self, tmp_path: Path) -> None:
+    def test_large_batch(self, folder: Path) -> None:
         """A batch that is larger than a segment gets one of its own."""
-        log = open_log(Disk(), tmp_path / "p")
+        log = open_log(Disk(), folder)
         read(log)
         assert log.append([*numbers(0, 2), [record(2, 5_000)], *numbers(3, 5)]) == 5
-        segments = [
-            (segment.base_offset, segment.path.stat().st_size) for segment in list_segments(Disk(), tmp_path / "p")
-        ]
+        segments = [(segment.base_offset, segment.path.stat().st_size) for segment in list_segments(Disk(), folder)]
         assert [base_offset for base_offset, _ in segments] == [0, 2, 3]
         assert segments[1][1] > 5_000
 
-    def test_offsets_far_from_the_first(self, tmp_path: Path) -> None:
+    def test_offsets_far_from_the_first(self, folder: Path) -> None:
         """A log starts a new segment where gaps would take offsets out of reach of Kafka's indexes."""
-        (tmp_path / "p").mkdir()
+        (folder).mkdir()
         last = 2**31 - 2
-        (tmp_path / "p" / "00000000000000000000.log").write_bytes(encode_batch([record(0)], last - 1, 0))
-        log = open_log(Disk(), tmp_path / "p")
+        (folder / "00000000000000000000.log").write_bytes(encode_batch([record(0)], last - 1, 0))
+        log = open_log(Disk(), folder)
         read(log)
         assert log.append(numbers(1, 4)) == 3
-        assert [segment.base_offset for segment in list_segments(Disk(), tmp_path / "p")] == [0, last + 1]
+        assert [segment.base_offset for segment in list_segments(Disk(), folder)] == [0, last + 1]
         assert read(log) == flat(numbers(0, 4))
 
-    def test_goes_on_in_the_newest_segment(self, tmp_path: Path) -> None:
+    def test_goes_on_in_the_newest_segment(self, folder: Path) -> None:
         """The next owner appends where the one before stopped, with its own epoch."""
         for epoch in range(3):
-            log = open_log(Disk(), tmp_path / "p", epoch)
+            log = open_log(Disk(), folder, epoch)
             assert read(log) == flat(numbers(0, epoch))
             assert log.append(numbers(epoch, epoch + 1)) == 1
             log.close("the test is over")
-        (segment,) = list_segments(Disk(), tmp_path / "p")
+        (segment,) = list_segments(Disk(), folder)
         batches = list(decode_batches(segment.path.read_bytes()))
         assert [(batch.header.base_offset, batch.header.partition_leader_epoch) for batch in batches] == [
             (0, 0),
@@ -122,10 +120,10 @@ class TestAppending:
             (2, 2),
         ]
 
-    def test_one_write_and_one_sync(self, tmp_path: Path) -> None:
+    def test_one_write_and_one_sync(self, folder: Path) -> None:
         """A log appends any number of batches with one write and one fdatasync; a new file syncs folders."""
         disk = FailingDisk()
-        log = open_log(disk, tmp_path / "p", segment_size=1 << 20)
+        log = open_log(disk, folder, segment_size=1 << 20)
         read(log)
         log.append(numbers(0, 1))
         assert disk.calls["sync_folder"] == 2  # the partition's, and its parent
@@ -133,10 +131,10 @@ class TestAppending:
         log.append(numbers(1, 500))
         assert disk.calls == {"write": 1, "fdatasync": 1}
 
-    def test_one_descriptor(self, tmp_path: Path) -> None:
+    def test_one_descriptor(self, folder: Path) -> None:
         """An open log holds one file open, a closed one none."""
         disk = FailingDisk()
-        log = open_log(disk, tmp_path / "p")
+        log = open_log(disk, folder)
         read(log)
         log.append(numbers(0, 50))
         assert len(disk.descriptors) == 1

@@ -74,9 +74,8 @@ def run(disk: Disk, folder: Path) -> None:
 EXPECTED = {b"key-0": b"second-6", b"key-9": b"x"}
 
 
-def test_swapped(tmp_path: Path) -> None:
+def test_swapped(folder: Path) -> None:
     """After an undisturbed swap, the new file replaces the old segments, and no other file stays."""
-    folder = tmp_path / "p"
     write(folder)
     before = sum(path.stat().st_size for path in folder.iterdir())
     assert state(folder) == EXPECTED
@@ -219,9 +218,8 @@ def test_oldest_first(tmp_path: Path) -> None:
     assert disk.swapped == sorted(disk.swapped)
 
 
-def test_left_over_file_is_overwritten(tmp_path: Path) -> None:
+def test_left_over_file_is_overwritten(folder: Path) -> None:
     """A new segment has nothing of a `.cleaned` file of its name that another compaction left behind."""
-    folder = tmp_path / "p"
     write(folder)
     for base_offset in range(0, 12, 2):
         cleaned_path(folder, base_offset).write_bytes(bytes(10_000))
@@ -231,9 +229,8 @@ def test_left_over_file_is_overwritten(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) < 10_000
 
 
-def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
+def test_left_over_segments_stay_dead(folder: Path) -> None:
     """A segment that a swap replaces doesn't come back, even if the new file has none of its records."""
-    folder = tmp_path / "p"
     write(folder)
     (cleaned, *_) = compact(Disk(), folder, TASK._replace(segment_size=10_000), lambda _cleaned: None).files
     cleaned_path(folder, 0).rename(folder / f"{0:020}-{cleaned.next_offset:020}.swap")
@@ -243,9 +240,8 @@ def test_left_over_segments_stay_dead(tmp_path: Path) -> None:
     assert state(folder) == EXPECTED
 
 
-def test_what_was_not_decided_on_goes(tmp_path: Path) -> None:
+def test_what_was_not_decided_on_goes(folder: Path) -> None:
     """A recovery removes `.cleaned` files, whose swap was not decided, and nothing else."""
-    folder = tmp_path / "p"
     write(folder)
     cleaned_path(folder, 0).write_bytes(b"half a fi")
     remove_cleaned(Disk(), folder)
