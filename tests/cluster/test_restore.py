@@ -13,7 +13,7 @@ from coordinator.cli.store import app
 from coordinator.log.cluster.keys import parse_head
 from coordinator.log.etcd.moving import EPOCHS
 from tests.cli.conftest import run_app
-from tests.cluster.stage import Stage
+from tests.cluster.stage import REAL_SESSION_TIMEOUT_MS, Stage
 from tests.support.cluster_history import backward_reads, by_group, late_yeses, stale_reads, unwritten_reads
 
 pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
@@ -22,9 +22,10 @@ pytestmark = [pytest.mark.etcd, pytest.mark.cluster]
 def test_etcd_is_restored_from_a_snapshot(tmp_path: Path) -> None:
     """One node is frozen all the time. The epochs are raised, no group rebalances, and commits go on.
 
-    Commits after the snapshot are lost. So reads may be older than these, but not older than the snapshot.
+    Commits after the snapshot are lost. So reads may be older than these, but not older than the snapshot. The probe's
+    members have clients' own session timeout: on a slow machine the steps of an operator take more than 10 s.
     """
-    with Stage() as stage:
+    with Stage(session_timeout_ms=REAL_SESSION_TIMEOUT_MS) as stage:
         stage.recover()
         saved = stage.probe.committed()
         stage.etcd.save_snapshot(tmp_path / "snapshot.db")
