@@ -151,12 +151,14 @@ class Coordinator:
                 size += 1
             held = dict.fromkeys(group.offsets)
             if topics is not None:
-                held |= dict.fromkeys(topic for topic, _ in pending.keys_of(group))
+                held |= dict.fromkeys(topic for topic, _ in group.pending_offsets.by_partition)
             for topic in held:
                 wanted = topics is None or topic in topics
                 found_here = dict.fromkeys(group.offsets.get(topic, ()) if wanted else ())
                 if wanted and topics is not None:
-                    found_here |= dict.fromkeys(each for name, each in pending.keys_of(group) if name == topic)
+                    found_here |= dict.fromkeys(
+                        each for name, each in group.pending_offsets.by_partition if name == topic
+                    )
                 left = iter(found_here)
                 while taken := [(topic, partition) for partition in islice(left, offsets.REMOVED_AT_ONCE - size)]:
                     found.setdefault(group_id, []).extend(taken)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Any
 
-from coordinator.group import notes, offsets, pending
+from coordinator.group import notes, offsets
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.client import Client
 from coordinator.group.course import Course
@@ -171,7 +171,7 @@ def delete(
         error = ErrorCode.NONE
         held = ((topic, index) for topic, partitions in group.offsets.items() for index in partitions)
         removed = list(islice(held, offsets.REMOVED_AT_ONCE))
-        removed += [key for key in pending.keys_of(group) if key[1] not in group.offsets.get(key[0], {})]
+        removed += [key for key in group.pending_offsets.by_partition if key[1] not in group.offsets.get(key[0], {})]
         offsets.remove(turn, group, removed, client)
         bury(turn, group)
         turn.note(notes.GroupDeleted(group.group_id, group.generation, len(removed), client=client))

@@ -78,8 +78,3 @@ def forget(group: AnyGroup, keys: Iterable[tuple[str, int]]) -> None:
 def is_pending(group: AnyGroup, topic: str, partition: int) -> bool:
     """Whether a topic partition has a pending offset."""
     return (topic, partition) in group.pending_offsets.by_partition
-
-
-def keys_of(group: AnyGroup) -> Iterable[tuple[str, int]]:
-    """The topic partitions with pending offsets, each once."""
-    return group.pending_offsets.by_partition.keys()

@@ -85,11 +85,8 @@ def validate(event: ConsumerHeartbeat, config: GroupConfig) -> RefusedRequest | 
 
 def heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> None:
     """Handle a heartbeat that `validate` let pass. Raises RefusedRequest before it changes the group."""
-    epoch = event.body.member_epoch
-    if epoch in (LEFT, AWAY):
-        turn.answer(event.request, leave_by_heartbeat(turn, group, event))
-    else:
-        turn.answer(event.request, stay(turn, group, event))
+    handle = leave_by_heartbeat if event.body.member_epoch in (LEFT, AWAY) else stay
+    turn.answer(event.request, handle(turn, group, event))
 
 
 def leave_by_heartbeat(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:

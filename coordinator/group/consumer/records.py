@@ -210,27 +210,32 @@ NO_EPOCH = 0
 
 @dataclass
 class LastRecords:
-    """The last values of a group's records, members by their ids."""
+    """The last values of a group's records, members by their ids. target_ms: None if the target has no epoch."""
 
     epoch: int = FIRST_EPOCH
     target_epoch: int = NO_EPOCH
     members: dict[str, ConsumerGroupMemberMetadataValue] = field(default_factory=dict)
     targets: dict[str, ConsumerGroupTargetAssignmentMemberValue] = field(default_factory=dict)
     current: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = field(default_factory=dict)
+    regexes: dict[str, ConsumerGroupRegularExpressionValue] = field(default_factory=dict)
+    metadata_hash: int = 0
+    target_ms: int | None = None
 
-    def put(self, member_id: str | None, value: Message) -> None:
-        """Take a record's value; member_id: of its key. No rule is about topics or regular expressions."""
+    def put(self, name: str | None, value: Message) -> None:
+        """Take a record's value; name: the member id, or the regular expression, of its key. Topics don't count."""
         match value:
             case ConsumerGroupMetadataValue():
-                self.epoch = value.epoch
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case ConsumerGroupTargetAssignmentMetadataValue():
-                self.target_epoch = value.assignment_epoch
-            case ConsumerGroupMemberMetadataValue() if member_id is not None:
-                self.members[member_id] = value
-            case ConsumerGroupTargetAssignmentMemberValue() if member_id is not None:
-                self.targets[member_id] = value
-            case ConsumerGroupCurrentMemberAssignmentValue() if member_id is not None:
-                self.current[member_id] = value
+                self.target_epoch, self.target_ms = value.assignment_epoch, value.assignment_timestamp
+            case ConsumerGroupMemberMetadataValue() if name is not None:
+                self.members[name] = value
+            case ConsumerGroupTargetAssignmentMemberValue() if name is not None:
+                self.targets[name] = value
+            case ConsumerGroupCurrentMemberAssignmentValue() if name is not None:
+                self.current[name] = value
+            case ConsumerGroupRegularExpressionValue() if name is not None:
+                self.regexes[name] = value
 
 
 class Reader:
@@ -239,9 +244,6 @@ class Reader:
     def __init__(self) -> None:
         self._last = LastRecords()
         self._group_id: str | None = None
-        self._metadata_hash = 0
-        self._target_ms: int | None = None
-        self._regexes: dict[str, Resolved] = {}
 
     def read(self, version: int, key: bytes, value: bytes) -> None:
         """Read a record. version: of its key, one of FORMS."""
@@ -249,17 +251,8 @@ class Reader:
         name: Any = decode(form.key, key, version, _int16.size)
         said = decode(form.value, value, _version(value), _int16.size)
         self._last.put(None if form.name is None else getattr(name, form.name), said)
-        match said:
-            case ConsumerGroupMetadataValue():
-                self._group_id, self._metadata_hash = name.group_id, said.metadata_hash
-            case ConsumerGroupTargetAssignmentMetadataValue():
-                self._group_id, self._target_ms = name.group_id, said.assignment_timestamp
-            case ConsumerGroupMemberMetadataValue():
-                self._group_id = name.group_id
-            case ConsumerGroupRegularExpressionValue():
-                # Another server, or this one before its last start, counted that version of topics: see OLDER_VERSION.
-                resolved = Resolved(frozenset(said.topics), OLDER_VERSION, said.timestamp)
-                self._regexes[name.regular_expression] = resolved
+        if version in {EPOCH, TARGET_EPOCH, MEMBER}:
+            self._group_id = name.group_id
 
     def group(self) -> Generator[None, None, ConsumerGroup | None]:
         """The group; None if there was no record of its own. Yields behind each MADE_AT_ONCE members.
@@ -269,8 +262,10 @@ class Reader:
         if self._group_id is None:
             return None
         last, group = self._last, ConsumerGroup(self._group_id)
-        group.generation, group.metadata_hash = last.epoch, self._metadata_hash
-        group.regexes = self._regexes
+        group.generation, group.metadata_hash = last.epoch, last.metadata_hash
+        for regex, found in last.regexes.items():
+            # Another server, or this one before its last start, counted that version of topics: see OLDER_VERSION.
+            group.regexes[regex] = Resolved(frozenset(found.topics), OLDER_VERSION, found.timestamp)
         targets: dict[str, Target] = {}
         for number, (member_id, said) in enumerate(last.members.items(), 1):
             member = member_of(member_id, said, last.current.pop(member_id, None))
@@ -284,8 +279,8 @@ class Reader:
                 }
             if number % MADE_AT_ONCE == 0:
                 yield
-        if self._target_ms is not None:
-            group.set_targets(targets, last.target_epoch, self._target_ms, gaps=None)
+        if last.target_ms is not None:
+            group.set_targets(targets, last.target_epoch, last.target_ms, gaps=None)
         # This sets the state that the records have; it is no transition.
         group.state = group.current_state()
         group.subscribed_topics = frozenset(group.subscribed_names())
