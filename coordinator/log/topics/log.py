@@ -23,9 +23,10 @@ House rule: as PartitionLog's. Source: Kafka's UnifiedLog and LogSegment, releas
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat, takewhile
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -283,16 +284,11 @@ class TopicLog(PartitionLog):
         count = self._count_before(self.view.start)
         if limits.is_deleted:
             if limits.retention_ms >= 0:
-                for number, part in enumerate(self.view.parts):
-                    if self._newest_ms(part) >= now_ms - limits.retention_ms:
-                        break
-                    count = max(count, number + 1)
-            excess = sum(part.size for part in self.view.parts) - limits.retention_bytes
-            for number, part in enumerate(self.view.parts if limits.retention_bytes >= 0 else ()):
-                excess -= part.size
-                if excess < 0:
-                    break
-                count = max(count, number + 1)
+                old = takewhile(lambda part: self._newest_ms(part) < now_ms - limits.retention_ms, self.view.parts)
+                count = max(count, len(list(old)))
+            if limits.retention_bytes >= 0:
+                ends = list(accumulate((part.size for part in self.view.parts), initial=0))
+                count = max(count, bisect_right(ends, ends[-1] - limits.retention_bytes) - 1)
         if count and count == len(self.view.parts):
             if not self.view.parts[-1].size:
                 count -= 1
