@@ -433,13 +433,12 @@ def _left_for(found: re.Match[str]) -> int:
     return journal_number(int(found[2]), TRANSACTIONS_TOPIC if found[1] else OFFSETS_TOPIC)
 
 
-def _left_among(names: Iterable[str]) -> dict[int, list[int]]:
-    """The numbers of the files with what is left, ascending, by partition."""
-    numbers: dict[int, list[int]] = {}
-    for found in map(_LEFT_NAME.fullmatch, names):
-        if found:
-            numbers.setdefault(_left_for(found), []).append(int(found[3]))
-    return {partition: sorted(of_partition) for partition, of_partition in numbers.items()}
+def _left_among(data_dir: Path, names: Iterable[str]) -> dict[int, list[Path]]:
+    """The files with what is left, by partition, in the order of their numbers."""
+    paths: dict[int, list[Path]] = {}
+    for found in sorted(filter(None, map(_LEFT_NAME.fullmatch, names)), key=lambda found: int(found[3])):
+        paths.setdefault(_left_for(found), []).append(data_dir / found[0])
+    return paths
 
 
 def discard(disk: Disk, paths: Iterable[Path]) -> None:
@@ -528,7 +527,8 @@ def leave(disk: Disk, data_dir: Path, partition: int, extents: Sequence[Extent])
     """
     salt = os.urandom(16)
     parts, size = encode_window(salt, 1, 1, extents)
-    number = max(_left_among(disk.list_folder(data_dir)).get(partition, ()), default=-1) + 1
+    former = _left_among(data_dir, disk.list_folder(data_dir)).get(partition)
+    number = int(former[-1].suffix[1:]) + 1 if former else 0
     replace_file(disk, left_path(data_dir, partition, number), b"".join([file_head(salt, PAGE_SIZE + size), *parts]))
 
 
@@ -556,8 +556,7 @@ def _read_left(disk: Disk, partition: int, paths: list[Path]) -> Contents:
 
 def redo_left(disk: Disk, data_dir: Path, partition: int) -> None:
     """Give a partition what is left for it, if anything is. Raises Damaged, OSError."""
-    numbers = _left_among(disk.list_folder(data_dir)).get(partition, ())
-    left = _read_left(disk, partition, [left_path(data_dir, partition, number) for number in numbers])
+    left = _read_left(disk, partition, _left_among(data_dir, disk.list_folder(data_dir)).get(partition, []))
     for damage in left.damaged.values():
         raise damage
     redo(disk, data_dir, partition, left.extents.get(partition, ()))
@@ -573,9 +572,8 @@ class Journals:
 
     def __init__(self, disk: Disk, data_dir: Path) -> None:
         self._disk = disk
-        self._data_dir = data_dir
         names = disk.list_folder(data_dir)
-        self._left = _left_among(names)
+        self._left = _left_among(data_dir, names)
         nodes = _files_among(data_dir, names).values()
         self._nodes = [_with_last(disk, data_dir, read_files(disk, paths)) for paths in nodes]
 
@@ -585,7 +583,7 @@ class Journals:
 
     def of(self, partition: int) -> list[Extent]:
         """Return what they have for a partition. Raises Damaged, OSError."""
-        paths = [left_path(self._data_dir, partition, number) for number in self._left.get(partition, ())]
+        paths = self._left.get(partition)
         found = [_read_left(self._disk, partition, paths), *self._nodes] if paths else self._nodes
         for contents in found:
             if partition in contents.damaged:

@@ -42,7 +42,7 @@ SALT = bytes(range(16))
 
 def left_partitions(data_dir: Path) -> list[int]:
     """Return the partitions for which something is left in files of their own."""
-    return sorted(_left_among(Disk().list_folder(data_dir)))
+    return sorted(_left_among(data_dir, Disk().list_folder(data_dir)))
 
 
 def batch(number: int, size: int = 100) -> bytes:
