@@ -23,7 +23,6 @@ from coordinator.log.advice import explain
 from coordinator.log.compaction.cleaner import Cleaner, call_on
 from coordinator.log.embedded.compactions import Compactions
 from coordinator.log.embedded.journal import JOURNAL_SIZE, Journal
-from coordinator.log.embedded.loads import Loads
 from coordinator.log.embedded.ownership import Owned, lock_partition
 from coordinator.log.embedded.report import Availability, Report, ignore
 from coordinator.log.embedded.upkeep import Cleaning, Upkeep
@@ -104,7 +103,6 @@ class EmbeddedEngine:
         self._on_ownership: OnOwnership = lambda _partition, _node_id, _epoch: None
         self._owned: dict[int, Owned] = {}
         self._availability = Availability(report)
-        self._loads = Loads(report, self._availability, self._report_epoch)
         self._cleaner: Cleaner | None = None
         if cleaning is not None:
             compactions = Compactions(self._owned, report, self._availability, self._counts)
@@ -115,7 +113,6 @@ class EmbeddedEngine:
         self._on_ownership = on_ownership
         self.recover()
         self._queue.put(self._report_owners)
-        self._queue.put(partial(self.writer.loads.append, self._loads))
         if self._is_first:
             self._thread.start()
         if self._cleaner is not None:
@@ -144,7 +141,7 @@ class EmbeddedEngine:
     def load(self, own: Ownership, page: Page, done: Done) -> None:
         """See Engine."""
         assert isinstance(own, Owned)
-        self._queue.put(partial(self._loads.begin, own, page, done))
+        self._queue.put(partial(self.writer.loads.begin, own, page, done, self._report_epoch))
 
     def append(self, own: Ownership, batches: list[list[Record]], done: Appended) -> None:
         """See Engine."""
@@ -230,14 +227,13 @@ class EmbeddedEngine:
     def _end(self, own: Owned) -> None:
         del self._journal.owned[own.number]
         own.end()
-        self._loads.end(own, Fenced.of(own))
+        self.writer.loads.end(own, Fenced.of(own))
         self._journal.end(own)
         own.release_lock()
 
     def _release_all(self) -> None:
         for own in list(self._owned.values()):
             self._release(own, lambda _outcome: None)
-        self.writer.loads.remove(self._loads)
 
     def _close(self) -> None:
         self._release_all()

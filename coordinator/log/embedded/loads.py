@@ -1,4 +1,6 @@
-"""The loads in progress. Only one page of the first load is read at a time, so that appends run between pages.
+"""The loads in progress, of all engines of a thread.
+
+Only one page of the first load is read at a time, so that appends run between pages.
 
 House rule: all of this runs on the engine's thread.
 """
@@ -12,7 +14,6 @@ from typing import NamedTuple
 
 from coordinator.log.advice import explain
 from coordinator.log.embedded.ownership import Owned
-from coordinator.log.embedded.report import Availability, Report
 from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Page, Unavailable
 from coordinator.log.segments.disk import reason
 from protocol.records.batch import Record
@@ -26,29 +27,27 @@ class _Load(NamedTuple):
     pages: Generator[list[Record]]
     page: Page
     done: Done
+    loaded: Callable[[Owned], None]
 
 
 class Loads:
-    """See the module. loaded: called with the owner of a log that was read to its end, before the load is done.
+    """See the module. waiting: the loads, the one under way first."""
 
-    waiting: the loads, the one under way first.
-    """
-
-    def __init__(self, report: Report, availability: Availability, loaded: Callable[[Owned], None]) -> None:
-        self._report = report
-        self._availability = availability
-        self._loaded = loaded
+    def __init__(self) -> None:
         self.waiting: deque[_Load] = deque()
         self._progress_due_s = 0.0
 
-    def begin(self, own: Owned, page: Page, done: Done) -> None:
-        """Queue a load behind the others. It replaces a load of the same owner that is in progress."""
+    def begin(self, own: Owned, page: Page, done: Done, loaded: Callable[[Owned], None]) -> None:
+        """Queue a load behind the others. It replaces a load of the same owner that is in progress.
+
+        loaded: called with the owner of a log that was read to its end, before the load is done.
+        """
         self.end(own, Unavailable("it is loaded anew"))
         if not self.waiting:
             self._progress_due_s = time.monotonic() + PROGRESS_INTERVAL_S
         if own.valid():
             own.log.close("it is being loaded")
-            self.waiting.append(_Load(own, own.log.read(), page, done))
+            self.waiting.append(_Load(own, own.log.read(), page, done, loaded))
         else:
             done(Fenced.of(own))
 
@@ -63,13 +62,13 @@ class Loads:
     def read_page(self) -> None:
         """Read one more page of the first load."""
         load = self.waiting[0]
-        partition = load.own.partition
+        partition, availability = load.own.partition, load.own.availability
         outcome: EngineError | None = None
         try:
             records = next(load.pages, None)
         except Damaged as damage:
             outcome = damage
-            self._report(
+            availability.report(
                 "partition_damaged",
                 partition=partition,
                 file=damage.file,
@@ -78,15 +77,15 @@ class Loads:
             )
         except OSError as error:
             outcome = Unavailable(explain(error))
-            self._availability.failed(partition, reason(error))
+            availability.failed(partition, reason(error))
         else:
             if records is not None:
                 if records:
                     load.page(records)
                 self._report_progress(load.own)
                 return
-            self._availability.works(partition)
-            self._loaded(load.own)
+            availability.works(partition)
+            load.loaded(load.own)
             self._report_transactions(load.own)
         if outcome is not None:
             load.own.log.close(str(outcome))
@@ -97,11 +96,11 @@ class Loads:
         now_s = time.monotonic()
         if now_s >= self._progress_due_s:
             self._progress_due_s = now_s + PROGRESS_INTERVAL_S
-            self._report("load_progress", partition=own.partition, percent=int(own.log.progress * 100))
+            own.availability.report("load_progress", partition=own.partition, percent=int(own.log.progress * 100))
 
     def _report_transactions(self, own: Owned) -> None:
         if own.log.open_transactions:
-            self._report(
+            own.availability.report(
                 "transactions_open",
                 partition=own.partition,
                 transactions=own.log.open_transactions,

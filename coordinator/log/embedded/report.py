@@ -38,20 +38,20 @@ def ignore(_name: str, /, **_fields: object) -> None:
 
 
 class Availability:
-    """Reports once that the disk fails for a partition, and once that it works again."""
+    """Reports once that the disk fails for a partition, and once that it works again. report: takes all of it."""
 
     def __init__(self, report: Report) -> None:
-        self._report = report
+        self.report = report
         self._unavailable: set[int] = set()
 
     def failed(self, partition: int, reason: str) -> None:
         """The disk failed for the partition."""
         if partition not in self._unavailable:
             self._unavailable.add(partition)
-            self._report("partition_unavailable", partition=partition, reason=reason)
+            self.report("partition_unavailable", partition=partition, reason=reason)
 
     def works(self, partition: int) -> None:
         """The disk worked for the partition."""
         if partition in self._unavailable:
             self._unavailable.remove(partition)
-            self._report("partition_available", partition=partition)
+            self.report("partition_available", partition=partition)

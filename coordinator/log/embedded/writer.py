@@ -52,14 +52,14 @@ class Writer:
     """See the module.
 
     report, syncs_max: as of EmbeddedEngine. has_journal: write windows to `journal` first.
-    queue: what the thread is to do. loads: of each engine. is_closing: the thread ends behind the calls that it has.
+    queue: what the thread is to do. loads: of all engines. is_closing: the thread ends behind the calls that it has.
     """
 
     def __init__(self, journal: Journal, report: Report, syncs_max: int, *, has_journal: bool) -> None:
         self.queue: SimpleQueue[Append | Callable[[], None]] = SimpleQueue()
         self.thread = threading.Thread(target=self._run, name="log", daemon=True)
         self.journal = journal
-        self.loads: list[Loads] = []
+        self.loads = Loads()
         self.is_closing = False
         self._report = report
         self._syncs_max = syncs_max
@@ -80,14 +80,11 @@ class Writer:
                 if wait_s == 0.0:
                     self.journal.work()
                     wait_s = self.journal.due_s()
-                is_loading = False
-                for loads in self.loads:
-                    if loads.waiting:
-                        loads.read_page()
-                        is_loading = is_loading or len(loads.waiting) > 0
+                if self.loads.waiting:
+                    self.loads.read_page()
                 # Last, and with little behind it: the loop's thread wakes up for what this reports, and both threads
                 # share Python's lock.
-                self._work(self._take_calls(wait_s, waits=not is_loading))
+                self._work(self._take_calls(wait_s, waits=not self.loads.waiting))
         except BaseException as error:
             self._report("engine_failed", partition=-1, error=repr(error))
             raise
