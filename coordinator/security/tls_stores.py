@@ -66,6 +66,7 @@ def files_of(config: ListenerConfig) -> list[str]:
 def keystore_of(config: ListenerConfig) -> Keystore | None:
     """The keystore; None if no setting names one. Raises ConfigError."""
     path = config.ssl_keystore_location
+    where = f"ssl.keystore.location: {path}" if path else "ssl.keystore.key"
     kind = _kind(config.ssl_keystore_type, path)
     key, chain = config.ssl_keystore_key, config.ssl_keystore_certificate_chain
     if not (path or key or chain):
@@ -83,19 +84,14 @@ def keystore_of(config: ListenerConfig) -> Keystore | None:
         store = _pkcs12("ssl.keystore", path, config.ssl_keystore_password)
         own = store.cert
         if store.key is None or own is None:
-            raise ConfigError(f"ssl.keystore.location: {path} has no private key with its certificate")
+            raise ConfigError(f"{where} has no private key with its certificate")
         made = Keystore(store.key, _in_order(own.certificate, [each.certificate for each in store.additional_certs]))
-    elif path:
-        text = _read("ssl.keystore.location", path).decode("latin-1")
-        where = f"ssl.keystore.location: {path}"
-        made = Keystore(_key(where, text, config.ssl_key_password), _certificates(where, text))
     else:
-        made = Keystore(
-            _key("ssl.keystore.key", key, config.ssl_key_password),
-            _certificates("ssl.keystore.certificate.chain", chain),
-        )
+        if path:
+            key = chain = _read("ssl.keystore.location", path).decode("latin-1")
+        of_chain = where if path else "ssl.keystore.certificate.chain"
+        made = Keystore(_key(where, key, config.ssl_key_password), _certificates(of_chain, chain))
     if _public(made.key.public_key()) != _public(made.chain[0].public_key()):
-        where = f"ssl.keystore.location: {path}" if path else "ssl.keystore.key"
         raise ConfigError(f"{where}: the private key doesn't fit the first certificate")
     return made
 
@@ -105,6 +101,7 @@ def truststore_of(config: ListenerConfig) -> list[x509.Certificate]:
     path = config.ssl_truststore_location
     kind = _kind(config.ssl_truststore_type, path)
     inline = config.ssl_truststore_certificates
+    where = f"ssl.truststore.location: {path}" if path else "ssl.truststore.certificates"
     if not (path or inline):
         return []
     if path and inline:
@@ -116,12 +113,9 @@ def truststore_of(config: ListenerConfig) -> list[x509.Certificate]:
         store = _pkcs12("ssl.truststore", path, config.ssl_truststore_password)
         found = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
         if not found:
-            raise ConfigError(f"ssl.truststore.location: {path} has no certificate")
+            raise ConfigError(f"{where} has no certificate")
         return found
-    if path:
-        text = _read("ssl.truststore.location", path).decode("latin-1")
-        return _certificates(f"ssl.truststore.location: {path}", text)
-    return _certificates("ssl.truststore.certificates", inline)
+    return _certificates(where, _read("ssl.truststore.location", path).decode("latin-1") if path else inline)
 
 
 def _kind(kind: str, path: str) -> str:
