@@ -4,7 +4,7 @@ This module imports a command's module only when the command line names the comm
 of another. `serve` doesn't even import typer (coordinator.cli.serve). Without a command, or with an unknown one, all
 modules are imported, because the help shows all commands.
 
-House rule: a new command is one line in COMMANDS, one in SECTIONS, and a module of its own.
+House rule: a new command is one line in SECTIONS, and a module of its own.
 """
 
 from __future__ import annotations
@@ -20,25 +20,6 @@ from coordinator.cli.exit_codes import ExitCode, fail
 
 if TYPE_CHECKING:
     from typer import Typer
-
-COMMANDS = {
-    "groups": "coordinator.cli.group_settings",
-    "members": "coordinator.cli.members",
-    "migrate": "coordinator.cli.migrate",
-    "seats": "coordinator.cli.seats",
-    "seat": "coordinator.cli.seat",
-    "users": "coordinator.cli.users",
-    "transactions": "coordinator.cli.transactions",
-    "explain": "coordinator.cli.explain",
-    "watch": "coordinator.cli.watch",
-    "doctor": "coordinator.cli.doctor",
-    "observe": "coordinator.cli.observe",
-    "mcp": "coordinator.cli.mcp",
-    "log": "coordinator.cli.log.command",
-    "store": "coordinator.cli.store",
-    "audit": "coordinator.cli.audit",
-}
-"""Command -> its module, except `serve`. A module has a `typer.Typer` named `app`, or a function `command`."""
 
 SECTIONS = {
     "Run a server": {
@@ -66,7 +47,18 @@ SECTIONS = {
         "audit": "Report what happened to groups, from their log alone.",
     },
 }
-"""The help: each command under what it is for, with what it does."""
+"""All commands: each under what it is for, with what it does, as the help shows them."""
+
+MODULES = {"groups": "group_settings", "log": "log.command"}
+"""The modules of commands that have another name than their module."""
+
+COMMANDS = {
+    name: f"coordinator.cli.{MODULES.get(name, name)}"
+    for section in SECTIONS.values()
+    for name in section
+    if name != "serve"
+}
+"""Command -> its module, except `serve`. A module has a `typer.Typer` named `app`, or a function `command`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
