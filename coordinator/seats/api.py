@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
@@ -218,14 +218,14 @@ class Lease:
     """A lease of Kubernetes. Its holder acts; the others wait until it wasn't renewed for its duration.
 
     A holder counts its own time from before it sent the renewal, so it ends its work before another one begins.
-    owner: the holder over its restarts, which the Lease keeps when it is given back. until: when it ends, on `clock`.
-    token: grows with each holder. is_lost: whether another one took it.
+    api: the connection. owner: the holder over its restarts, which the Lease keeps when it is given back. until: when
+    it ends, on `clock`. token: grows with each holder. is_lost: whether another one took it.
     """
 
     def __init__(
         self, api: Api, namespace: str, name: str, identity: str, clock: Callable[[], float], owner: str = ""
     ) -> None:
-        self._api = api
+        self.api = api
         self._path = lease_path(namespace)
         self._name = name
         self._identity = identity
@@ -242,11 +242,6 @@ class Lease:
     def is_held(self) -> bool:
         """Whether this one holds it."""
         return self._clock() < self.until
-
-    def through(self, api: Api) -> Self:
-        """The same lease, by another connection."""
-        self._api = api
-        return self
 
     def sees(self, found: Object | None) -> str:
         """Take the lease as it is, None if there is none; returns its last owner, or ""."""
@@ -267,7 +262,7 @@ class Lease:
     async def renew(self, duration_s: int) -> None:
         """Take the lease or renew it, if it isn't another one's. Raises ApiError."""
         began = self._clock()
-        found = await self._api.find(f"{self._path}/{self._name}")
+        found = await self.api.find(f"{self._path}/{self._name}")
         was_held = self.is_held
         self.sees(found)
         if not self.is_free(duration_s) or (was_held and self._seen[0] != self._identity):
@@ -286,9 +281,9 @@ class Lease:
         body = {**kind, **(found or {}), "metadata": metadata, "spec": mine}
         try:
             if found is None:
-                await self._api.create(self._path, body)
+                await self.api.create(self._path, body)
             else:
-                await self._api.replace(f"{self._path}/{self._name}", body)
+                await self.api.replace(f"{self._path}/{self._name}", body)
         except ApiError as error:
             if error.status == CONFLICT:  # another one was faster
                 self.until, self.is_lost = 0.0, was_held
@@ -298,10 +293,10 @@ class Lease:
 
     async def release(self) -> None:
         """Give the lease back, so that another one need not wait. Raises ApiError."""
-        found = await self._api.find(f"{self._path}/{self._name}")
+        found = await self.api.find(f"{self._path}/{self._name}")
         if self.is_held and found is not None and found["spec"].get("holderIdentity") == self._identity:
             self.until = 0.0
-            await self._api.replace(
+            await self.api.replace(
                 f"{self._path}/{self._name}", {**found, "spec": {**found["spec"], "holderIdentity": ""}}
             )
 

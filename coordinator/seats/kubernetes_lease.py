@@ -46,8 +46,9 @@ class KubernetesLease:
         """Give the name back."""
         if self._held is not None:
             async with connect(self._kubeconfig) as api:
+                self._held.api = api
                 with suppress(ApiError):
-                    await self._held.through(api).release()
+                    await self._held.release()
 
     async def _keep(self, api: Api, report: Callable[[Report], None], clock: Callable[[], float]) -> None:
         leases = {
