@@ -14,7 +14,7 @@ House rule: an error names the key and the file, and shows no secret.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -101,18 +101,16 @@ def read(text: str, name: str) -> Properties:
     if mechanism:
         _one_of(found, MECHANISM, mechanism, MECHANISMS)
     identification = texts.get(IDENTIFICATION, "https").lower()
-    return Properties(
-        name,
-        protocol,
-        mechanism,
-        texts.get(JAAS, ""),
-        texts.get(TOKEN_URL, ""),
-        _one_of(found, IDENTIFICATION, identification, ("https", "")) == "https",
-        _tls(found),
-        texts.get(CLIENT_ID) or None,
-        _timeout_s(found),
-        texts,
-        ignored,
+    return replace(
+        found,
+        protocol=protocol,
+        mechanism=mechanism,
+        jaas=texts.get(JAAS, ""),
+        token_url=texts.get(TOKEN_URL, ""),
+        checks_host=_one_of(found, IDENTIFICATION, identification, ("https", "")) == "https",
+        tls=_tls(found),
+        client_id=texts.get(CLIENT_ID) or None,
+        timeout_s=_timeout_s(found),
     )
 
 
