@@ -26,7 +26,7 @@ from coordinator.cli.ready import AbsentAfter
 from coordinator.client.client import Client
 from coordinator.client.errors import error_name
 from coordinator.client.examination import members_at_work, wall_ms, watch
-from coordinator.client.groups import remove_members, remove_seats
+from coordinator.client.groups import remove_seats
 from coordinator.story.described import Member, member_json
 from coordinator.story.progress import Progress
 from coordinator.story.readiness import absent, tells_silence
@@ -113,7 +113,7 @@ def _remove_absent(
 
 def _remove(client: Client, group_id: str, instance_ids: list[str], output: Output) -> dict[str, int]:
     """Remove the members and print what happened to each; returns error codes by instance id."""
-    errors = remove_members(client, group_id, instance_ids)
+    errors = remove_seats(client, group_id, dict.fromkeys(instance_ids, ""))
     if all(error == ErrorCode.UNKNOWN_MEMBER_ID for error in errors.values()):
         group_of_consumers(client, group_id)  # Kafka gives a group that doesn't exist the same code
     _print_removed(group_id, errors, output)

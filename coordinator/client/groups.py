@@ -210,19 +210,13 @@ def delete_groups(client: Client, group_ids: Iterable[str]) -> dict[str, Refused
     return client.ask_coordinators(group_ids, lambda asked: DeleteGroupsRequest(groups_names=asked), results)
 
 
-def remove_members(client: Client, group_id: str, instance_ids: Sequence[str]) -> dict[str, int]:
-    """Make static members leave, by instance id alone; error codes by instance id, 0 for success (KIP-345).
+def remove_seats(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
+    """Make static members leave; error codes by instance id, 0 for success (KIP-345).
 
+    member_ids: by instance id; "" for any. A member that restarted meanwhile has another member id than its former one:
+    it stays, with FENCED_INSTANCE_ID.
     An unknown instance id gets UNKNOWN_MEMBER_ID, and so does each instance id of an unknown group. Raises `Refused` if
     the coordinator refuses the whole request. Needs LeaveGroup version 3.
-    """
-    return remove_seats(client, group_id, dict.fromkeys(instance_ids, ""))
-
-
-def remove_seats(client: Client, group_id: str, member_ids: Mapping[str, str]) -> dict[str, int]:
-    """Make static members leave, as `remove_members` does, but only under these member ids, by instance id.
-
-    A member that restarted meanwhile has another member id: it stays, with FENCED_INSTANCE_ID. "": any member id.
     """
     identities = [
         LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=LEAVE_REASON)

@@ -15,7 +15,7 @@ from coordinator.cli.exit_codes import ExitCode
 from coordinator.cli.groups import EPOCH_COLUMNS, MEMBER_COLUMNS, OFFSET_COLUMNS, SEAT_COLUMNS, app
 from coordinator.client.client import Client
 from coordinator.client.group_settings import change_settings
-from coordinator.client.groups import remove_members
+from coordinator.client.groups import remove_seats
 from protocol.messages import (
     ConsumerGroupDescribeResponse,
     DescribeGroupsResponse,
@@ -58,7 +58,7 @@ def emptied(bootstrap: str, make_group: MakeGroup) -> str:
     """A group without members that has committed offsets."""
     group_id = make_group(["a"])
     with Client(bootstrap, WITHIN_S) as client:
-        assert remove_members(client, group_id, ["a"]) == {"a": 0}
+        assert remove_seats(client, group_id, {"a": ""}) == {"a": 0}
     return group_id
 
 

@@ -14,7 +14,7 @@ from coordinator.client.groups import (
     is_unknown,
     list_groups,
     list_known_groups,
-    remove_members,
+    remove_seats,
 )
 from coordinator.story.described import Group, group_json
 from schemas.errors import ErrorCode
@@ -151,7 +151,7 @@ def test_members_are_removed_by_instance_id_alone() -> None:
     """The request has empty member ids, each instance id once, and a reason (KIP-345); unknown ones have an error."""
     members = [{"group_instance_id": "a"}, {"group_instance_id": "b", "error_code": ErrorCode.UNKNOWN_MEMBER_ID}]
     with served({"LeaveGroup": [{"members": members}]}) as (server, client):
-        assert remove_members(client, "g", ["a", "b", "a"]) == {"a": 0, "b": ErrorCode.UNKNOWN_MEMBER_ID}
+        assert remove_seats(client, "g", {"a": "", "b": ""}) == {"a": 0, "b": ErrorCode.UNKNOWN_MEMBER_ID}
     (request,) = server.asked("LeaveGroup")
     assert request.group_id == "g"
     assert [(one.member_id, one.group_instance_id, one.reason) for one in request.members] == [
@@ -166,7 +166,7 @@ def test_removal_refused_as_a_whole() -> None:
         served({"LeaveGroup": [{"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}]}) as (_, client),
         pytest.raises(Refused, match="group 'g': GROUP_AUTHORIZATION_FAILED"),
     ):
-        remove_members(client, "g", ["a"])
+        remove_seats(client, "g", {"a": ""})
 
 
 def test_removal_needs_a_server_with_static_members() -> None:
@@ -175,7 +175,7 @@ def test_removal_needs_a_server_with_static_members() -> None:
         served(versions={"LeaveGroup": (0, 2)}) as (server, client),
         pytest.raises(Refused, match=r"LeaveGroup.*3 or later is needed"),
     ):
-        remove_members(client, "g", ["a"])
+        remove_seats(client, "g", {"a": ""})
     assert server.asked("LeaveGroup") == []
 
 

@@ -37,7 +37,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import ClientError
 from coordinator.client.events import EventReader
 from coordinator.client.group_settings import change_settings
-from coordinator.client.groups import describe_groups, remove_members
+from coordinator.client.groups import describe_groups, remove_seats
 from coordinator.story.described import Group
 from coordinator.story.events import fields_of
 from coordinator.story.records.values import read_key
@@ -271,7 +271,7 @@ class Stage(Closes):
 
     def remove(self, *instance_ids: str) -> None:
         """Remove static members as an operator does."""
-        remove_members(self._asking, self.group, instance_ids)
+        remove_seats(self._asking, self.group, dict.fromkeys(instance_ids, ""))
 
     def settle(self, members: int, *, epoch_from: int | None = None) -> int:
         """Wait until the group is stable with so many members (or empty with none); its member ids' hash.
