@@ -6,6 +6,7 @@ House rule: the server knows which settings there are; here a setting is a name 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from coordinator.client.client import Client
@@ -35,7 +36,7 @@ def names_of(client: Client, group_id: str) -> list[str]:
 def _described(client: Client, group_id: str) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
     (result,) = described_settings(client, GROUP, [group_id])
     _check(client, DescribeConfigsRequest, result.error_code, result.error_message, group_id)
-    return sorted(result.configs, key=_name)
+    return sorted(result.configs, key=attrgetter("name"))
 
 
 def change_settings(client: Client, group_id: str, changes: Mapping[str, str | None]) -> None:
@@ -52,10 +53,6 @@ def change_settings(client: Client, group_id: str, changes: Mapping[str, str | N
     response: IncrementalAlterConfigsResponse = client.request(IncrementalAlterConfigsRequest(resources=[resource]))
     (result,) = response.responses
     _check(client, IncrementalAlterConfigsRequest, result.error_code, result.error_message, group_id)
-
-
-def _name(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> str:
-    return config.name
 
 
 def _check(client: Client, request: type[Message], error_code: int, message: str | None, group_id: str) -> None:

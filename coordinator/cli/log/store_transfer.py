@@ -14,7 +14,7 @@ House rule: a source is only read, and verified first; a target is complete, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -223,12 +223,8 @@ def _moved(stored: Stored, summary: Summary, topic_count: int) -> Moved:
     return Moved(
         len(stored.records),
         0,
-        sum(_size(records.items()) for records in stored.records),
+        sum(len(key) + len(value) for records in stored.records for key, value in records.items()),
         summary,
         topic_count,
         sum(map(len, stored.records)),
     )
-
-
-def _size(records: Iterable[tuple[bytes, bytes]]) -> int:
-    return sum(len(key) + len(value) for key, value in records)

@@ -31,6 +31,7 @@ from coordinator.log.segments.segment import OFFSETS_TOPIC, topic_partition_of
 from coordinator.log.topics.folders import OWNER_NAME, owner_of
 from coordinator.log.topics.list import Topic, TopicsFile
 from coordinator.story.records.consumer import CONSUMER_VERSIONS
+from protocol.primitives import encode_string
 from protocol.records.batch import peek_header
 from protocol.records.rewrite import RecordSlice, encode_slices, slice_records
 from protocol.records.walk import decode_records
@@ -85,7 +86,7 @@ class NewIds:
 
     def __init__(self, ids: Mapping[UUID, UUID], hashes: Mapping[str, int]) -> None:
         self._ids = {ours.bytes: theirs.bytes for ours, theirs in ids.items()}
-        self._hashes = {_EPOCH + _text(group_id): value for group_id, value in hashes.items()}
+        self._hashes = {_EPOCH + encode_string(group_id): value for group_id, value in hashes.items()}
 
     def put(self, batch: bytes) -> bytes:
         """The batch with the broker's ids; the same bytes if it has no other ones."""
@@ -161,9 +162,3 @@ def _consumer_groups(log: Log, journals: JournalsBeside) -> list[ConsumerGroup]:
                     batch = decode_records(found.data, found.at, found.header)
                     replay.add(record for record in batch.records if record.key[:2] in _KEYS)
     return [group for group in replay.groups() if isinstance(group, ConsumerGroup)]
-
-
-def _text(text: str) -> bytes:
-    """A text as it stands in a key."""
-    data = text.encode()
-    return struct.pack(">h", len(data)) + data
