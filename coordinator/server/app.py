@@ -61,7 +61,7 @@ from coordinator.server.risks import warn_of_risks
 from coordinator.server.runtime.kinds import LogKind
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.telemetry.authorizer_lines import AuthorizerLines, access_of
+from coordinator.server.telemetry.authorizer_lines import access_of
 from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
@@ -382,7 +382,7 @@ class Server:
         self._topics.work = pace.work
         throttle = Throttle(self._config, waits.ms, busy_ns, measures)
         own = self._config, self._config, clock, self._fresh_id, self.runtime
-        access = access_of(self._config, AuthorizerLines(self._lines, clock))
+        access = access_of(self._config, self._lines, clock)
         peers = None if self._share is None else self._share.peers
         self.transactions = Transactions(store, runtime_of, self.runtime, data, discovery, clock, peers)
         return Services(*own, discovery, waits, data, measures, pace, throttle, access, self.transactions)

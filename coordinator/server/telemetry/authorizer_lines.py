@@ -29,59 +29,47 @@ NAME_MAX = 300
 MS_PER_SECOND = 1_000
 
 
-class _Room:
-    """The lines that one kind of decision may still have in this second. left_out: those that had none."""
+class AuthorizerLines:
+    """Writes the lines of one kind of decision. word: Denied or Allowed."""
 
-    def __init__(self) -> None:
-        self.left_out = 0
+    def __init__(self, lines: Lines, clock: Clock, level: Level, word: str) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._level = level
+        self._word = word
         self._second = 0
+        # Lines of this second by principal, and how many decisions had none so far.
         self._written: Counter[str] = Counter()
+        self._left_out = 0
 
-    def take(self, principal: str, now_ms: int) -> bool:
+    def _has_room(self, principal: str) -> bool:
         """Whether there is room for a line about this principal; it is taken then."""
-        second = now_ms // MS_PER_SECOND
+        second = self._clock.ms() // MS_PER_SECOND
         if second != self._second:
             self._second = second
             self._written.clear()
         if self._written[principal] >= LINES_OF_ONE or self._written.total() >= LINES_PER_SECOND:
-            self.left_out += 1
             return False
         self._written[principal] += 1
         return True
 
-
-class AuthorizerLines:
-    """Writes the lines."""
-
-    def __init__(self, lines: Lines, clock: Clock) -> None:
-        self._lines = lines
-        self._clock = clock
-        self._rooms = {Level.WARN: _Room(), Level.INFO: _Room()}
-
-    def denied(self, asked: Asked) -> None:
-        """Write that a client was denied something."""
-        self._write(Level.WARN, "authorizer_denied", "Denied", asked)
-
-    def allowed(self, asked: Asked) -> None:
-        """Write that a client was allowed something."""
-        self._write(Level.INFO, "authorizer_allowed", "Allowed", asked)
-
-    def _write(self, level: Level, event: str, word: str, asked: Asked) -> None:
-        room = self._rooms[level]
-        if not room.take(asked.principal, self._clock.ms()):
+    def write(self, asked: Asked) -> None:
+        """Write or count a decision."""
+        if not self._has_room(asked.principal):
+            self._left_out += 1
             return
-        missing, room.left_out = room.left_out, 0
+        missing, self._left_out = self._left_out, 0
         name = asked.name if len(asked.name) <= NAME_MAX else f"{asked.name[:NAME_MAX]} ..."
         kind = asked.kind.name.title().replace("_", "")
         text = (
-            f"Principal = {asked.principal} is {word} operation = {asked.operation.name} from host = {asked.host} "
-            f"on resource = {kind}:LITERAL:{name}"
+            f"Principal = {asked.principal} is {self._word} operation = {asked.operation.name} "
+            f"from host = {asked.host} on resource = {kind}:LITERAL:{name}"
         )
         if missing:
             text += f" ({missing} more in the seconds before)"
         self._lines.write(
-            level,
-            event,
+            self._level,
+            f"authorizer_{self._word.lower()}",
             text,
             principal=asked.principal,
             host=asked.host,
@@ -92,14 +80,14 @@ class AuthorizerLines:
         )
 
 
-def access_of(config: Config, lines: AuthorizerLines) -> Access:
+def access_of(config: Config, lines: Lines, clock: Clock) -> Access:
     """The access that the settings ask for. It gets the rules later."""
     access = Access(
         is_open=not config.authorizer_class_name,
         everyone=config.allow_everyone_if_no_acl_found,
         supers=config.super_users,
     )
-    access.on_denied = lines.denied
+    access.on_denied = AuthorizerLines(lines, clock, Level.WARN, "Denied").write
     if config.authorizer_log_allowed:
-        access.on_allowed = lines.allowed
+        access.on_allowed = AuthorizerLines(lines, clock, Level.INFO, "Allowed").write
     return access

@@ -9,9 +9,9 @@ from coordinator.group.client import ANONYMOUS
 from coordinator.loop.lines import Lines
 from coordinator.security.access import Asked
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.telemetry.authorizer_lines import LINES_OF_ONE, NAME_MAX, AuthorizerLines
+from coordinator.server.telemetry.authorizer_lines import LINES_OF_ONE, NAME_MAX, access_of
 from protocol.messages import DescribeGroupsRequest, FindCoordinatorRequest
-from tests.server.harness import ManualClock, connected
+from tests.server.harness import ManualClock, config_of, connected
 from tests.server.requests.test_acls import STANDARD, SUPER
 
 
@@ -45,7 +45,14 @@ class Log:
     def __init__(self) -> None:
         self._text = io.StringIO()
         clock = ManualClock()
-        self.authorizer = AuthorizerLines(Lines(self._text, "json", 1, clock), clock)
+        access = access_of(
+            config_of(STANDARD, "tenure.authorizer.log.allowed=true"),
+            Lines(self._text, "json", 1, clock),
+            clock,
+        )
+        assert access.on_denied is not None
+        assert access.on_allowed is not None
+        self.deny, self.allow = access.on_denied, access.on_allowed
 
     def denied(self) -> list[tuple[str, str]]:
         """Principal and name of each denial that has a line."""
@@ -63,8 +70,8 @@ def test_nobody_hides_what_others_are_denied() -> None:
     """A user who is denied all the time leaves room for the lines of others."""
     log = Log()
     for _ in range(1_000):
-        log.authorizer.denied(asked("User:loud"))
-    log.authorizer.denied(asked("User:quiet"))
+        log.deny(asked("User:loud"))
+    log.deny(asked("User:quiet"))
     assert log.denied() == [("User:loud", "g")] * LINES_OF_ONE + [("User:quiet", "g")]
 
 
@@ -72,15 +79,15 @@ def test_allowed_requests_hide_no_denial() -> None:
     """Whoever makes them."""
     log = Log()
     for number in range(1_000):
-        log.authorizer.allowed(asked(f"User:{number}"))
-        log.authorizer.allowed(asked("User:loud"))
-    log.authorizer.denied(asked("User:loud"))
+        log.allow(asked(f"User:{number}"))
+        log.allow(asked("User:loud"))
+    log.deny(asked("User:loud"))
     assert log.denied() == [("User:loud", "g")]
 
 
 def test_a_name_is_cut() -> None:
     """A client may ask for names of 32,767 characters."""
     log = Log()
-    log.authorizer.denied(asked("User:a", "n" * 32_767))
+    log.deny(asked("User:a", "n" * 32_767))
     ((_, name),) = log.denied()
     assert name == "n" * NAME_MAX + " ..."
