@@ -38,7 +38,7 @@ CORRELATION_ID = 1
 
 
 class InProcess:
-    """Asks the cluster that a server is part of: its own node in process, other nodes over sockets.
+    """Asks the cluster that a server is part of: its own node in process, as an `Asking`, other nodes over sockets.
 
     node_id: the server's own. listener: the listener whose addresses lead to the other nodes. loop: the
     server's. security: how other nodes are spoken to.
@@ -73,13 +73,30 @@ class InProcess:
 
     def _connect(self, address: Address, client_id: str, deadline: Deadline) -> Asking:
         if address == self.address:
-            return OwnNode(self)
+            return self
         return Connection(address, client_id, deadline, self._security)
 
-    # For the thread that asks.
+    # As of a connection to the own node, for the thread that asks.
 
-    def ask(self, frame: bytes, within_s: float) -> bytes:
-        """The answer's frame to a request's. Raises Unreachable if none comes in time, or if the server has a fault."""
+    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
+        """The highest version: both sides are this program. Raises Refused for groups that it doesn't serve."""
+        if request_class.API_KEY not in HANDLERS:
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"this server knows no {request_class.NAME}")
+        highest = min(request_class.VERSIONS[1], at_most)
+        assert highest >= at_least
+        return highest
+
+    def request(self, message: Message, version: int, deadline: Deadline) -> Any:
+        """See Connection. Raises Unreachable if no answer comes in time, or if the server has a fault."""
+        assert message.API_KEY is not None
+        frame = encode_request(message, version, CORRELATION_ID, CLIENT_ID)[SIZE_BYTES:]
+        return decode_response(message.API_KEY, version, self._ask(frame, deadline.left))[1]
+
+    def close(self) -> None:
+        """See Connection: there is none."""
+
+    def _ask(self, frame: bytes, within_s: float) -> bytes:
+        """The answer's frame to a request's."""
         steps = self._answer(frame)
         try:
             answered = asyncio.run_coroutine_threadsafe(steps, self._loop)
@@ -124,27 +141,3 @@ class InProcess:
         if call.on_sent is not None:
             call.on_sent()
         return (b"".join(outcome) if isinstance(outcome, list) else outcome)[SIZE_BYTES:]
-
-
-class OwnNode:
-    """The server's own node, for a client of the cluster; see `Asking`. There is no connection to close."""
-
-    def __init__(self, server: InProcess) -> None:
-        self._server = server
-
-    def version(self, request_class: type[Message], at_least: int = 0, at_most: int = NEWEST) -> int:
-        """The highest version: both sides are this program. Raises Refused for groups that it doesn't serve."""
-        if request_class.API_KEY not in HANDLERS:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"this server knows no {request_class.NAME}")
-        highest = min(request_class.VERSIONS[1], at_most)
-        assert highest >= at_least
-        return highest
-
-    def request(self, message: Message, version: int, deadline: Deadline) -> Any:
-        """See Connection."""
-        assert message.API_KEY is not None
-        frame = encode_request(message, version, CORRELATION_ID, CLIENT_ID)[SIZE_BYTES:]
-        return decode_response(message.API_KEY, version, self._server.ask(frame, deadline.left))[1]
-
-    def close(self) -> None:
-        """See Connection."""
