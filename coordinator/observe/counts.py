@@ -77,7 +77,7 @@ class Counts(GroupSeries):
         series = self._series(event.group)
         self.by_group[series] += 1
         self.by_group_cause[series][cause.kind] += 1
-        self.storms[series] += self._watched.begins(event.group, event.began_ms)
+        self.storms[series] += self._begins_storm(event.group, event.began_ms)
         if series != OTHER_GROUPS:
             self.generations[series] = event.generation
 

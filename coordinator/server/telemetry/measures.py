@@ -131,7 +131,8 @@ class GroupSeries:
         self.restarts: Counter[tuple[str, bool]] = Counter()
         self.storms: Counter[str] = Counter()
         self.storms_before = 0
-        self._watched = Storms()
+        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
+        """When the newest rebalances began of the groups that rebalanced last: they are watched for storms."""
 
     def _series(self, group_id: str) -> str:
         """The group id under which a group counts."""
@@ -140,9 +141,19 @@ class GroupSeries:
         with_series = len(self.by_group) - (OTHER_GROUPS in self.by_group)
         return group_id if with_series < self._groups_max else OTHER_GROUPS
 
+    def _begins_storm(self, group_id: str, at_ms: int) -> bool:
+        """Whether a storm begins with a rebalance of that time."""
+        newest = self._newest.pop(group_id, None) or deque(maxlen=STORM_MIN)
+        was_one = is_storm(newest, at_ms)
+        newest.append(at_ms)
+        self._newest[group_id] = newest
+        if len(self._newest) > STORMS_WATCHED_MAX:
+            self._newest.popitem(last=False)
+        return not was_one and is_storm(newest, at_ms)
+
     def _forget(self, group_id: str) -> None:
         """A group is deleted: give its series back."""
-        self._watched.forget(group_id)
+        self._newest.pop(group_id, None)
         if group_id != OTHER_GROUPS and self.by_group.pop(group_id, None) is not None:
             self.storms_before += self.storms.pop(group_id, 0)
             self.by_group_cause.pop(group_id, None)
@@ -203,7 +214,7 @@ class Measures(GroupSeries):
         series = self._series(note.group)
         self.by_group[series] += 1
         self.by_group_cause[series][note.cause.kind] += 1
-        self.storms[series] += self._watched.begins(note.group, self._at_ms)
+        self.storms[series] += self._begins_storm(note.group, self._at_ms)
         self._epoch(note)
 
     def _epoch(self, note: notes.RebalanceStarted | notes.RebalanceCause) -> None:
@@ -265,32 +276,6 @@ class Measures(GroupSeries):
         series = key, principal if principal in self._throttled else OTHER_PRINCIPALS
         self.throttles[series] += 1
         self.throttled_ms[series] += wait_ms
-
-
-class Storms:
-    """Watches the groups that rebalanced last for storms, STORMS_WATCHED_MAX of them."""
-
-    def __init__(self) -> None:
-        self._newest: OrderedDict[str, deque[int]] = OrderedDict()
-        """By group, when its newest rebalances began."""
-
-    def __len__(self) -> int:
-        """The number of groups that are watched."""
-        return len(self._newest)
-
-    def begins(self, group: str, at_ms: int) -> bool:
-        """Whether a storm begins with a rebalance of that time."""
-        newest = self._newest.pop(group, None) or deque(maxlen=STORM_MIN)
-        was_one = is_storm(newest, at_ms)
-        newest.append(at_ms)
-        self._newest[group] = newest
-        if len(self._newest) > STORMS_WATCHED_MAX:
-            self._newest.popitem(last=False)
-        return not was_one and is_storm(newest, at_ms)
-
-    def forget(self, group: str) -> None:
-        """The group is deleted."""
-        self._newest.pop(group, None)
 
 
 @dataclass

@@ -96,7 +96,7 @@ def test_a_storm_is_five_rebalances_within_a_minute(measures: Measures) -> None:
 def test_few_groups_are_watched_for_storms(measures: Measures) -> None:
     """Those that rebalanced last."""
     measures.take([started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
-    assert len(measures._watched) == STORMS_WATCHED_MAX
+    assert len(measures._newest) == STORMS_WATCHED_MAX
 
 
 def test_a_seat_is_away_after_a_silence() -> None:
