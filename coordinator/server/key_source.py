@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPMessage, HTTPResponse, HTTPSConnection
 from socket import SHUT_RDWR, socket
@@ -204,18 +204,11 @@ class Redirects(HTTPRedirectHandler):
 
 def fetched(url: str, context: SSLContext | None, reading: Reading) -> bytes:
     """The bytes behind a URL of http, https or file. context: see KeySource. Raises OSError, ValueError."""
-    try:
-        return _fetched(url, context, reading)
-    finally:
-        reading.close()
-
-
-def _fetched(url: str, context: SSLContext | None, reading: Reading) -> bytes:
     clock = SystemClock()
     end_ms = clock.ms() + FETCH_WITHIN_S * 1_000
     found = bytearray()
     opener = build_opener(Redirects, Connections(reading, context))
-    with opener.open(url, timeout=FETCH_WITHIN_S) as response:  # the settings allow no other scheme
+    with closing(reading), opener.open(url, timeout=FETCH_WITHIN_S) as response:  # the settings allow no other scheme
         while chunk := response.read1(CHUNK_BYTES):
             found += chunk
             if len(found) > BYTES_MAX:

@@ -153,22 +153,18 @@ def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> Ste
     call.is_kept = True
     body = AddPartitionsToTxnResponse()
     if call.api_version < BATCHES_SINCE:
-        kinds = AddPartitionsToTxnResponse.V3AndBelowTopicResult, AddPartitionsToTxnResponse.V3AndBelowPartitionResult
         producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
         topics = request.v3_and_below_topics
         answer = Answer()
-        yield from _add(call, kinds, request.v3_and_below_transactional_id, producer, topics, answer)
+        yield from _add(call, request.v3_and_below_transactional_id, producer, topics, answer)
         yield answer
         body.results_by_topic_v3_and_below = answer.found
         call.answer(body)
         return
-    many = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-    one = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
     answers = Answers(len(request.transactions))
     for each, reply in zip(request.transactions, answers, strict=True):
         producer = each.producer_id, each.producer_epoch
-        ids = each.transactional_id, producer
-        call.work(_add(call, (many, one), *ids, each.topics, reply, only_verify=each.verify_only))
+        call.work(_add(call, each.transactional_id, producer, each.topics, reply, only_verify=each.verify_only))
         yield
     yield answers
     for each, topics in zip(request.transactions, answers.found, strict=True):
@@ -183,7 +179,6 @@ def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> Ste
 
 def _add(
     call: Call,
-    kinds: tuple[Callable[..., Any], Callable[..., Any]],
     transactional_id: str,
     producer: tuple[int, int],
     topics: Iterable[Any],
@@ -191,11 +186,12 @@ def _add(
     *,
     only_verify: bool = False,
 ) -> Steps:
-    """Add partitions to a transaction. kinds: classes of the answer's topics and partitions, which `reply` gets.
+    """Add partitions to a transaction; `reply` gets the topics of the answer. They look the same in all versions.
 
     If one of the partitions doesn't exist, none is added, and no transaction begins.
     """
-    make_topic, make_partition = kinds
+    make_topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+    make_partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
     refused = _refusal(call, transactional_id)
     errors: dict[TopicPartition, ErrorCode] = {}
     asked: list[tuple[str, list[int]]] = []
