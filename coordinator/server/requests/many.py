@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group.events import ClientEvent
 from coordinator.log.engine import EngineError
-from coordinator.server.nodes.topics import Change, ChangeDone, ChangeResult
-from coordinator.server.runtime.replies import Reply
+from coordinator.server.nodes.topics import Change, ChangeResult
 from coordinator.server.wire.call import Answer, Call, Steps, parts
 from coordinator.text import cut_text
 from schemas.errors import ErrorCode
@@ -117,25 +116,17 @@ TIMEOUT_MIN_MS = 1_000
 def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Generator[Answer, None, ChangeResult]:
     """Make a change of the list of topics. The result is TimedOut if none comes in time: another worker may hang."""
     answer = Answer()
-    done = answer.deliver if timeout_ms is None else _in_time(call, timeout_ms, answer)
-    call.services.discovery.topics.change(change, done)
+    waits = call.services.waits
+    if timeout_ms is not None:
+        late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
+        call.on_wait = partial(answer.deliver, late)
+        waits.arm(call, waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
+    call.services.discovery.topics.change(change, answer.deliver)
     yield answer
-    outcome: ChangeResult = answer.found
+    if timeout_ms is not None:
+        waits.cancel(call)
+    outcome: ChangeResult = answer.found  # a change that is made later comes to nobody
     return outcome
-
-
-def _in_time(call: Call, timeout_ms: int, reply: Reply) -> ChangeDone:
-    def end(outcome: ChangeResult) -> None:
-        # Both results may come: the late one first, and then that of the change.
-        if call.on_wait is not None:
-            call.on_wait = None
-            call.services.waits.cancel(call)
-            reply.deliver(outcome)
-
-    late = TimedOut(f"the change was not made within {timeout_ms} milliseconds, and may be made later")
-    call.on_wait = partial(end, late)
-    call.services.waits.arm(call, call.services.waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
-    return end
 
 
 def answer_changed(
