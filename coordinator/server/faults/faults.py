@@ -311,7 +311,7 @@ class Faults:
             for connection in self._connections:
                 connection.may_short_cut = False
         for fault in live:
-            if fault.action is Action.BLACKHOLE and _is_for_a_client_alone(fault):
+            if fault.action is Action.BLACKHOLE and fault.is_for_a_client_alone:
                 for connection in list(self._connections):
                     if connection not in self._muted and connection.is_of(fault.client_id):
                         fault.seen += 1
@@ -409,16 +409,6 @@ class Faults:
         for connection in list(self._connections):
             connection.mute(lambda: None)
         self.on_kill()
-
-
-def _is_for_a_client_alone(fault: Fault) -> bool:
-    return (
-        fault.client_id is not None
-        and not fault.apis
-        and not fault.needs_a_body
-        and fault.version is None
-        and fault.nth == 1
-    )
 
 
 class _Delayed:

@@ -129,9 +129,9 @@ class Fault:
             raise PlanError(f"there is no error {self.argument}")
 
     @property
-    def needs_a_body(self) -> bool:
-        """Whether a condition is about the body of a request."""
-        return any(getattr(self, name) is not None for name in OF_BODIES)
+    def is_for_a_client_alone(self) -> bool:
+        """Whether a client gets it with its first request, whatever that is."""
+        return self.client_id is not None and not self.apis and self._conditions().keys() <= {"client_id", "times"}
 
     @property
     def is_spent(self) -> bool:
@@ -179,7 +179,6 @@ class Conditions(TypedDict, total=False):
 
 
 CONDITIONS = tuple(Conditions.__annotations__)
-OF_BODIES = ("group", "member_id", "instance_id", "transactional_id", "topic", "partition")
 NUMBERS = ("partition", "version", "nth", "times")
 
 
