@@ -266,7 +266,7 @@ class Partition:
     @property
     def _may_write(self) -> bool:
         """Whether an event may write to a log that failed: one at a time, and after a pause."""
-        return self.trouble.may_retry and not self.gate.busy
+        return self._ms() >= self.trouble.retry_ms and not self.gate.busy
 
     def answer(self, reply: object, body: Any) -> None:
         """Answer a request, unless it has its answer already: an unload answers all of them."""

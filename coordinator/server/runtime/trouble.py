@@ -40,11 +40,6 @@ class Trouble:
         self.reason = ""
         self.since_ms = 0
 
-    @property
-    def may_retry(self) -> bool:
-        """Whether the pause is over."""
-        return self._clock.ms() >= self.retry_ms
-
     def pause(self) -> None:
         """Begin a pause."""
         pause_ms = min(BACKOFF_MIN_MS << min(self.failures, 16), BACKOFF_MAX_MS)

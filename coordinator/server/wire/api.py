@@ -32,7 +32,7 @@ from coordinator.apis import APIS
 from coordinator.group.client import Client
 from coordinator.group.group import Group
 from coordinator.security.acls import Kind, Operation
-from coordinator.server.wire.call import Call, Caller, Outcome, Services, Steps
+from coordinator.server.wire.call import Call, Caller, Services, Steps
 from coordinator.server.wire.connection import Connection
 from coordinator.server.wire.long_calls import LongCalls
 from coordinator.server.wire.repeated_beats import CONSUMER_HEARTBEAT, beat_of
@@ -273,7 +273,7 @@ class Api:
             api_versions(call, decode(ApiVersionsRequest, frame, header.api_version, header.body_offset))
         else:
             refuse_api_versions(call)
-        answer = call.take(_ignore)
+        answer = call.take(lambda _: None)  # it is there at once
         assert isinstance(answer, bytes)
         return answer
 
@@ -401,7 +401,3 @@ class Api:
         self._services.measures.answers[HEARTBEAT, int(error)] += 1
         head, tail = template(version, error)
         return head + frame[CORRELATION_ID] + tail
-
-
-def _ignore(_: Outcome) -> None:
-    """Takes the answer of a call that is answered at once."""

@@ -290,13 +290,9 @@ class Call(Reply):
         on_sent, self.on_sent = self.on_sent, None
         if on_sent is not None:
             on_sent()
-        self.set_software = _forget
+        self.set_software = lambda _: None
         if self.on_closed is not None:
             self.on_closed()
-
-
-def _forget(_: str) -> None:
-    """Store nothing."""
 
 
 def parts(items: list[Item], size: int) -> Iterator[list[Item]]:

@@ -114,6 +114,7 @@ class Connection(asyncio.Protocol):
     ip, peer: the client's address, without and with its port. software: name and version that the client gave.
     principal: the authenticated user. guard: None if its listener has no SASL.
     silent_sweeps: sweeps for idle connections since the last request or answer.
+    is_held: whether it handles no request for a while.
     queued_bytes: received and not handled yet. is_reading: False while they are too many.
     may_short_cut: whether repeated requests may be answered before dispatch sees them; only dispatch sets it.
     heartbeats: those that may be repeated; dispatch sets them too.
@@ -126,7 +127,6 @@ class Connection(asyncio.Protocol):
         "_clients",
         "_connections",
         "_dispatch",
-        "_is_throttled",
         "_large_bytes",
         "_on_sent",
         "_pace",
@@ -142,6 +142,7 @@ class Connection(asyncio.Protocol):
         "guard",
         "heartbeats",
         "ip",
+        "is_held",
         "is_reading",
         "listener",
         "local_host",
@@ -171,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._on_sent: Callable[[], None] | None = None
         self._rest: Iterator[bytes | memoryview] | None = None
         self._clients: dict[str | None, Client] = {}
-        self._is_throttled = False
+        self.is_held = False
         self._large_bytes = 0
         self._waits_for_room = False
         self.queued_bytes = 0
@@ -269,11 +270,6 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     @property
-    def is_held(self) -> bool:
-        """Whether it may not do anything for a while."""
-        return self._is_throttled
-
-    @property
     def waits(self) -> bool:
         """Whether a request waits for its answer."""
         return self._call is not None
@@ -345,7 +341,7 @@ class Connection(asyncio.Protocol):
                 and self._call is None
                 and self._writable
                 and self._rest is None
-                and not self._is_throttled
+                and not self.is_held
             ):
                 if taken and not self._pace.has_time():
                     self._waits_for_turn = True
@@ -390,7 +386,7 @@ class Connection(asyncio.Protocol):
         """Stop or resume reading, depending on the queued bytes."""
         assert self._transport is not None
         stuck = self._call is not None or not self._writable or self._waits_for_turn or self._rest is not None
-        reading = not ((stuck or self._is_throttled) and self.queued_bytes > QUEUED_BYTES_MAX)
+        reading = not ((stuck or self.is_held) and self.queued_bytes > QUEUED_BYTES_MAX)
         reading = reading and not self._waits_for_room
         if reading != self.is_reading:
             self.is_reading = reading
@@ -422,12 +418,12 @@ class Connection(asyncio.Protocol):
 
     def begin_throttle(self) -> None:
         """Handle no request before `end_throttle`."""
-        self._is_throttled = True
+        self.is_held = True
         self.may_short_cut = False
 
     def end_throttle(self) -> None:
         """The wait is over."""
-        self._is_throttled = False
+        self.is_held = False
         if self._transport is not None:
             if self.is_reading and not self._stopped:
                 self._transport.resume_reading()  # TLS has waited with its handshake
