@@ -98,6 +98,7 @@ def produce(call: Call, request: ProduceRequest) -> Steps | None:
 
 def _produce(call: Call, request: ProduceRequest) -> Steps:
     parts: list[_Part] = []
+    in_transactions: dict[tuple[int, int], list[_Part]] = {}
     responses = []
     by_id = call.api_version >= BY_ID_SINCE
     has_v2 = call.api_version >= transactions.V2_SINCE["Produce"]
@@ -123,6 +124,8 @@ def _produce(call: Call, request: ProduceRequest) -> Steps:
                 _refuse(answer, rejected)
             else:
                 parts.append(part)
+                if part.producer is not None:
+                    in_transactions.setdefault(part.producer, []).append(part)
         responses.append(
             ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
@@ -130,7 +133,6 @@ def _produce(call: Call, request: ProduceRequest) -> Steps:
 
     call.is_kept = True  # a client that wants no answer may close its connection at once
     expected: dict[tuple[int, int], set[Key]] = {}
-    in_transactions = _by_producer(parts) if is_transactional else {}
     if in_transactions:
         parts = yield from _verified(call, request, parts, in_transactions, expected)
     appends = Answers(len(parts))
@@ -266,15 +268,6 @@ def _transaction_refusal(
     if transactional_id is None or not may(call, WRITE, Kind.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
     return None
-
-
-def _by_producer(parts: list[_Part]) -> dict[tuple[int, int], list[_Part]]:
-    """The batches that are in transactions, by id and epoch of their producer."""
-    found: dict[tuple[int, int], list[_Part]] = {}
-    for part in parts:
-        if part.producer is not None:
-            found.setdefault(part.producer, []).append(part)
-    return found
 
 
 def _part(
