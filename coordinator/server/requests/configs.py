@@ -56,10 +56,9 @@ from coordinator.server.nodes.topic_settings import (
     trimmed,
 )
 from coordinator.server.nodes.topics import Altered, Change
-from coordinator.server.requests.many import answer_changed, refuse_all
+from coordinator.server.requests.many import Refused, answer_changed, refuse_all
 from coordinator.server.requests.rights import may
 from coordinator.server.wire.call import Call, Steps, count
-from coordinator.text import cut_text
 from protocol.messages import (
     AlterConfigsResponse,
     CreateTopicsResponse,
@@ -107,15 +106,6 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """The operations of IncrementalAlterConfigs."""
 
 
-class _BadResource(Exception):
-    """A resource that can't be described, or a change that it can't have."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        self.error = error
-        self.message = cut_text(message)
-        super().__init__(self.message)
-
-
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
     """DescribeConfigs. Resources that are alike share one result, and entries that are alike one object."""
     results = []
@@ -138,7 +128,7 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
             entries = entries_of.get((kind, name))
             if entries is None:
                 entries = entries_of[kind, name] = _entries(call, kind, name, defaults)
-        except _BadResource as problem:
+        except Refused as problem:
             result.error_code = problem.error
             result.error_message = problem.message
             continue
@@ -153,17 +143,17 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
 
 
 def _entries(call: Call, resource_type: int, name: str, defaults: Mapping[int, Sequence[Entry]]) -> list[Entry]:
-    """The settings of a resource. defaults: by type, those of a topic or group that sets none. Raises _BadResource."""
+    """The settings of a resource. defaults: by type, those of a topic or group that sets none. Raises Refused."""
     _check_right(call, Operation.DESCRIBE_CONFIGS, resource_type, name)
     if resource_type == TOPIC:
         _check_topic_name(name)
         topic = call.services.discovery.topic(name)
         if topic is None:
-            raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return _with_own(topic.configs, defaults[TOPIC], TOPIC_CONFIG)
     if resource_type == GROUP:
         if not name:
-            raise _BadResource(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         configs = configs_of(call.services.discovery.topics.entry(GROUPS).configs, name)
         entries = _with_own(configs, defaults[GROUP], GROUP_CONFIG)
         return [entry for entry in entries if entry.name in configs or not GROUP_CONFIGS[entry.name].is_internal]
@@ -173,36 +163,34 @@ def _entries(call: Call, resource_type: int, name: str, defaults: Mapping[int, S
         return [] if resource_type == BROKER_LOGGER else _broker_entries(call, for_all=not name)
     if resource_type == CLIENT_METRICS:
         if not name:
-            raise _BadResource(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
+            raise Refused(ErrorCode.INVALID_REQUEST, "The name must not be empty.")
         return []
-    raise _BadResource(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
+    raise Refused(ErrorCode.INVALID_REQUEST, f"There are no resources of type {resource_type}.")
 
 
 def _check_topic_name(name: str) -> None:
-    """Raise _BadResource if no topic can have this name."""
+    """Raise Refused if no topic can have this name."""
     problem = topic_name_problem(name)
     if problem is not None:
-        raise _BadResource(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def _check_right(call: Call, operation: Operation, resource_type: int, name: str) -> None:
-    """Raise _BadResource if the client may not do this to the settings of a resource."""
+    """Raise Refused if the client may not do this to the settings of a resource."""
     if resource_type == TOPIC:
         if not may(call, operation, Kind.TOPIC, name):
-            raise _BadResource(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     elif resource_type == GROUP:
         if not may(call, operation, Kind.GROUP, name):
-            raise _BadResource(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+            raise Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     elif resource_type in ON_CLUSTER and not may(call, operation, Kind.CLUSTER):
-        raise _BadResource(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 def _check_node(call: Call, name: str) -> None:
-    """Raise _BadResource unless this is the node of that name."""
+    """Raise Refused unless this is the node of that name."""
     if name != str(call.services.config.node_id):
-        raise _BadResource(
-            ErrorCode.INVALID_REQUEST, f"This is broker {call.services.config.node_id}, asked was '{name}'."
-        )
+        raise Refused(ErrorCode.INVALID_REQUEST, f"This is broker {call.services.config.node_id}, asked was '{name}'.")
 
 
 def _broker_entries(call: Call, *, for_all: bool) -> list[Entry]:
@@ -262,9 +250,9 @@ class _Target(NamedTuple):
     limits: Mapping[str, str] = MappingProxyType({})
 
     def value(self, name: str, value: str | None) -> str:
-        """Check a setting; returns the value to keep. Raises _BadResource."""
+        """Check a setting; returns the value to keep. Raises Refused."""
         if value is None:
-            raise _BadResource(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
         if self.kind == GROUP:
             error, problem = ErrorCode.INVALID_CONFIG, text_problem(name, value)
         elif self.kind == BROKER:
@@ -274,15 +262,15 @@ class _Target(NamedTuple):
         else:
             error, problem = ErrorCode.INVALID_CONFIG, config_problem(name, value)
         if problem is not None:
-            raise _BadResource(error, problem)
+            raise Refused(error, problem)
         return plain_text(name, value) if self.kind == GROUP else trimmed(value, self.table[name].kind)
 
     def listed(self, name: str, value: str, *, appends: bool) -> str:
-        """A setting that is a list, with values added or taken away. Raises _BadResource."""
+        """A setting that is a list, with values added or taken away. Raises Refused."""
         if self.table[name].kind != LIST:
             operation = "APPEND" if appends else "SUBTRACT"
             message = f"Can't {operation} to key {name} because its type is not LIST."
-            raise _BadResource(ErrorCode.INVALID_CONFIG, message)
+            raise Refused(ErrorCode.INVALID_CONFIG, message)
         held = [each for each in self.configs.get(name, self.table[name].default or "").split(",") if each]
         values = dict.fromkeys(value.split(","))
         if appends:
@@ -292,12 +280,12 @@ class _Target(NamedTuple):
         return ",".join(each for each in held if each not in values)
 
     def check(self, config: Config, changed: Mapping[str, str | None]) -> None:
-        """Check all settings together, after a change. Raises _BadResource."""
+        """Check all settings together, after a change. Raises Refused."""
         if self.kind == GROUP:
             after = {name: value for name, value in {**self.configs, **changed}.items() if value is not None}
             problem = group_problem(config, after)
             if problem is not None:
-                raise _BadResource(ErrorCode.INVALID_CONFIG, problem)
+                raise Refused(ErrorCode.INVALID_CONFIG, problem)
 
 
 LISTED = {0: (CLIENT_METRICS,), 1: (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)}
@@ -368,7 +356,7 @@ def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsReques
             if config.config_operation in {APPEND, SUBTRACT}:
                 value = target.listed(name, value, appends=config.config_operation == APPEND)
             elif config.config_operation != SET:
-                raise _BadResource(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
+                raise Refused(ErrorCode.INVALID_REQUEST, f"There is no operation {config.config_operation}.")
             configs[name] = target.value(name, value)
         return configs
 
@@ -395,7 +383,7 @@ def _alter(call: Call, request: Any, altered: Callable[[_Target, Any], NewValues
         results.append(result)
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
-                raise _BadResource(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if resource.resource_type == GROUP and groups is None:
                 groups = topics.newest_entry(GROUPS).configs
             target = yield from _alterable(call, resource, groups or {})
@@ -405,7 +393,7 @@ def _alter(call: Call, request: Any, altered: Callable[[_Target, Any], NewValues
             changed.setdefault(target.topic_id, {}).update(named)
             removed.update(name for name, value in named.items() if value is None)
             (of_groups if target.kind == GROUP else accepted).append(result)
-        except _BadResource as problem:
+        except Refused as problem:
             result.error_code, result.error_message = problem.error, problem.message
         yield
     if not has_room(groups or {}, changed.get(GROUPS.topic_id, {}), removed):
@@ -420,20 +408,20 @@ def _alter(call: Call, request: Any, altered: Callable[[_Target, Any], NewValues
 
 
 def _alterable(call: Call, resource: Any, groups: Mapping[str, str]) -> Generator[None, None, _Target]:
-    """The topic, group or broker whose settings a resource changes. groups: GROUPS. Raises _BadResource."""
+    """The topic, group or broker whose settings a resource changes. groups: GROUPS. Raises Refused."""
     kind, name = resource.resource_type, resource.resource_name
     if kind in {BROKER_LOGGER, CLIENT_METRICS}:
         _check_right(call, Operation.ALTER_CONFIGS, kind, name)
         message = "Only settings of topics, groups and brokers can be changed while the server runs."
-        raise _BadResource(ErrorCode.INVALID_REQUEST, message)
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
     if kind not in {TOPIC, BROKER, GROUP}:
-        raise _BadResource(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     names = set()
     for config in resource.configs:
         names.add(config.name)
         yield
     if len(names) < len(resource.configs):
-        raise _BadResource(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     topics = call.services.discovery.topics
     if kind == BROKER:
         if name:
@@ -445,14 +433,14 @@ def _alterable(call: Call, resource: Any, groups: Mapping[str, str]) -> Generato
         table = {**BROKER_SETTINGS, **{each: BROKER_SETTINGS[limit] for each, limit in limits.items()}}
         return _Target(kind, BROKERS.topic_id, prefix_of(name), configs, table, limits)
     if not name:
-        raise _BadResource(ErrorCode.INVALID_REQUEST, "Topics and groups have no settings in common.")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Topics and groups have no settings in common.")
     _check_right(call, Operation.ALTER_CONFIGS, kind, name)
     if kind == GROUP:
         return _Target(kind, GROUPS.topic_id, prefix_of(name), configs_of(groups, name), GROUP_CONFIGS)
     _check_topic_name(name)
     topic = topics.newest(name)
     if topic is None:
-        raise _BadResource(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return _Target(kind, topic.topic_id, "", topic.configs, TOPIC_CONFIGS)
 
 

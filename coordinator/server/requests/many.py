@@ -93,6 +93,15 @@ def still_true(asked: list[Asked], bodies: list[Item]) -> Generator[None, None, 
     return told
 
 
+class Refused(Exception):
+    """A part of a request that can't be answered or carried out. error, message: of the answer."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        self.error = error
+        self.message = cut_text(message)
+        super().__init__(self.message)
+
+
 class TimedOut(EngineError):
     """No result of a change came within the request's timeout. The change may still be made."""
 

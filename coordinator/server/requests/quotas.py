@@ -26,7 +26,7 @@ from coordinator.security.quotas import (
     quotas_of,
 )
 from coordinator.server.nodes.topics import Altered, Change
-from coordinator.server.requests.many import answer_changed, refuse_all
+from coordinator.server.requests.many import Refused, answer_changed, refuse_all
 from coordinator.server.requests.rights import NOT_ALLOWED, may
 from coordinator.server.wire.call import Call, Steps
 from coordinator.text import cut_text
@@ -46,14 +46,6 @@ EXACT, THE_DEFAULT, ANY = 0, 1, 2
 _Filter = dict[str, "set[str | None] | None"]
 
 
-class _BadFilter(Exception):
-    """A filter that can't be. error: its code."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        self.error = error
-        super().__init__(message)
-
-
 def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> Steps:
     """DescribeClientQuotas: the quotas of all entities that the filter lets through."""
     if not may(call, Operation.DESCRIBE_CONFIGS, Kind.CLUSTER):
@@ -62,9 +54,9 @@ def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> 
         return
     try:
         wanted = yield from _filter(request.components)
-    except _BadFilter as problem:
-        message = cut_text(str(problem))
-        call.answer(DescribeClientQuotasResponse(error_code=problem.error, error_message=message, entries=None))
+    except Refused as refused:
+        error, message = refused.error, refused.message
+        call.answer(DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None))
         return
     entries = []
     for entity, values in quotas_of(call.services.discovery.topics.entry(QUOTAS).configs).items():
@@ -80,29 +72,29 @@ def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> 
 
 
 def _filter(components: Iterable[DescribeClientQuotasRequest.ComponentData]) -> Generator[None, None, _Filter]:
-    """By type, the names of which an entity must have one; None for any. Raises _BadFilter."""
+    """By type, the names of which an entity must have one; None for any. Raises Refused."""
     wanted: _Filter = {}
     for each in components:
         yield
         kind, match = each.entity_type, each.match
         if not kind:
-            raise _BadFilter(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind in wanted:
             message = f"Entity type {kind} cannot appear more than once in the filter."
-            raise _BadFilter(ErrorCode.INVALID_REQUEST, message)
+            raise Refused(ErrorCode.INVALID_REQUEST, message)
         if kind not in {USER, CLIENT_ID, IP}:
-            raise _BadFilter(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if each.match_type not in {EXACT, THE_DEFAULT, ANY}:
-            raise _BadFilter(ErrorCode.INVALID_REQUEST, f"Unknown match type {each.match_type}")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown match type {each.match_type}")
         if (match is None) == (each.match_type == EXACT):
             message = f"Match type {each.match_type} {'needs a' if match is None else 'has no'} name to match."
-            raise _BadFilter(ErrorCode.INVALID_REQUEST, message)
+            raise Refused(ErrorCode.INVALID_REQUEST, message)
         # No entity has the name "", which stands for the default.
         names: dict[int, set[str | None] | None] = {EXACT: {match} - {""}, THE_DEFAULT: {DEFAULT}, ANY: None}
         wanted[kind] = names[each.match_type]
     if IP in wanted and len(wanted) > 1:
         message = "Invalid entity filter component combination: an IP can't be combined with a user or a client id."
-        raise _BadFilter(ErrorCode.INVALID_REQUEST, message)
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
     return wanted
 
 
