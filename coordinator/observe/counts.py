@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import inf
 from threading import Lock
-from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from coordinator.client.offsets_log import OffsetsReader
 from coordinator.group.notes import CLASSIC, CONSUMER
 from coordinator.observe.live import Live
 from coordinator.observe.watching import Watching
@@ -27,20 +27,6 @@ from coordinator.story.lag_time import LagTime
 
 TOPICS_MAX, PARTITIONS_MAX = 50, 100
 """Topics, and topic partitions with records to read, of a group that have series of their own for their lag."""
-
-
-class ObserverProgress(NamedTuple):
-    """How the observer does. behind: records that it hasn't read yet. is_away: whether the cluster doesn't answer.
-
-    requests: beside those for the log. lost: events that could not be written to a file or topic.
-    """
-
-    records: int
-    unreadable: int
-    behind: int
-    requests: int
-    lost: int
-    is_away: bool
 
 
 class Counts(GroupSeries):
@@ -174,14 +160,19 @@ def lag_families(watching: Watching, groups_max: int) -> Iterator[Metric]:
     yield from (sums, topic_sums, lags, most, stable, oldest, ages, came, read, catch_up, topic_catch_up)
 
 
-def progress_families(progress: ObserverProgress) -> Iterator[Metric]:
-    """The metrics of the observer itself."""
-    yield _counter("tenure_observer_records", "Records that were read.", progress.records)
-    yield _counter("tenure_observer_unreadable_records", "Records that make no sense.", progress.unreadable)
-    yield _gauge("tenure_observer_behind_records", "Records that were not read yet.", progress.behind)
-    yield _counter("tenure_observer_requests", "Requests to the cluster about its groups.", progress.requests)
-    yield _counter("tenure_events_dropped", "Events that could not be kept.", progress.lost)
-    yield _gauge("tenure_observer_cluster_away", "1 while the cluster doesn't answer.", int(progress.is_away))
+def observer_families(reader: OffsetsReader | None, requests: int, lost: int, *, is_away: bool) -> Iterator[Metric]:
+    """The metrics of the observer itself.
+
+    reader: of the log of groups; None until the cluster has answered. requests: beside those for the log. lost: events
+    that could not be written to a file or topic. is_away: whether the cluster doesn't answer.
+    """
+    records, unreadable, behind = (0, 0, 0) if reader is None else (reader.records, reader.passed_over, reader.behind)
+    yield _counter("tenure_observer_records", "Records that were read.", records)
+    yield _counter("tenure_observer_unreadable_records", "Records that make no sense.", unreadable)
+    yield _gauge("tenure_observer_behind_records", "Records that were not read yet.", behind)
+    yield _counter("tenure_observer_requests", "Requests to the cluster about its groups.", requests)
+    yield _counter("tenure_events_dropped", "Events that could not be kept.", lost)
+    yield _gauge("tenure_observer_cluster_away", "1 while the cluster doesn't answer.", int(is_away))
 
 
 def post_family(posts: Mapping[str, int]) -> Metric:
@@ -190,26 +181,6 @@ def post_family(posts: Mapping[str, int]) -> Metric:
     for outcome, count in sorted(posts.items()):
         family.add_metric([outcome], count)
     return family
-
-
-def all_families(
-    counts: Counts,
-    live: Live,
-    watching: Watching,
-    progress: ObserverProgress,
-    groups_max: int,
-    posts: Mapping[str, int] | None,
-) -> list[Metric]:
-    """All metrics with their values of this moment. posts: None without a webhook."""
-    series = [group for group in list(counts.by_group) if group != OTHER_GROUPS]
-    return [
-        *counts.families(),
-        *live_families(live, series),
-        *finding_families(watching, groups_max),
-        *lag_families(watching, groups_max),
-        *progress_families(progress),
-        *([] if posts is None else [post_family(posts)]),
-    ]
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -26,6 +26,7 @@ from coordinator.client.groups import ListedGroup, describe_groups, list_groups
 from coordinator.loop.lines import Lines
 from coordinator.observe.asking import Asking
 from coordinator.story.described import SHARE, Group
+from coordinator.story.entries import REBALANCING
 from coordinator.story.schema import STREAMS
 from protocol.errors import ProtocolError
 from schemas.errors import ErrorCode
@@ -51,9 +52,6 @@ SHARE_KEPT = 0.5
 
 KNOWN_BY_NEWS = frozenset({SHARE, STREAMS})
 """Types of groups of which a look in a rebalance tells no more than the log does. They have their turn like others."""
-
-REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-"""The states of groups in a rebalance, as Kafka names them."""
 
 
 class Look(NamedTuple):
@@ -134,7 +132,7 @@ class Live:
         """The groups in a rebalance. A cluster before Kafka 2.6 names them in the list of all groups only."""
         if self._filters:
             try:
-                found = list_groups(client, REBALANCING)
+                found = list_groups(client, sorted(REBALANCING))
             except Refused as refused:
                 if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
                     raise

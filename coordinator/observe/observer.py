@@ -33,12 +33,20 @@ from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.observe.asking import Asking, Budget
 from coordinator.observe.broker_log import BrokerLog
-from coordinator.observe.counts import Counts, ObserverProgress, all_families
+from coordinator.observe.counts import (
+    Counts,
+    finding_families,
+    lag_families,
+    live_families,
+    observer_families,
+    post_family,
+)
 from coordinator.observe.follower import Follower
 from coordinator.observe.live import SHARE_KEPT, Live
 from coordinator.observe.published import Published, target_of
 from coordinator.observe.watching import LOOK_S, Watching
 from coordinator.observe.webhook import Webhook
+from coordinator.server.telemetry.measures import OTHER_GROUPS
 from coordinator.server.wire.listener import bind
 from coordinator.site.feed import Feed
 from coordinator.site.newest import Bounds
@@ -223,19 +231,16 @@ class Observer:
 
     async def _metrics(self, counts: Counts, groups_max: int) -> list[Metric]:
         """All metrics with their values of this moment."""
-        posts = None if self._webhook is None else self._webhook.counted
-        return all_families(counts, self.live, self.watching, self._progress(), groups_max, posts)
-
-    def _progress(self) -> ObserverProgress:
-        reader = self.follower.reader
-        return ObserverProgress(
-            records=0 if reader is None else reader.records,
-            unreadable=0 if reader is None else reader.passed_over,
-            behind=0 if reader is None else reader.behind,
-            requests=self._asking.count,
-            lost=0 if self._published is None else self._published.lost,
-            is_away=self.follower.is_away,
-        )
+        series = [group for group in list(counts.by_group) if group != OTHER_GROUPS]
+        lost = 0 if self._published is None else self._published.lost
+        return [
+            *counts.families(),
+            *live_families(self.live, series),
+            *finding_families(self.watching, groups_max),
+            *lag_families(self.watching, groups_max),
+            *observer_families(self.follower.reader, self._asking.count, lost, is_away=self.follower.is_away),
+            *([] if self._webhook is None else [post_family(self._webhook.counted)]),
+        ]
 
 
 def observe(options: Options, warnings: Iterable[str], on_ready: Callable[[Observer], None]) -> None:
