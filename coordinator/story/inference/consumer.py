@@ -89,15 +89,6 @@ class _Gone(NamedTuple):
     place: int
 
 
-class _Return(NamedTuple):
-    """A static member that is back. epoch: of the group before. away_ms: how long it was away."""
-
-    member_id: str
-    old_id: str
-    epoch: int
-    away_ms: int | None
-
-
 class Consumer:
     """The knowledge about a group of the consumer protocol.
 
@@ -135,7 +126,7 @@ class Consumer:
         self._gone: dict[str, _Gone] = {}
         self._changes: list[Cause] = []
         self._waiting: list[Cause] = []
-        self._returns: list[_Return] = []
+        self._returns: list[notes.MemberReplaced] = []
         self._is_regex = False
         self._is_regex_last = False
         self._has_grown = False
@@ -197,14 +188,9 @@ class Consumer:
         """The batch is over: the static members that are back, and the end of the rebalance, if it has ended."""
         events = []
         for back in self._returns:
-            said = self.records.members.get(back.member_id)
-            if said is not None:
+            if back.member_id in self.records.members:
                 state = State.RECONCILING if self._has_grown else State.STABLE
-                note = notes.MemberReplaced(
-                    self._group_id, back.epoch, back.member_id, back.old_id, said.instance_id or "", state.value,
-                    said.client_id, said.client_host, rebalances=self._has_grown, away_ms=back.away_ms,
-                )  # fmt: skip
-                events.append(event(at_ms, note))
+                events.append(event(at_ms, back, state=state.value, rebalances=self._has_grown))
         self._returns.clear()
         self._has_grown = False
         self._of_batch = []
@@ -241,7 +227,11 @@ class Consumer:
             is_away = gone.has is not None and gone.has.member_epoch == AWAY
             since_ms = self._group.waits_since.get(old) if is_away else None
             away_ms = None if since_ms is None else at_ms - since_ms
-            self._returns.append(_Return(name, old, self.records.epoch, away_ms))
+            back = notes.MemberReplaced(
+                self._group_id, self.records.epoch, name, old, said.instance_id, "", said.client_id, said.client_host,
+                rebalances=False, away_ms=away_ms,
+            )  # fmt: skip
+            self._returns.append(back)
             self._aims[name] = self._aims.pop(old, frozenset()) or _places(self.records.targets.get(old))
             self._forget(old)
             self._changed(name, gone.said, said)
