@@ -32,6 +32,7 @@ from coordinator.loop.clock import Alarm, Clock
 from coordinator.loop.cycles import drop_trace
 from coordinator.loop.pace import Pace
 from coordinator.loop.unsent import Unsent
+from coordinator.text import several
 from protocol.connection import TLS_HANDSHAKE, TLS_MAJOR
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ class Guard:
             return True
         refused = self._above_limit.add()
         if refused:
-            text = f"HTTP: closed {_connections(refused)}: tenure.http.max.connections, {self._max}, is reached"
+            text = (
+                f"HTTP: closed {several(refused, 'connection')}: tenure.http.max.connections, {self._max}, is reached"
+            )
             self._lines.warn("http_refused", text, refused=refused, limit=self._max)
         return False
 
@@ -127,7 +130,9 @@ class Guard:
         refused = self._no_http.add()
         if refused:
             last = "" if refused == 1 else "the last one "
-            text = f"HTTP: closed {_connections(refused)} without HTTP, {last}from {peer}{_other_protocol(first)}"
+            text = (
+                f"HTTP: closed {several(refused, 'connection')} without HTTP, {last}from {peer}{_other_protocol(first)}"
+            )
             self._lines.warn("http_broke", text, refused=refused, peer=peer)
 
     def remove(self, protocol: GuardedProtocol) -> None:
@@ -149,7 +154,7 @@ class Guard:
         refused = self._too_slow.add()
         if refused:
             last = "" if refused == 1 else "the last one "
-            text = f"HTTP: closed {_connections(refused)}, {last}from {protocol.peer}: {reason}"
+            text = f"HTTP: closed {several(refused, 'connection')}, {last}from {protocol.peer}: {reason}"
             self._lines.warn("http_unread", text, refused=refused, peer=protocol.peer)
         protocol.cut()
 
@@ -272,10 +277,6 @@ class GuardedProtocol(H11Protocol):
     def cut(self) -> None:
         """Close the connection: its client did nothing for too long, or is too slow."""
         self.transport.abort()
-
-
-def _connections(number: int) -> str:
-    return f"{number} connection" if number == 1 else f"{number} connections"
 
 
 def _other_protocol(first: bytes) -> str:
