@@ -208,9 +208,7 @@ def audit(path: Path, out: Path | None, options: Options, progress: Progress) ->
         both, notes = compared(before, planned)
         result.notes += notes
         result.find(lost_keys(_last_records(before, both, progress), last, limits.delete_retention_ms))
-    if options.limits.partition_count is None and planned.is_replica:
-        settle_partition_count(result)
-    finish(result, out)
+    finish(result, out, doubts_count=options.limits.partition_count is None and planned.is_replica)
     return result
 
 
@@ -234,7 +232,7 @@ def compared(before: Plan, after: Plan) -> tuple[set[int], list[str]]:
     return both, [f"only one of the two logs has partition {named}: lost keys can't be found there"]
 
 
-def settle_partition_count(result: AuditResult) -> None:
+def _settle_partition_count(result: AuditResult) -> None:
     """Don't believe a partition count that was taken from a broker's folders if most groups contradict it.
 
     A copy of the first seven folders of fifty looks like a log of seven.
@@ -246,8 +244,13 @@ def settle_partition_count(result: AuditResult) -> None:
         result.notes.append(NO_COUNT)
 
 
-def finish(result: AuditResult, out: Path | None) -> None:
-    """Sort findings and stories, independent of the order in which they came; write findings.parquet below `out`."""
+def finish(result: AuditResult, out: Path | None, *, doubts_count: bool = False) -> None:
+    """Sort findings and stories, independent of the order in which they came; write findings.parquet below `out`.
+
+    doubts_count: whether the partition count comes from a broker's folders alone.
+    """
+    if doubts_count:
+        _settle_partition_count(result)
     result.sort_findings()
     result.stories.sort(key=lambda each: (each.group, each.partition))
     if out is not None:

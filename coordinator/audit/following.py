@@ -34,7 +34,6 @@ from coordinator.audit.audit import (
     PartitionChecks,
     finish,
     notes_of,
-    settle_partition_count,
 )
 from coordinator.audit.check.integrity import Integrity
 from coordinator.audit.check.limits import Limits
@@ -250,9 +249,7 @@ class Following:
                 of_partition = self._results[partition] = AuditResult("")
                 followed.report(of_partition)
             result.merge(of_partition)
-        if known.limits.partition_count is None and planned.is_replica:
-            settle_partition_count(result)
-        finish(result, out)
+        finish(result, out, doubts_count=known.limits.partition_count is None and planned.is_replica)
         return result
 
     def write(self, out: Path, scratch: Path) -> None:

@@ -36,7 +36,6 @@ from coordinator.audit.audit import (
     integrity_of,
     make_room,
     notes_of,
-    settle_partition_count,
 )
 from coordinator.audit.check.compaction import LastRecord, lost_key
 from coordinator.audit.check.limits import Limits
@@ -74,9 +73,7 @@ def audit_folder(session: SparkSession, path: Path, out: Path | None, options: O
             before_file = write_plan(Path(scratch) / "before.json", before.ranges)
             records = load(session, options.before, "records", before_file).where(F.col("partition").isin(both))
             _check_compaction(_counting(records, before), _counting(tables["records"], planned), limits, result)
-        if options.limits.partition_count is None and planned.is_replica:
-            settle_partition_count(result)
-        finish(result, out)
+        finish(result, out, doubts_count=options.limits.partition_count is None and planned.is_replica)
     return result
 
 
