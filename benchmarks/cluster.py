@@ -273,8 +273,7 @@ def address_of(system: System, group_id: str) -> tuple[str, int]:
     until = clock() + 30
     while clock() < until:
         with Connection(port) as connection:
-            answer = connection.ask(FindCoordinatorRequest(key=group_id, key_type=0), 1)
-        assert isinstance(answer, FindCoordinatorResponse)
+            answer: FindCoordinatorResponse = connection.ask(FindCoordinatorRequest(key=group_id, key_type=0), 1)
         if answer.error_code == 0:
             return answer.host, answer.port
     raise UnexpectedAnswer(f"nobody coordinates {group_id}")

@@ -167,7 +167,7 @@ def expect(bootstrap: str, members: int) -> None:
     )
     with Connection(int(bootstrap.rpartition(":")[2])) as connection:
         answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert not answer.responses[0].error_code, answer  # type: ignore[attr-defined]
+    assert not answer.responses[0].error_code, answer
 
 
 def main() -> None:

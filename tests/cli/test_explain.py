@@ -523,7 +523,7 @@ def test_an_assignment_that_is_too_large() -> None:
         a.send_join()
         assert a.receive_join().error_code == ErrorCode.NONE
         a.send_sync({a.member_id: "a"}, bytes(3_000))
-        assert a.connection.receive(WITHIN_S).error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # type: ignore[attr-defined]
+        assert a.connection.receive(WITHIN_S).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         settle(a)
         first, second = rebalances(own, "g", 2)
         assert (first["outcome"], second["outcome"]) == ("superseded", "completed")
@@ -830,11 +830,11 @@ def test_a_past_whose_beginning_is_gone() -> None:
         settle(a)
         rebalances(server, group, 2)
         answer = a.connection.ask(list_offsets_request({(EVENTS_TOPIC, 0): LATEST}), 7)
-        end = answer.topics[0].partitions[0].offset  # type: ignore[attr-defined]
+        end = answer.topics[0].partitions[0].offset
         gone = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=end - 1)
         topic = DeleteRecordsRequest.DeleteRecordsTopic(name=EVENTS_TOPIC, partitions=[gone])
         deleted = a.connection.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=int(WITHIN_S * 1_000)), 2)
-        assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE
         (left,) = explained(server, group)["timeline"]
         assert (left["generation_before"], left["outcome"]) == (1, "completed")
         assert explained(server, group, "--last", "5")["timeline"] == [left]

@@ -76,7 +76,7 @@ def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_nu
         host, _, port = match["listen"].partition(":")
         assert host == "127.0.0.1"
         connection = Connection(int(port))
-        assert connection.ask(MetadataRequest(topics=None), 1).brokers[0].node_id == 7  # type: ignore[attr-defined]
+        assert connection.ask(MetadataRequest(topics=None), 1).brokers[0].node_id == 7
         connection.close()
         process.send_signal(signal_number)
         rest, _ = process.communicate(timeout=WITHIN_S)
@@ -113,7 +113,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
         assert match["node"] == "9"
         connection = Connection(int(match["listen"].partition(":")[2]))
         answer = connection.ask(MetadataRequest(topics=None), 1)
-        assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "__rebalance_events", "b"]  # type: ignore[attr-defined]
+        assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "__rebalance_events", "b"]
         connection.close()
         process.terminate()
         assert process.wait(WITHIN_S) == 0
@@ -131,7 +131,7 @@ def test_workers_are_one_server(tmp_path: Path) -> None:
         for address in match["listen"].split(","):
             connection = Connection(int(address.partition(":")[2]))
             answer = connection.ask(MetadataRequest(topics=[]), 1)
-            assert [broker.node_id for broker in answer.brokers] == [0, 1, 2]  # type: ignore[attr-defined]
+            assert [broker.node_id for broker in answer.brokers] == [0, 1, 2]
             connection.close()
         process.terminate()
         rest, _ = process.communicate(timeout=WITHIN_S)
@@ -263,7 +263,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(tmp_path: Path, logs: st
         wait_until(joins, "the group is loaded", WITHIN_S)
         member.send_sync({member.member_id: "a"})
         if named == "topics":
-            assert member.connection.receive(WITHIN_S).error_code == 0  # type: ignore[attr-defined]
+            assert member.connection.receive(WITHIN_S).error_code == 0
         wait_until(lambda: list(tmp_path.glob(f"data/{folders}-*/*")) or None, "something is written", WITHIN_S)
         process.terminate()
         assert process.wait(WITHIN_S) == 1

@@ -48,7 +48,7 @@ def watching(server: Tenure, folder: Path, *arguments: str) -> Iterator[Callable
 
 def join(server: Tenure, group: str, connection: Connection) -> None:
     """Let a static member join without waiting."""
-    assert connection.ask(join_request(group, instance="i"), 5).error_code == 0  # type: ignore[attr-defined]
+    assert connection.ask(join_request(group, instance="i"), 5).error_code == 0
     assert server.running
 
 
@@ -56,7 +56,7 @@ def restarted(server: Tenure) -> str:
     """Restart the member of group g; returns its new member id."""
     with Connection(server.port, "c") as connection:
         found = connection.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
-    member = Member(found.port, "g", "c", 5, instance="i")  # type: ignore[attr-defined]
+    member = Member(found.port, "g", "c", 5, instance="i")
     settle(member)
     hang_up()
     return member.member_id

@@ -56,7 +56,7 @@ def has_data(kind: str) -> bool:
     with Tenure({"group.initial.rebalance.delay.ms": "0"}) as server:
         connection = Connection(server.port)
         joined = connection.ask(join_request("g", instance="seat"), 5)
-        member_id, generation = joined.member_id, joined.generation_id  # type: ignore[attr-defined]
+        member_id, generation = joined.member_id, joined.generation_id
         connection.ask(sync_request("g", generation, member_id, "seat", {member_id: given}), 3)
         with Client(server.bootstrap, WITHIN_S) as client:
             facts = facts_of(client, described_group(client, "g"))

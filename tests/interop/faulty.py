@@ -17,12 +17,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from coordinator.config import Config
 from coordinator.server.app import Server
 from coordinator.server.faults.faults import Faults
-from protocol.messages import OffsetFetchResponse
 from tests.support.apache import REASONS, ApacheKafka
 from tests.support.fault_proxy import FaultProxy
 from tests.support.raw import ask
@@ -135,7 +134,7 @@ class FaultyKafka:
 
     def committed(self) -> int | None:
         """See Faulty."""
-        answer = cast("OffsetFetchResponse", ask(self._kafka.port, offsets_request(self.group, {TOPIC: [0]}), 5))
+        answer = ask(self._kafka.port, offsets_request(self.group, {TOPIC: [0]}), 5)
         offset: int = answer.topics[0].partitions[0].committed_offset
         return None if offset < 0 else offset
 

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from protocol.messages import ConsumerGroupDescribeRequest
 from tests.interop.brokers import ApacheBroker, Broker, TenureBroker, create_topic
 from tests.interop.client import Ability
 from tests.interop.clients import CLIENTS, clients_named, clients_that
@@ -82,10 +82,9 @@ def end_sessions_soon(broker: Broker, fleet: Fleet, members: list[ConsumerProces
 def epoch_of(broker: Broker, group: str) -> int:
     """The group's epoch; it grows with each change that may move partitions."""
     answer = ask(int(broker.bootstrap.rpartition(":")[2]), ConsumerGroupDescribeRequest(group_ids=[group]), 0)
-    assert isinstance(answer, ConsumerGroupDescribeResponse)
     (described,) = answer.groups
     assert described.error_code == 0, described.error_message
-    return described.group_epoch
+    return int(described.group_epoch)
 
 
 def settle(broker: Broker, fleet: Fleet, members: list[ConsumerProcess], group: str) -> int:

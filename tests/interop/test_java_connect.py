@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages import DescribeGroupsRequest
 from tests.interop.brokers import Broker, create_topic, settings_of
 from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER
@@ -197,7 +197,6 @@ def test_a_worker_takes_over_from_one_that_is_killed(broker: Broker, cluster: Cl
     wait_until(cluster.is_through, "all lines are through", WAIT_S)
 
     answer = ask(int(broker.bootstrap.rpartition(":")[2]), DescribeGroupsRequest(groups=[cluster.name]), 5)
-    assert isinstance(answer, DescribeGroupsResponse)
     (group,) = answer.groups
     assert (group.protocol_type, group.protocol_data, group.group_state) == ("connect", "sessioned", "Stable")
     assert len(group.members) == 2

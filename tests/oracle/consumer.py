@@ -25,7 +25,6 @@ from protocol.messages import (
     ConsumerGroupHeartbeatResponse,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    SyncGroupResponse,
     encode,
 )
 from schemas.errors import ErrorCode
@@ -217,7 +216,7 @@ class ClassicSeat:
     def sync(self, **changes: Any) -> None:
         """SyncGroup and its answer."""
         self.client.send_sync(**changes)
-        answer = cast("SyncGroupResponse", self.client.receive())
+        answer = self.client.receive()
         if answer.error_code == ErrorCode.NONE:
             version, given = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
             # Kafka has the topics in the order of a hash table.

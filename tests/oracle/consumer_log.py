@@ -201,7 +201,7 @@ def create_topics(port: int) -> dict[str, UUID]:
 
 def _id_of(connection: Connection, name: str) -> UUID | None:
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    (topic,) = connection.ask(asked, 12).topics  # type: ignore[attr-defined]
+    (topic,) = connection.ask(asked, 12).topics
     found: UUID = topic.topic_id
     return None if topic.error_code else found
 

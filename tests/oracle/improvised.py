@@ -25,7 +25,6 @@ from protocol.messages import (
     DescribeGroupsResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
-    Message,
     OffsetFetchRequest,
 )
 from schemas.errors import ErrorCode
@@ -74,7 +73,7 @@ class Company:
         """All members, connected."""
         return cls(stage, {name: stage.client(name, version=age, instance=instance) for name, age, instance in CAST})
 
-    def do(self, step: Step) -> Message | None:
+    def do(self, step: Step) -> Any:
         """Do a step; the answer, if it is one of receiving."""
         member = self.members[step.member]
         if step.action == "receive":

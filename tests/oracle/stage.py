@@ -17,19 +17,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from protocol.header import decode_response, encode_request
 from protocol.messages import (
     ConsumerProtocolSubscription,
-    DescribeConfigsResponse,
     DescribeGroupsResponse,
-    DescribeLogDirsResponse,
     ElectLeadersResponse,
     JoinGroupResponse,
-    ListGroupsResponse,
-    ListOffsetsResponse,
     Message,
     MetadataResponse,
     encode,
@@ -141,7 +137,7 @@ class Stage:
         self.transcript.topics[self.topic_id(name)] = name
         return name
 
-    def ask_aside(self, request: Message, version: int) -> Message:
+    def ask_aside(self, request: Message, version: int) -> Any:
         """The answer to a request, outside of the transcript."""
         return self._control.ask(request, version)
 
@@ -152,7 +148,8 @@ class Stage:
     def describe(self, group: str | None = None) -> DescribeGroupsResponse.DescribedGroup:
         """A group's description, outside of the transcript."""
         asked = request("DescribeGroups", groups=[self.group if group is None else group])
-        return cast("DescribeGroupsResponse", self._control.ask(asked, 5)).groups[0]
+        answer: DescribeGroupsResponse = self._control.ask(asked, 5)
+        return answer.groups[0]
 
     def until(
         self, condition: Callable[[DescribeGroupsResponse.DescribedGroup], bool], group: str | None = None
@@ -181,7 +178,7 @@ class Stage:
         asked = request("DescribeConfigs", resources=[broker], include_synonyms=True)
 
         def are_in_effect() -> bool:
-            configs = cast("DescribeConfigsResponse", self._control.ask(asked, 4)).results[0].configs
+            configs = self._control.ask(asked, 4).results[0].configs
             found = {each.config_source for each in configs if each.config_source in {2, 3}}
             return found == set(sources) and (value is None or value in {each.value for each in configs})
 
@@ -193,7 +190,7 @@ class Stage:
 
     def log_folder(self) -> str:
         """The folder of the server's logs, outside of the transcript."""
-        return cast("DescribeLogDirsResponse", self._control.ask(request("DescribeLogDirs"), 2)).results[0].log_dir
+        return str(self._control.ask(request("DescribeLogDirs"), 2).results[0].log_dir)
 
     def pass_time(self, at_least_ms: int) -> None:
         """Let time pass on the server's own clock: until a member of another group, made for this, has expired."""
@@ -210,7 +207,7 @@ class Stage:
                 protocol_type="consumer",
                 protocols=protocol_list({"range": b""}),
             )
-            joined = cast("JoinGroupResponse", clock.connection.ask(join, 5))
+            joined = clock.connection.ask(join, 5)
             held = {"generation_id": joined.generation_id, "member_id": joined.member_id}
             clock.connection.ask(request("SyncGroup", group_id=clock.group, **held), 3)
         # Nothing else removes the clock, however slow the machine is.
@@ -244,7 +241,7 @@ class Stage:
 
     def _has_loaded(self) -> bool:
         """Whether the coordinator has read all its groups: until then it refuses most requests."""
-        return cast("ListGroupsResponse", self._control.ask(request("ListGroups"), 1)).error_code == ErrorCode.NONE
+        return bool(self._control.ask(request("ListGroups"), 1).error_code == ErrorCode.NONE)
 
     def _can_be_read(self, name: str) -> bool:
         partitions = [
@@ -252,12 +249,13 @@ class Stage:
             for partition in self._metadata(name).partitions
         ]
         asked = request("ListOffsets", replica_id=-1, topics=[{"name": name, "partitions": partitions}])
-        offsets = cast("ListOffsetsResponse", self._control.ask(asked, 1))
+        offsets = self._control.ask(asked, 1)
         return bool(partitions) and all(partition.error_code == 0 for partition in offsets.topics[0].partitions)
 
     def _metadata(self, name: str) -> MetadataResponse.MetadataResponseTopic:
         asked = request("Metadata", topics=[{"name": name}], allow_auto_topic_creation=False)
-        return cast("MetadataResponse", self._control.ask(asked, 12)).topics[0]
+        answer: MetadataResponse = self._control.ask(asked, 12)
+        return answer.topics[0]
 
     def _until(self, happened: Callable[[], bool], within_s: float = HAPPENS_WITHIN_S) -> None:
         deadline = time.monotonic() + within_s
@@ -324,7 +322,7 @@ class Client:
         self.connection.send(request, version)
         self.stage.barrier()
 
-    def receive(self, asks_again: Callable[[Message], bool] = lambda _: False) -> Message:
+    def receive(self, asks_again: Callable[[Message], bool] = lambda _: False) -> Any:
         """The next answer. Without one the script ends here, and the transcript says so.
 
         asks_again: whether it has asked again, because of this answer, which the transcript then leaves out.
@@ -342,7 +340,7 @@ class Client:
         self.stage.transcript.add(self.name, f"< {_api(answer)}", answer)
         return answer
 
-    def ask(self, request: Message, version: int) -> Message:
+    def ask(self, request: Message, version: int) -> Any:
         """Send a request and take its answer."""
         self.send(request, version)
         return self.receive()
@@ -442,7 +440,7 @@ class Client:
 
     def joined(self) -> JoinGroupResponse:
         """Take JoinGroup's answer, and from it the member id, generation and protocol."""
-        answer = cast("JoinGroupResponse", self.receive())
+        answer: JoinGroupResponse = self.receive()
         if answer.error_code in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
             self.member_id = answer.member_id
         if answer.error_code == ErrorCode.NONE:
@@ -534,7 +532,7 @@ class Client:
     def list_groups(self, *, version: int = 5, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
         """ListGroups and its answer, from which the groups of other scripts are left out."""
         self.send(request("ListGroups", states_filter=list(states), types_filter=list(types)), version)
-        answer = cast("ListGroupsResponse", self.connection.receive())
+        answer = self.connection.receive()
         own = self.stage.group
         answer.groups = [listed for listed in answer.groups if f"{listed.group_id}.".startswith(f"{own}.")]
         self.stage.transcript.add(self.name, "< ListGroups", answer)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from protocol.messages import DescribeAclsResponse, MetadataResponse
     from tests.oracle.acl_table import Case
 
 pytestmark = pytest.mark.oracle
@@ -107,7 +106,7 @@ class Server:
 
     def held(self) -> list[Acl]:
         """All ACLs."""
-        body = cast("DescribeAclsResponse", self.admin.ask(DescribeAclsRequest(**EVERYTHING), 3))
+        body = self.admin.ask(DescribeAclsRequest(**EVERYTHING), 3)
         assert body.error_code == 0
         return sorted(
             (
@@ -118,7 +117,7 @@ class Server:
                 one.host,
                 one.operation,
                 one.permission_type,
-            )  # type: ignore[misc]
+            )
             for each in body.resources
             for one in each.acls
         )
@@ -172,7 +171,7 @@ def make_both_topics(server: Server) -> None:
 def _led(server: Server) -> UUID | None:
     """The id of the topic once it has a leader."""
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
-    (topic,) = cast("MetadataResponse", server.admin.ask(asked, 12)).topics
+    (topic,) = server.admin.ask(asked, 12).topics
     return topic.topic_id if topic.partitions and not topic.partitions[0].error_code else None
 
 

@@ -13,12 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from protocol.messages import (
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import IncrementalAlterConfigsResponse, MetadataRequest
 from schemas.errors import ErrorCode
 from tests.support.apache import ApacheKafka
 from tests.support.patience import WITHIN_S
@@ -124,7 +119,7 @@ def ports(kafka_is_here: None) -> Iterator[tuple[int, int]]:
 def described(port: int, kind: int, name: str) -> tuple[dict[str, Fields], set[str]]:
     """All settings of a resource, and the names of those without documentation."""
     request = describe_configs_request(kind, name, include_synonyms=True, include_documentation=True)
-    (result,) = cast("DescribeConfigsResponse", ask(port, request, 4)).results
+    (result,) = ask(port, request, 4).results
     assert result.error_code == 0
     return {each.name: fields(each) for each in result.configs}, {e.name for e in result.configs if not e.documentation}
 
@@ -176,9 +171,7 @@ def create(port: int) -> None:
     with Connection(port) as connection:
         connection.ask(topics_request({"orders": 1}, configs), 5)
         shown = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
-        wait_until(
-            lambda: cast("MetadataResponse", connection.ask(shown, 4)).topics[0].error_code == 0, "topic", WITHIN_S
-        )
+        wait_until(lambda: connection.ask(shown, 4).topics[0].error_code == 0, "topic", WITHIN_S)
 
 
 def test_no_client_can_shut_everybody_out(ports: tuple[int, int]) -> None:

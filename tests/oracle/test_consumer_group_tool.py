@@ -10,18 +10,12 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from coordinator.cli.groups import app
-from protocol.messages import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    JoinGroupResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from protocol.messages import ConsumerGroupHeartbeatRequest, MetadataRequest
 from tests.cli.conftest import run_app
 from tests.interop.java.tools import Done, Tools
 from tests.server.harness import assignment, subscription
@@ -51,7 +45,7 @@ class Member:
         self._owned: list[Any] = []
         self.beat()
 
-    def beat(self, epoch: int | None = None) -> ConsumerGroupHeartbeatResponse:
+    def beat(self, epoch: int | None = None) -> Any:
         """Send a heartbeat, and take the assignment."""
         first: dict[str, Any] = {} if self.epoch else {"rebalance_timeout_ms": 60_000, **self._fields}
         request = ConsumerGroupHeartbeatRequest(
@@ -62,7 +56,7 @@ class Member:
             topic_partitions=self._owned if epoch is None else None,
             **{name: value for name, value in first.items() if name != "instance_id"},
         )
-        answer = cast("ConsumerGroupHeartbeatResponse", self._connection.ask(request, 1))
+        answer = self._connection.ask(request, 1)
         assert answer.error_code == 0, answer
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -112,7 +106,7 @@ class Server:
 
     def has_topic(self, asked: MetadataRequest) -> bool:
         """Whether the topic has a leader."""
-        return bool(cast("MetadataResponse", self.ask(asked, 4)).topics[0].error_code == 0)
+        return bool(self.ask(asked, 4).topics[0].error_code == 0)
 
     def is_settled(self) -> bool:
         """Whether the members of each group are at the same epoch; each beats once."""
@@ -130,7 +124,7 @@ class Server:
         seat, protocols = "classic-seat", [("range", subscription(TOPIC))]
         with Connection(self.port, "classic") as connection:
             join = join_request(group_id, instance=seat, session_ms=300_000, rebalance_ms=300_000, protocols=protocols)
-            joined = cast("JoinGroupResponse", connection.ask(join, 5))
+            joined = connection.ask(join, 5)
             given = {joined.member_id: assignment(TOPIC, 0, 1, 2)}
             connection.ask(sync_request(group_id, joined.generation_id, joined.member_id, seat, given), 3)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 
-from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
+from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest
 from tests.oracle.conftest import NODES, ONE_AFTER_THE_OTHER, SAME_NAME
 from tests.oracle.dumped import DumpedRecord, dump, history, last_payloads
 from tests.oracle.player import play_together
@@ -108,6 +108,7 @@ def _play_all(server: Server) -> list[Transcript]:
 
 def _describe_all(port: int) -> list[DescribeGroupsResponse.DescribedGroup]:
     with Connection(port) as connection:
-        listed = cast("ListGroupsResponse", connection.ask(ListGroupsRequest(), 4)).groups
+        listed = connection.ask(ListGroupsRequest(), 4).groups
         request = DescribeGroupsRequest(groups=[group.group_id for group in listed])
-        return cast("DescribeGroupsResponse", connection.ask(request, 5)).groups
+        described: list[DescribeGroupsResponse.DescribedGroup] = connection.ask(request, 5).groups
+    return described

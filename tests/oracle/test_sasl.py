@@ -269,12 +269,12 @@ def log_in(connection: Connection, mechanism: str, user: str, password: str) -> 
     asked = connection.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
     first = f"n,,n={user},r=clientnonce"
     one = connection.ask(SaslAuthenticateRequest(auth_bytes=first.encode()), 2)
-    assert one.error_code == 0, one  # type: ignore[attr-defined]
-    last, signature = proof(mechanism, first, one.auth_bytes, password)  # type: ignore[attr-defined]
+    assert one.error_code == 0, one
+    last, signature = proof(mechanism, first, one.auth_bytes, password)
     two = connection.ask(SaslAuthenticateRequest(auth_bytes=last), 2)
-    shown = re.sub("r=[^,]*,", "", one.auth_bytes.decode())  # type: ignore[attr-defined]
-    is_signed = two.auth_bytes == b"v=" + b64encode(signature)  # type: ignore[attr-defined]
-    return asked.mechanisms, shown, is_signed, two.error_code, two.error_message, two.session_lifetime_ms  # type: ignore[attr-defined]
+    shown = re.sub("r=[^,]*,", "", one.auth_bytes.decode())
+    is_signed = two.auth_bytes == b"v=" + b64encode(signature)
+    return asked.mechanisms, shown, is_signed, two.error_code, two.error_message, two.session_lifetime_ms
 
 
 def altered(

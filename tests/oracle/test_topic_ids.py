@@ -9,21 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from protocol.messages import (
-    ConsumerGroupHeartbeatResponse,
-    DeleteTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from protocol.messages import DeleteTopicsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.raw import ask
@@ -56,7 +47,7 @@ class Server:
 
     def _id_of(self, topic: str) -> UUID | None:
         asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-        (found,) = cast("MetadataResponse", self.ask(asked, 12)).topics
+        (found,) = self.ask(asked, 12).topics
         is_led = found.partitions and not any(each.error_code for each in found.partitions)
         return found.topic_id if is_led else None
 
@@ -81,7 +72,7 @@ class Server:
             ],
             **{"generation_id_or_member_epoch": -1, **identity},
         )
-        answer = cast("OffsetCommitResponse", self.ask(request, 10))
+        answer = self.ask(request, 10)
         return sorted(
             (self.name(topic.topic_id), sorted((each.partition_index, each.error_code) for each in topic.partitions))
             for topic in answer.topics
@@ -102,7 +93,7 @@ class Server:
             )
             for group, topics in groups
         ]
-        answer = cast("OffsetFetchResponse", self.ask(OffsetFetchRequest(groups=asked), 10))
+        answer = self.ask(OffsetFetchRequest(groups=asked), 10)
         return [
             (
                 group.group_id,
@@ -183,7 +174,7 @@ def test_a_member_of_the_consumer_protocol(servers: tuple[Server, Server]) -> No
     """It commits and fetches by its epoch."""
     heard = []
     for server in servers:
-        epoch = cast("ConsumerGroupHeartbeatResponse", server.ask(first_heartbeat("members", "m"), 1)).member_epoch
+        epoch = server.ask(first_heartbeat("members", "m"), 1).member_epoch
         answers: list[Any] = [epoch]
         for told, member_id in ((epoch, "m"), (epoch + 1, "m"), (epoch, "other"), (-1, "")):
             who = {"member_id": member_id, "generation_id_or_member_epoch": told}

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, list_segments
-from protocol.messages import MetadataResponse
 from tests.interop.java.tools import Tools
 from tests.oracle.conftest import CONSUMER_NODES, SAME_NAME
 from tests.oracle.producer import START_MS, Producer, producer
@@ -102,7 +101,7 @@ def create_orders(worker: Worker) -> None:
 
         def is_led() -> bool:
             asked = request("Metadata", topics=[{"name": "orders"}])
-            found = cast("MetadataResponse", connection.ask(asked, 12)).topics[0]
+            found = connection.ask(asked, 12).topics[0]
             if found.error_code:
                 connection.ask(request("CreateTopics", topics=[topic], timeout_ms=60_000), 4)
             elif found.partitions[0].leader_id == NODE_ID:

@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
 from protocol.definition import FIXED, Struct
-from protocol.messages import API_KEYS, NAMES, ApiVersionsRequest, ApiVersionsResponse, definition
+from protocol.messages import API_KEYS, NAMES, ApiVersionsRequest, definition
 from tests.oracle.script import IS_RECORDING
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka, jars
 from tests.support.raw import ask
@@ -211,5 +211,5 @@ def test_old_versions_are_those_of_kafka_39(open_kafka: ApacheKafka, open_tenure
 
 
 def _api_versions(port: int) -> dict[int, Versions]:
-    answer = cast("ApiVersionsResponse", ask(port, ApiVersionsRequest(), 0))
+    answer = ask(port, ApiVersionsRequest(), 0)
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

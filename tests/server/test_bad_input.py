@@ -112,16 +112,14 @@ class Witness:
     def __init__(self, tenure: Tenure) -> None:
         self.tenure = tenure
         self.connection = Connection(tenure.port)
-        joined = self.connection.ask(join_request("witness", instance="w", session_ms=300_000), 5)
-        assert isinstance(joined, JoinGroupResponse)
+        joined: JoinGroupResponse = self.connection.ask(join_request("witness", instance="w", session_ms=300_000), 5)
         self.joined = joined
-        assert self.connection.ask(sync_request("witness", joined, "w"), 5).error_code == 0  # type: ignore[attr-defined]
+        assert self.connection.ask(sync_request("witness", joined, "w"), 5).error_code == 0
         self.mark = tenure.mark()
 
     def look(self) -> None:
         """Check that the member, the log and the memory are in order."""
-        answer = self.connection.ask(heartbeat_request("witness", self.joined, "w"), 4)
-        assert isinstance(answer, HeartbeatResponse)
+        answer: HeartbeatResponse = self.connection.ask(heartbeat_request("witness", self.joined, "w"), 4)
         assert answer.error_code == ErrorCode.NONE
         since, self.mark = self.mark, self.tenure.mark()
         assert not [event for event in self.tenure.events(since=since) if event["level"] == "error"]

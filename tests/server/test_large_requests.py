@@ -372,17 +372,15 @@ def test_a_large_request_to_a_real_server_costs_nobody_a_seat(shape: Shape, bits
     data = fitting(shape, min(int(2**bits), FRAME_BYTES_MAX), ELEMENTS_MAX)
     with Tenure({"tenure.topics": "orders:3", "offsets.topic.num.partitions": 4}) as tenure:
         victim = Connection(tenure.port)
-        joined = victim.ask(join_request("g", instance="i", session_ms=SESSION_MS), 5)
-        assert isinstance(joined, JoinGroupResponse)
-        assert victim.ask(sync_request("g", joined, "i"), 5).error_code == 0  # type: ignore[attr-defined]
+        joined: JoinGroupResponse = victim.ask(join_request("g", instance="i", session_ms=SESSION_MS), 5)
+        assert victim.ask(sync_request("g", joined, "i"), 5).error_code == 0
         mark = tenure.mark()
         peak_bytes(tenure.pid)
         before = peak_bytes(tenure.pid)
         sending = threading.Thread(target=until_answered, args=(tenure.port, data))
         sending.start()
         while sending.is_alive():
-            answer = victim.ask(heartbeat_request("g", joined, "i"), 4)
-            assert isinstance(answer, HeartbeatResponse)
+            answer: HeartbeatResponse = victim.ask(heartbeat_request("g", joined, "i"), 4)
             assert answer.error_code == ErrorCode.NONE
         sending.join()
         assert [event for event in tenure.events(since=mark) if event["level"] == "error"] == []

@@ -22,9 +22,8 @@ MEMBERS = 50
 def join(connection: Connection, number: int) -> HeartbeatRequest:
     """Make the static member of this connection the only one of its group; returns its heartbeat."""
     group = f"g-{number}"
-    joined = connection.ask(join_request(group, instance="i", session_ms=SESSION_MS), 5)
-    assert isinstance(joined, JoinGroupResponse)
-    assert connection.ask(sync_request(group, joined, "i"), 5).error_code == 0  # type: ignore[attr-defined]
+    joined: JoinGroupResponse = connection.ask(join_request(group, instance="i", session_ms=SESSION_MS), 5)
+    assert connection.ask(sync_request(group, joined, "i"), 5).error_code == 0
     return heartbeat_request(group, joined, "i")
 
 
@@ -52,7 +51,7 @@ def test_heartbeats_that_came_during_a_stall_keep_the_seats() -> None:
         over_s = time.monotonic() + SESSION_MS / 1000 + 0.5
         wait_until(lambda: time.monotonic() > over_s, "the end of all sessions", WITHIN_S)
         tenure.send_signal(signal.SIGCONT)
-        codes = [connection.receive().error_code for connection in connections]  # type: ignore[attr-defined]
+        codes = [connection.receive().error_code for connection in connections]
         assert codes == [ErrorCode.NONE] * MEMBERS
         assert not tenure.count("member_expired", since=mark)
         for connection in connections:

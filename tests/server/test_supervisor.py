@@ -101,17 +101,15 @@ def wait_until_gone(pids: list[int]) -> None:
 def seat(port: int, group: str) -> JoinGroupResponse:
     """Join as the only member of a group, the static member "i", and sync."""
     with Connection(port) as connection:
-        joined = connection.ask(join_request(group, instance="i", session_ms=60_000), 5)
-        assert isinstance(joined, JoinGroupResponse)
+        joined: JoinGroupResponse = connection.ask(join_request(group, instance="i", session_ms=60_000), 5)
         assert joined.error_code == ErrorCode.NONE
-        assert connection.ask(sync_request(group, joined, "i"), 5).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert connection.ask(sync_request(group, joined, "i"), 5).error_code == ErrorCode.NONE
     return joined
 
 
 def beat(port: int, group: str, joined: JoinGroupResponse) -> int:
     """Return the error code of the member's heartbeat."""
-    answer = ask(port, heartbeat_request(group, joined, "i"), 4)
-    assert isinstance(answer, HeartbeatResponse)
+    answer: HeartbeatResponse = ask(port, heartbeat_request(group, joined, "i"), 4)
     return answer.error_code
 
 
@@ -122,8 +120,7 @@ def topic_request(*names: str, timeout_ms: int = TIMEOUT_MS) -> Message:
 
 def topics_at(port: int) -> dict[str, int]:
     """Return topics and their numbers of partitions as that worker knows them."""
-    answer = ask(port, MetadataRequest(topics=None), 12)
-    assert isinstance(answer, MetadataResponse)
+    answer: MetadataResponse = ask(port, MetadataRequest(topics=None), 12)
     return {topic.name or "": len(topic.partitions) for topic in answer.topics}
 
 
@@ -271,8 +268,8 @@ def test_a_topic_is_created_once(tenure: Tenure) -> None:
         outcomes = {}
         for name in names:
             answers = [connection.receive() for connection in (first, second)]
-            outcomes[name] = sorted(answer.topics[0].error_code for answer in answers)  # type: ignore[attr-defined]
-            assert [answer.topics[1].error_code for answer in answers] == [0, 0]  # type: ignore[attr-defined]
+            outcomes[name] = sorted(answer.topics[0].error_code for answer in answers)
+            assert [answer.topics[1].error_code for answer in answers] == [0, 0]
     assert set(map(tuple, outcomes.values())) == {(ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)}
     assert topics_at(tenure.ports[0]) == topics_at(tenure.ports[1])
     assert len(topics_at(tenure.ports[0])) == 3 * len(names) + 3
@@ -303,8 +300,8 @@ def test_two_workers_change_one_topic(tenure: Tenure) -> None:
             setter.send(configs_request(2, [name], {"retention.ms": "7"}), 1)
             wait_until(lambda: topics_at(tenure.ports[0])[name] == 4, "growth", WITHIN_S)  # noqa: B023
             os.kill(hanging, signal.SIGCONT)
-            assert grower.receive().results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-            assert setter.receive().responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+            assert grower.receive().results[0].error_code == ErrorCode.NONE
+            assert setter.receive().responses[0].error_code == ErrorCode.NONE
         assert [topics_at(port)[name] for port in tenure.ports] == [4, 4]
     saved = [json.loads(line) for line in (tenure.data_dir / "topics.json").read_text().splitlines()[1:]]
     found = {topic["name"]: (topic["partition_count"], topic["configs"]) for topic in saved}
@@ -337,8 +334,7 @@ def test_changed_settings_of_brokers_are_known_to_all(tenure: Tenure) -> None:
 
 def broker_configs(port: int, node_id: int) -> list[DescribeConfigsResponse.DescribeConfigsResourceResult]:
     """Return all settings of a node."""
-    answer = ask(port, describe_configs_request(4, str(node_id)), 4)
-    assert isinstance(answer, DescribeConfigsResponse)
+    answer: DescribeConfigsResponse = ask(port, describe_configs_request(4, str(node_id)), 4)
     return answer.results[0].configs
 
 
@@ -361,7 +357,7 @@ def test_folders_of_a_deleted_topic_go_without_their_leader(tenure: Tenure) -> N
         connection.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 3)
         wait_until(lambda: name not in topics_at(tenure.ports[0]), "deletion", WITHIN_S)
         os.kill(hanging, signal.SIGKILL)
-        assert connection.receive().responses[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert connection.receive().responses[0].error_code == ErrorCode.NONE
     assert not list(tenure.data_dir.glob(f"{name}-*"))
 
 
@@ -394,13 +390,13 @@ def test_a_worker_that_died_is_back_with_all_it_had(tenure: Tenure) -> None:
     mark = tenure.mark()
     with Connection(tenure.ports[0]) as stays, Connection(tenure.ports[1]) as cut:
         request = heartbeat_request(ON_0, members[ON_0], "i")
-        assert stays.ask(request, 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
-        assert cut.ask(heartbeat_request(ON_1, members[ON_1], "i"), 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert stays.ask(request, 4).error_code == ErrorCode.NONE
+        assert cut.ask(heartbeat_request(ON_1, members[ON_1], "i"), 4).error_code == ErrorCode.NONE
         os.kill(killed, signal.SIGKILL)
         tenure.wait_for_event("worker_ended", since=mark)
         answer = beat(tenure.ports[1], ON_1, members[ON_1])
         assert answer == ErrorCode.NONE
-        assert stays.ask(request, 4).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert stays.ask(request, 4).error_code == ErrorCode.NONE
     (ended,) = tenure.events("worker_ended", since=mark)
     assert (ended["node"], ended["pid"], ended["exit_code"], ended["pause_ms"]) == (1, killed, -signal.SIGKILL, 0)
     tenure.wait_for_event("worker_back", since=mark)
@@ -443,7 +439,7 @@ def test_a_topic_does_not_wait_for_a_worker_that_died(tenure: Tenure) -> None:
         assert "orders" in topics_at(tenure.ports[0])  # the worker serves
         assert connection.is_silent()
         os.kill(hanging, signal.SIGKILL)
-        assert connection.receive().topics[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert connection.receive().topics[0].error_code == ErrorCode.NONE
     assert all("a" in topics_at(port) for port in tenure.ports)
 
 

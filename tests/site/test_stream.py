@@ -145,7 +145,7 @@ def test_events_of_a_group_that_never_was(server: Tenure) -> None:
         member = Member(server.port, "gone", "c", 5)
         settle(member)
         member.leave()
-        assert connection.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert connection.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == ErrorCode.NONE
     wait_until(lambda: "deleted" in types(server, "gone"), "the timeline has the deletion", WITHIN_S)
     assert asked(f"{url}groups/gone")[0] == 404
     assert [group["group_id"] for group in asked(f"{url}groups")[1]] == ["quiet"]

@@ -49,7 +49,7 @@ class Connection(Closes):
         """Send bytes that no encoder would make; their answer, if any, is read by `receive_frame`."""
         self._socket.sendall(data)
 
-    def receive(self, within_s: float = WITHIN_S) -> Message:
+    def receive(self, within_s: float = WITHIN_S) -> Any:
         """Return the answer to the oldest open request. Raises NoAnswer or Closed."""
         api_key, version, expected_id = self._expected.popleft()
         correlation_id, message = decode_response(api_key, version, self.receive_frame(within_s))
@@ -62,7 +62,7 @@ class Connection(Closes):
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
 
-    def ask(self, request: Message, version: int) -> Message:
+    def ask(self, request: Message, version: int) -> Any:
         """Send a request and wait for its answer; no other request may be open."""
         assert not self._expected
         self.send(request, version)

@@ -115,7 +115,7 @@ class Member:
     def heartbeat(self) -> int:
         """Send a Heartbeat and return its error code."""
         request = heartbeat_request(self.group, self.generation, self.member_id, self.instance)
-        code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code  # type: ignore[attr-defined]
+        code: int = self.connection.ask(request, BESIDE[self.version][1]).error_code
         return code
 
     def has_to_rejoin(self) -> bool:
@@ -145,7 +145,7 @@ def settle(*members: Member, reason: str | None = None) -> None:
         member.send_sync(names)
     for member in members:
         answer = member.connection.receive(WITHIN_S)
-        assert answer.error_code == ErrorCode.NONE, answer  # type: ignore[attr-defined]
+        assert answer.error_code == ErrorCode.NONE, answer
 
 
 def _receive_joins(members: Sequence[Member], reason: str | None) -> None:

@@ -19,7 +19,7 @@ def commit(member: Member, offset: int) -> None:
     """Commit an offset of t-0."""
     request = commit_request(member.group, {("t", 0): offset}, member.generation, member.member_id)
     answer = member.connection.ask(request, 5)
-    assert answer.topics[0].partitions[0].error_code == 0  # type: ignore[attr-defined]
+    assert answer.topics[0].partitions[0].error_code == 0
 
 
 def test_a_group_shows_its_state_and_its_history(server: Tenure, member: Join) -> None:

@@ -108,7 +108,7 @@ def enter(member: Member) -> None:
     member.send_join()
     assert member.receive_join().error_code == ErrorCode.NONE
     member.send_sync({})
-    assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+    assert member.connection.receive(WITHIN_S).error_code == ErrorCode.NONE
 
 
 def is_leader(member: Member) -> bool:
@@ -313,7 +313,7 @@ class TestMove:
             lambda _: nodes.requests.count("SyncGroup") == 1, state="CompletingRebalance", timeout=WITHIN_S
         )
         nodes.move("workers", other_than(nodes, "workers"))
-        assert follower.connection.receive(WITHIN_S).error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
+        assert follower.connection.receive(WITHIN_S).error_code == ErrorCode.NOT_COORDINATOR
         assert nodes.group("workers").state == "Dead"  # it never had a synced generation
 
     @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
@@ -350,7 +350,7 @@ class TestMove:
                 assert standby.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
             if moment == "joined":
                 standby.send_sync({})
-                assert standby.connection.receive(WITHIN_S).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+                assert standby.connection.receive(WITHIN_S).error_code == ErrorCode.NONE
             else:
                 enter(standby)
             assert standby.heartbeat() == ErrorCode.NONE

@@ -27,10 +27,8 @@ from protocol.messages import (
     DescribeGroupsResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
-    ListGroupsResponse,
     OffsetDeleteRequest,
     OffsetFetchRequest,
-    OffsetFetchResponse,
 )
 from schemas.errors import ErrorCode
 from tests.audit.scenes import group_on
@@ -89,7 +87,7 @@ def _ask(port: int, group_ids: Sequence[str]) -> dict[str, Answer]:
             "DescribeGroupsResponse", connection.ask(DescribeGroupsRequest(groups=list(group_ids)), 5)
         ).groups
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=each, topics=None) for each in group_ids]
-        fetched = cast("OffsetFetchResponse", connection.ask(OffsetFetchRequest(groups=groups), 8)).groups
+        fetched = connection.ask(OffsetFetchRequest(groups=groups), 8).groups
     offsets_of = {each.group_id: each for each in fetched}  # Kafka 4 answers in an order of its own
     return {
         group.group_id: Answer(
@@ -298,7 +296,7 @@ def listed(port: int, group_ids: Sequence[str]) -> dict[str, str]:
     """The states of all groups of a server, after it has loaded these."""
     ask(port, group_ids)
     with Connection(port) as connection:
-        groups = cast("ListGroupsResponse", connection.ask(ListGroupsRequest(), 4)).groups
+        groups = connection.ask(ListGroupsRequest(), 4).groups
     return {group.group_id: group.group_state for group in groups}
 
 

@@ -213,7 +213,7 @@ def test_a_commit_wakes_those_who_read_the_log_of_groups(has_journal: str, worke
                     request = fetch_request(("__consumer_offsets", partition, offset), max_wait_ms=2**31 - 1)
                     reader.send(request, 11)
                     writer.ask(commit_request(group_on(partition), offset), 8)
-                    found = reader.receive().responses[0].partitions[0]  # type: ignore[attr-defined]
+                    found = reader.receive().responses[0].partitions[0]
                     assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, offset + 1)
                     assert len(list(decode_batches(found.records))) == 1
 
@@ -301,7 +301,7 @@ def test_committed_offsets_can_be_read_where_they_are_kept() -> None:
             connection.ask(topics_request({"orders": 1}), 5)
             connection.ask(commit_request("g", offset), 8)
             fetched = connection.ask(fetch_request(("__consumer_offsets", 0, offset - 5)), 11)
-            found = fetched.responses[0].partitions[0]  # type: ignore[attr-defined]
+            found = fetched.responses[0].partitions[0]
             assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, offset - 4)
             (batch,) = decode_batches(found.records)
             (record,) = batch.records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -453,7 +453,7 @@ def test_settings_of_groups_reach_all_workers_and_last() -> None:
                 with Connection(port) as connection:
                     for group in groups:
                         joined = first_heartbeat(group)
-                        answer = cast("ConsumerGroupHeartbeatResponse", connection.ask(joined, 1))
+                        answer = connection.ask(joined, 1)
                         if answer.error_code != ErrorCode.NOT_COORDINATOR:
                             found.append(answer.heartbeat_interval_ms)
             return found
@@ -466,7 +466,6 @@ def test_settings_of_groups_reach_all_workers_and_last() -> None:
 async def beat(peer: Peer, epoch: int) -> ConsumerGroupHeartbeatResponse:
     """A heartbeat of member m of group g; with epoch 0 it joins."""
     later = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch)
-    answer = await peer.ask(later if epoch else first_heartbeat("g"), 1)
-    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    answer: ConsumerGroupHeartbeatResponse = await peer.ask(later if epoch else first_heartbeat("g"), 1)
     assert answer.error_code == ErrorCode.NONE
     return answer

@@ -14,7 +14,6 @@ from protocol.messages import (
     DescribeUserScramCredentialsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
     SaslHandshakeRequest,
 )
 from schemas.errors import ErrorCode
@@ -159,7 +158,6 @@ def first_answer(tenure: Tenure, user: str) -> dict[str, str]:
     with Connection(tenure.ports[1]) as connection:
         connection.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
         answer = connection.ask(SaslAuthenticateRequest(auth_bytes=f"n,,n={user},r=nonce".encode()), 2)
-    assert isinstance(answer, SaslAuthenticateResponse)
     fields = dict(part.split("=", 1) for part in answer.auth_bytes.decode().split(","))
     assert fields.pop("r").startswith("nonce")
     return fields

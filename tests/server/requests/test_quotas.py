@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from coordinator.log.engine import EngineError
 from coordinator.server.requests import quotas
-from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
 from tests.support.raw import Connection
@@ -127,7 +127,7 @@ def test_quotas_reach_all_workers_and_last() -> None:
 
         def shown_by(port: int) -> list[float]:
             with Connection(port, "slow") as connection:
-                answer = cast("DescribeClientQuotasResponse", connection.ask(wanted, 1))
+                answer = connection.ask(wanted, 1)
             return [each.value for entry in answer.entries or () for each in entry.values]
 
         with Connection(server.ports[0]) as connection:
@@ -136,7 +136,7 @@ def test_quotas_reach_all_workers_and_last() -> None:
         assert [shown_by(port) for port in server.ports] == [[0.001], [0.001]]
         for port in server.ports:
             with Connection(port, "slow") as connection:
-                answer = cast("DescribeClientQuotasResponse", connection.ask(wanted, 1))
+                answer = connection.ask(wanted, 1)
             assert answer.throttle_time_ms > 0
         server.restart()
         assert [shown_by(port) for port in server.ports] == [[0.001], [0.001]]

@@ -23,8 +23,7 @@ async def join(peer: Peer, member_id: str = "m", group: str = "g") -> ConsumerGr
 
 async def beat(peer: Peer, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
     """Send a heartbeat."""
-    answer = await peer.ask(request, version)
-    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    answer: ConsumerGroupHeartbeatResponse = await peer.ask(request, version)
     return answer
 
 
