@@ -8,7 +8,7 @@ from coordinator.config import ConfigError, load
 from coordinator.security.sasl import Exchange
 from coordinator.security.sasl.offer import FRAME_MAX_BYTES, Parts, offer
 from coordinator.security.sasl.scram import Credential, decoy
-from coordinator.server.sasl import NoKeys
+from tests.security.sasl.test_oauthbearer import Provider
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 USERS = f"listener.name.sasl.plain.sasl.jaas.config={JAAS}"
@@ -24,7 +24,7 @@ def nobody(mechanism: str, user: str) -> tuple[Credential, bool]:
     return decoy(mechanism, user.encode(), 4_096), False
 
 
-PARTS = Parts(nobody, lambda: "nonce", lambda *_: NoKeys(), lambda: 0)
+PARTS = Parts(nobody, lambda: "nonce", lambda *_: Provider(), lambda: 0)
 BEARER = ("sasl.enabled.mechanisms=OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url=https://localhost/keys")
 BEARER_JAAS = (
     "listener.name.sasl.oauthbearer.sasl.jaas.config="
