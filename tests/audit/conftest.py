@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -21,13 +20,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coordinator.log.compaction.rewrite import compact
-from coordinator.log.compaction.task import Cleaned, Task
+from coordinator.log.compaction.task import Task
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.outside import find_logs
 from coordinator.log.segments.segment import list_segments, segment_at
-from coordinator.log.segments.swap import swap_in
 from protocol.records.walk import decode_batches
 from tests.audit.scenes import Scene, clean
+from tests.log.compaction.closed import swap
 from tests.support.apache import VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import Tenure, wait_until
@@ -142,15 +141,17 @@ def play(bootstrap: str, script: Script) -> None:
 
 def roll(bootstrap: str, script: Script) -> None:
     """Restart static members one by one; each commits."""
-    with ExitStack() as stack:
-        seats = {seat: consumer(bootstrap, script.roll, seat) for seat in script.seats}
-        stack.callback(_close, seats)
+    seats = {seat: consumer(bootstrap, script.roll, seat) for seat in script.seats}
+    try:
         share(list(seats.values()))
         for number, seat in enumerate(script.seats):
             seats[seat].close()
             seats[seat] = consumer(bootstrap, script.roll, seat)
             share(list(seats.values()))
             commit(seats[seat], 10 + number)
+    finally:
+        for each in seats.values():
+            each.close()
 
 
 def storm(bootstrap: str, script: Script) -> None:
@@ -217,11 +218,6 @@ def change_protocol(bootstrap: str, group_id: str, *protocols: str) -> None:
             joins.close()
 
 
-def _close(consumers: dict[str, Consumer]) -> None:
-    for each in consumers.values():
-        each.close()
-
-
 def commit(of: Consumer, offset: int) -> None:
     """Commit an offset of the topic's first partition."""
     of.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
@@ -258,9 +254,5 @@ def compacted(script: Script, tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Compaction takes only closed segments, so an empty newest segment closes the one with the records.
         segment_at(folder, end).path.touch()
         task = Task(end, 0, time.time_ns() // 1_000_000 + 1, lag_ms=0, retention_ms=0, segment_size=10**9)
-        compact(Disk(), folder, task, partial(_swap, folder))
+        compact(Disk(), folder, task, partial(swap, folder))
     return copy
-
-
-def _swap(folder: Path, cleaned: Cleaned) -> None:
-    deque(swap_in(Disk(), folder, *cleaned[:2]), 0)

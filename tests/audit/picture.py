@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from coordinator.audit.audit import Options, audit
 from coordinator.audit.show.page import write_page
 from coordinator.group.partition import partition_for
+from tests.audit.audited import audited
 from tests.audit.scenes import SECOND_MS, Member, Scene, member, static
 from tests.support.browser import Browser
 
@@ -80,7 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "data"
         write_log(folder)
-        result = audit(folder, None, Options(), lambda _done: None)
+        result = audited(folder)
         result.source = "data"
         path = write_page(Path(name), result)
         with Browser() as browser:

@@ -13,6 +13,7 @@ from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.logs import Plan
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS
 from coordinator.group.partition import partition_for
+from tests.audit.audited import audited
 from tests.audit.scenes import (
     GROUP,
     PARTS,
@@ -26,11 +27,6 @@ from tests.audit.scenes import (
     static_members,
     versioned,
 )
-
-
-def audited(folder: Path, out: Path | None = None, options: Options | None = None) -> AuditResult:
-    """Return the result for a log."""
-    return audit(folder, out, options or Options(), lambda _done: None)
 
 
 def two_partitions(folder: Path) -> Path:

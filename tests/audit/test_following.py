@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator.audit import following
-from coordinator.audit.audit import AuditResult, NothingRead, Options, audit
+from coordinator.audit.audit import AuditResult, NothingRead, Options
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.following import Following, Part
 from coordinator.audit.read.tables import to_rows
 from coordinator.audit.spark.follow import _digest, _part
 from coordinator.audit.spark.split import RAW
 from coordinator.audit.spark.tail import Offset, TailReader
+from tests.audit.audited import audited
 from tests.audit.check.test_checks import FAULTS, LEGAL
 from tests.audit.scenes import GROUP, Scene, clean, group_on, static_members
 
@@ -66,7 +67,7 @@ class Stream:
 
 def whole(folder: Path) -> AuditResult:
     """Audit the whole log."""
-    return audit(folder, None, Options(LIMITS), lambda _done: None)
+    return audited(folder, options=Options(LIMITS))
 
 
 @pytest.mark.parametrize("name", [name for name in (*FAULTS, *LEGAL) if name != TORN])

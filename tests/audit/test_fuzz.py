@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from coordinator.audit.audit import FINDINGS_KEPT, AuditResult, Options, audit
+from coordinator.audit.audit import FINDINGS_KEPT, AuditResult
 from coordinator.audit.read.columns import read_tables
 from coordinator.audit.read.logs import NO_BATCH_KIND, ROOM_KIND, TORN_TAIL_KIND, plan
 from coordinator.audit.read.parse import NOT_RECORDS
@@ -39,6 +39,7 @@ from protocol.messages import GroupMetadataValue, encode
 from protocol.records.batch import HEADER_SIZE, Record, encode_batch
 from protocol.records.codecs import Codec
 from protocol.records.varint import encode_varint
+from tests.audit.audited import audited
 from tests.audit.conftest import Script
 from tests.audit.random_logs import logs
 from tests.audit.read.test_columns import whole
@@ -94,7 +95,7 @@ def assert_sound(folder: Path) -> AuditResult:
                 assert row[REASON]
                 assert of.start <= row[POSITION] < of.end
     out = folder.with_name(f"{folder.name}-out")
-    result = audit(folder, out, Options(), lambda _done: None)
+    result = audited(folder, out)
     print_report(result, Console(file=io.StringIO(), width=100))
     write_summary(out, result)
     page(result).encode()

@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.audit import AuditResult, Options
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show.summary import summary
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.disk import Disk
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, list_segments, partition_folder
 from protocol.records.walk import decode_batches
+from tests.audit.audited import audited
 from tests.audit.conftest import ID_COUNT, PARTITION_COUNT, SETTINGS, TOPIC, Script, commit, consumer
 from tests.audit.scenes import HOUR_MS, group_on
 from tests.support.apache import VERSION, ApacheKafka
@@ -39,7 +40,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def result(script: Script, out: Path) -> AuditResult:
     """Audit the log."""
-    return audit(script.folder, out, Options(), lambda _done: None)
+    return audited(script.folder, out)
 
 
 def test_nothing_is_found(result: AuditResult, script: Script) -> None:
@@ -54,7 +55,7 @@ def test_nothing_is_found(result: AuditResult, script: Script) -> None:
 
 def test_nothing_is_found_in_what_compaction_leaves(result: AuditResult, script: Script, compacted: Path) -> None:
     """A compacted log has no finding: no key is lost, and each group has its state and a shorter history."""
-    found = audit(compacted, None, Options(Limits(PARTITION_COUNT), before=script.folder), lambda _done: None)
+    found = audited(compacted, options=Options(Limits(PARTITION_COUNT), before=script.folder))
     assert found.findings == []
     assert sum(found.records_by_type.values()) < sum(result.records_by_type.values())
     before, after = summary(result)["groups"], summary(found)["groups"]
@@ -136,7 +137,7 @@ def test_committed_transactions_count(result: AuditResult, script: Script) -> No
 def test_lost_marker_is_found(script: Script, tmp_path: Path) -> None:
     """A commit whose marker is lost is found as soon as the log of ids says that it is over."""
     lose_marker(script, tmp_path / "log")
-    (found,) = audit(tmp_path / "log", None, Options(), lambda _done: None).findings
+    (found,) = audited(tmp_path / "log").findings
     assert (found.check, found.group) == ("pending_without_end", script.exact)
     detail = json.loads(found.detail)
     assert detail["transactional_id"] == script.exact
@@ -146,7 +147,7 @@ def test_lost_marker_is_found(script: Script, tmp_path: Path) -> None:
 def test_lost_id_is_found(script: Script, tmp_path: Path) -> None:
     """A marker whose transactional id is lost is found."""
     lose_id(script, tmp_path / "log")
-    (found,) = audit(tmp_path / "log", None, Options(), lambda _done: None).findings
+    (found,) = audited(tmp_path / "log").findings
     assert found.check == "marker_without_transaction"
 
 
@@ -154,8 +155,8 @@ def test_prepared_transaction_is_found_once_it_is_late(script: Script, tmp_path:
     """A transaction whose end was answered may wait for its markers, but not for an hour."""
     prepare_left_open(script, tmp_path / "young")
     prepare_left_open(script, tmp_path / "old", HOUR_MS)
-    assert audit(tmp_path / "young", None, Options(), lambda _done: None).findings == []
-    (found,) = audit(tmp_path / "old", None, Options(), lambda _done: None).findings
+    assert audited(tmp_path / "young").findings == []
+    (found,) = audited(tmp_path / "old").findings
     assert (found.check, found.group) == ("pending_without_end", script.left_open)
     assert json.loads(found.detail)["why"] == "the transaction is in PrepareCommit, and its marker is missing"
 
@@ -219,9 +220,9 @@ def test_nothing_is_found_in_what_kafkas_cleaner_leaves(script: Script) -> None:
                     wait_until(partial(is_past, time.time() + 0.005), "the next commit is of a later time", WITHIN_S)
         wait_until(lambda: len(cleaned(server.log_dir)) == PARTITION_COUNT, "all partitions are cleaned", WITHIN_S)
         server.stop()
-        found = audit(server.log_dir, None, Options(before=script.folder), lambda _done: None)
+        found = audited(server.log_dir, options=Options(before=script.folder))
     assert found.findings == []
-    before = audit(script.folder, None, Options(), lambda _done: None)
+    before = audited(script.folder)
     assert sum(found.records_by_type.values()) < sum(before.records_by_type.values())
     whole, left = summary(before)["groups"], summary(found)["groups"]
     for group in (script.roll, script.storm, script.moving, script.deleted):

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.audit import AuditResult
 from coordinator.audit.show.page import page
 from coordinator.cli.watch import EventLines
 from coordinator.client.client import Client
 from coordinator.client.events import EventReader
 from coordinator.story.counts import REJOIN, RESTART, TAKEOVER
 from coordinator.story.schema import EVENTS_TOPIC
+from tests.audit.audited import audited
 from tests.audit.outage import GROUP, QUIET, SETTINGS, WANTED, live
 from tests.cli.conftest import make_app, run_app
 from tests.support.patience import WITHIN_S
@@ -89,11 +90,6 @@ def by_type(entries: list[dict[str, Any]]) -> dict[str, int]:
     """The numbers of WANTED, from entries."""
     counted = Counter(entry["type"] for entry in entries)
     return {name: counted[name] for name in WANTED[GROUP]}
-
-
-def audited(folder: Path) -> AuditResult:
-    """The audit in one process."""
-    return audit(folder, None, Options(), lambda _done: None)
 
 
 def numbers(result: AuditResult, group: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.audit.audit import Options, audit
+from coordinator.audit.audit import Options
 from coordinator.audit.check.checks import CHECKS, Finding
 from coordinator.audit.read import logs
 from coordinator.group.consumer.records import CURRENT, MEMBER, TARGET
@@ -24,6 +24,7 @@ from coordinator.story.diagnosis import LOOP_MIN
 from coordinator.story.records.consumer import read_consumer_value
 from protocol.messages import ConsumerGroupTargetAssignmentMemberValue, encode
 from protocol.records.batch import Record, encode_batch
+from tests.audit.audited import audited
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -56,7 +57,7 @@ OVERVIEW = PAGE.with_name("audit.md")
 
 def findings_of(folder: Path, **options: Path) -> list[Finding]:
     """Return the audit's findings for the folder."""
-    return audit(folder, None, Options(**options), lambda _done: None).findings  # type: ignore[arg-type]
+    return audited(folder, options=Options(**options)).findings  # type: ignore[arg-type]
 
 
 def _bad_checksum() -> Scene:
@@ -484,7 +485,7 @@ def test_aborted_commit_is_none(tmp_path: Path) -> None:
     scene.transacted(9, producer_id=7).end_transaction(7, committed=False)
     scene.transacted(3, producer_id=8)
     scene.transacted(6, producer_id=7).end_transaction(7, committed=True)
-    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    result = audited(scene.write(tmp_path))
     assert result.findings == []
     assert result.stories[0].committed == {"orders-0": 6}
 
@@ -512,7 +513,7 @@ def test_batch_that_is_being_written_is_no_finding(
             file.write(whole[-7:])
 
     monkeypatch.setattr(logs, "cut", cut_meanwhile)
-    result = audit(tmp_path, None, Options(), lambda _done: None)
+    result = audited(tmp_path)
     assert (result.findings, result.batches) == ([], len(scene.batches) - 1)
 
 

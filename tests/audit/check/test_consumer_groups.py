@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.audit.audit import Options, audit
 from coordinator.audit.check.history import History, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.parse import parse_record
@@ -19,6 +18,7 @@ from coordinator.group.consumer.records import CURRENT
 from coordinator.story.records.consumer import read_consumer_value
 from protocol.records.batch import Record
 from protocol.records.walk import decode_batches
+from tests.audit.audited import audited
 from tests.audit.histories import checks, story_of
 from tests.audit.scenes import (
     GROUP,
@@ -57,7 +57,7 @@ def steps_of(story: Story) -> list[tuple[str, int | None, int, str]]:
 
 def test_log_of_kafka_is_clean_and_tells_the_play(kafkas: Path) -> None:
     """Nothing is wrong with what Kafka wrote, and the story has its epochs, members and the static return."""
-    result = audit(kafkas, None, Options(), lambda _done: None)
+    result = audited(kafkas)
     assert result.findings == []
     story = next(each for each in result.stories if each.group == GOLDEN_GROUP)
     assert steps_of(story) == [

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.audit.audit import AuditResult, Options, audit
 from coordinator.group.partition import partition_for
 from coordinator.log.segments.segment import TRANSACTIONS_TOPIC, partition_folder
 from coordinator.transaction.records import record_of, tombstone_of
 from coordinator.transaction.state import Status, TransactionalId
 from protocol.records.batch import encode_batch
+from tests.audit.audited import audited
 from tests.audit.scenes import GROUP, HOUR_MS, PARTITION_COUNT, SECOND_MS, START_MS, Scene, static_members
 
 NAME, PRODUCER = "worker-1", 7
@@ -39,11 +39,6 @@ def write_ids(folder: Path, *states: TransactionalId | None, end_ms: int = START
     batches.append(encode_batch([tombstone_of("another", end_ms)], len(batches), 1))
     path = partition_folder(folder, partition_for(NAME, PARTITION_COUNT), TRANSACTIONS_TOPIC) / f"{0:020}.log"
     path.write_bytes(b"".join(batches))
-
-
-def audited(scene: Scene, folder: Path) -> AuditResult:
-    """Audit a scene in a folder."""
-    return audit(scene.write(folder), None, Options(), lambda _done: None)
 
 
 def open_one(passed_ms: int = 0) -> Scene:
@@ -88,7 +83,7 @@ def test_pending_offset_is_found_when_its_end_is_late(tmp_path: Path, case: str)
     state, passed_ms, why = PENDING[case]
     if state is not None:
         write_ids(tmp_path, state, end_ms=AFTER_MS)
-    found = audited(open_one(passed_ms), tmp_path).findings
+    found = audited(open_one(passed_ms).write(tmp_path)).findings
     assert [(each.check, each.group, each.offset) for each in found] == [("pending_without_end", GROUP, 1)] * bool(why)
     if why:
         is_named = state is not None and state.producer_id == PRODUCER
@@ -105,7 +100,7 @@ def test_group_that_only_has_pending_offsets_is_found(tmp_path: Path) -> None:
     """A group without a record that counts has a finding and no story."""
     scene = Scene().transacted(5, PRODUCER).transacted(6, PRODUCER).tick(HOUR_MS)
     scene.end_transaction(8, committed=True)
-    result = audited(scene, tmp_path)
+    result = audited(scene.write(tmp_path))
     assert ([each.check for each in result.findings], result.stories) == (["pending_without_end"], [])
 
 
@@ -123,7 +118,7 @@ def test_marker_needs_a_transactional_id(tmp_path: Path, producer_id: int, ids_e
     """A marker of a producer that no id names is found, if the id of an honest one would be there."""
     write_ids(tmp_path, known(Status.COMPLETE_COMMIT, update_ms=START_MS - SECOND_MS), end_ms=ids_end_ms)
     scene = Scene().end_transaction(producer_id, committed=True)
-    found = audited(scene, tmp_path).findings
+    found = audited(scene.write(tmp_path)).findings
     assert [(each.check, each.offset) for each in found] == [("marker_without_transaction", 0)] * is_found
 
 
@@ -145,7 +140,7 @@ def test_ids_that_may_be_elsewhere_prove_nothing(tmp_path: Path, lacks: str) -> 
         data = bytearray(path.read_bytes())
         data[70] ^= 1
         path.write_bytes(data)
-    result = audited(Scene().end_transaction(8, committed=True), tmp_path)
+    result = audited(Scene().end_transaction(8, committed=True).write(tmp_path))
     assert result.findings == []
     assert result.notes == ["1 record of __transaction_state could not be read"] * (lacks == "a record")
 
@@ -154,7 +149,7 @@ def test_epoch_of_an_id_only_grows(tmp_path: Path) -> None:
     """A record with a lower epoch is found, unless the producer is new or the id expired in between."""
     states = [known(Status.EMPTY, epoch=epoch) for epoch in (3, 4, 2, 5)]
     write_ids(tmp_path, *states, None, known(Status.EMPTY, epoch=0), known(Status.EMPTY, epoch=0, producer_id=9))
-    (found,) = audited(Scene().commit(5), tmp_path).findings
+    (found,) = audited(Scene().commit(5).write(tmp_path)).findings
     assert (found.check, found.partition, found.offset) == (
         "producer_epoch_falls", partition_for(NAME, PARTITION_COUNT), 2
     )  # fmt: skip

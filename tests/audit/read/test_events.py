@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.audit import Options
 from coordinator.audit.check.checks import Finding
 from coordinator.audit.check.history import Story
 from coordinator.audit.check.limits import Limits
@@ -21,6 +21,7 @@ from coordinator.audit.show.summary import summary
 from coordinator.story.events import event_json, fields_of, read_event
 from coordinator.story.schema import EVENTS_TOPIC
 from protocol.records.batch import Record, encode_batch
+from tests.audit.audited import audited
 from tests.audit.conftest import Script
 from tests.audit.histories import rows_of, run_history
 from tests.audit.scenes import GROUP, HOUR_MS, PARTS, SECOND_MS, START_MS, Scene, member, static_members
@@ -214,17 +215,12 @@ def test_topic_is_read_from_the_folder(tmp_path: Path) -> None:
     write(folder, 0, ended(3, at(2), group_instance_id="<b>"), b"\xff", b'{"version":2,"type":"x","at_ms":1}')
     write(folder, 1, ended(2, at(1), "member_expired"))
     (folder / f"{EVENTS_TOPIC}-0" / f"{0:020}.index").touch()
-    result = audit(folder, None, Options(), lambda _done: None)
+    result = audited(folder)
     assert result.stories[0].causes_recorded == {"member left": 1, "member expired": 1}
     assert result.notes == ["2 records of __rebalance_events could not be read"]
     assert summary(result)["groups"][GROUP]["causes_told"] == {"member expired": 1, "member left": 1}
     assert "&lt;b&gt;" in page(result)
     assert "<b>" not in page(result)
-
-
-def audited(folder: Path) -> AuditResult:
-    """Audit a server's log, or its compacted copy."""
-    return audit(folder, None, Options(Limits(partition_count=4)), lambda _done: None)
 
 
 def test_real_server_records_every_cause(script: Script, compacted: Path, tmp_path: Path) -> None:
@@ -234,13 +230,14 @@ def test_real_server_records_every_cause(script: Script, compacted: Path, tmp_pa
         return
     folder = shutil.copytree(compacted, tmp_path / "log")
     shutil.copytree(script.folder / f"{EVENTS_TOPIC}-0", folder / f"{EVENTS_TOPIC}-0")
-    whole, left = (summary(audited(each))["groups"] for each in (script.folder, folder))
+    options = Options(Limits(partition_count=4))
+    whole, left = (summary(audited(each, options=options))["groups"] for each in (script.folder, folder))
     storm = whole[script.storm]
     assert storm["causes_told"] == {"member joined": 1 + script.storm_rounds, "member left": script.storm_rounds + 1}
     assert (storm["causes"], storm["rebalances_forgotten"]) == ({}, 0)
     assert left[script.storm]["rebalances"] == storm["rebalances"]
     assert left[script.storm]["rebalances_forgotten"] == storm["rebalances"] - 1
-    assert audited(folder).findings == []
+    assert audited(folder, options=options).findings == []
 
 
 @pytest.mark.parametrize(

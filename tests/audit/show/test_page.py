@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.audit import AuditResult, Options
 from coordinator.audit.check.checks import CHECKS, finding
 from coordinator.audit.check.history import LANES_MAX, MARKS_MAX, STEPS_MAX, Step, Story
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.show import page as module
 from coordinator.audit.show.page import page, publish, write_page
 from coordinator.story.lanes import Lane, Mark
+from tests.audit.audited import audited
 from tests.audit.scenes import (
     GROUP,
     HOUR_MS,
@@ -85,11 +86,6 @@ class Tags(HTMLParser):
         return " ".join(self.texts)
 
 
-def result_of(scene: Scene, folder: Path) -> AuditResult:
-    """Audit the log of a scene."""
-    return audit(scene.write(folder), None, Options(), lambda _done: None)
-
-
 def drawn(text: str) -> Tags:
     """Return the drawings, without the legend that explains their marks."""
     return Tags(text[text.index("<section class='card' id='group-0'") : text.index("<h2 id='bytes'>")])
@@ -97,7 +93,7 @@ def drawn(text: str) -> Tags:
 
 def test_page_shows_findings_rebalances_and_seats(tmp_path: Path) -> None:
     """The page draws a bar for each time in a seat, a mark for each restart, and lines over all for generations."""
-    text = page(result_of(clean().commit(5).commit(4), tmp_path))
+    text = page(audited(clean().commit(5).commit(4).write(tmp_path)))
     tags = drawn(text)
     assert tags.count("line", "when") == 3, "the end of one and the begin of the next are on one pixel"
     assert sum(each.count("members: ") + each.count("member: ") for each in tags.texts) == 5, "each says what happened"
@@ -111,7 +107,7 @@ def test_page_shows_findings_rebalances_and_seats(tmp_path: Path) -> None:
 
 def test_drawings_have_words_too(tmp_path: Path) -> None:
     """A table has a row for each record of the group, and each drawing has a name."""
-    tags = drawn(page(result_of(clean(), tmp_path)))
+    tags = drawn(page(audited(clean().write(tmp_path))))
     assert tags.text.count("removed") == 3  # in the totals, at the mark, and as a step
     assert {"generation", "return", "empty", "deleted"} <= set(tags.texts)
     labels = [attributes.get("aria-label") for _, attributes in tags.found if attributes.get("role") == "img"]
@@ -138,7 +134,7 @@ def test_each_finding_says_what_to_do() -> None:
 
 def test_page_needs_nothing_else(tmp_path: Path) -> None:
     """The page loads no style sheet and no picture, links only to itself, and has a policy that forbids the rest."""
-    path = write_page(tmp_path / "out", result_of(clean().commit(5).commit(4), tmp_path / "log"))
+    path = write_page(tmp_path / "out", audited(clean().commit(5).commit(4).write(tmp_path / "log")))
     tags = Tags(path.read_text(encoding="utf-8"))
     assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags.found}
     assert not {"src", "style", "srcset", "action"} & {name for _, attributes in tags.found for name in attributes}
@@ -158,7 +154,7 @@ def test_what_the_log_says_is_text(tmp_path: Path) -> None:
     """Markup in the names of groups and topics is shown as text, and invisible characters are escaped."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1), 1, group_id).commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE)
-    result = result_of(scene, tmp_path)
+    result = audited(scene.write(tmp_path))
     result.source = HOSTILE
     result.notes.append(HOSTILE)
     story = result.stories[0]
@@ -279,7 +275,7 @@ def test_what_is_lost_with_a_partition_is_said(tmp_path: Path) -> None:
     here, there, gone = group_on(0, "here"), group_on(1, "there"), group_on(1, "gone")
     members = [static(f"m-{number}", 1, {"orders": [number]}) for number in range(120)]
     Scene().group(members, 1, here).write(tmp_path)
-    result = result_of(Scene(1).group([], 1, gone).delete(gone).commit(5, there), tmp_path)
+    result = audited(Scene(1).group([], 1, gone).delete(gone).commit(5, there).write(tmp_path))
     text = page(result)
     lost = Tags(text[text.index("<h2 id='partitions'>") : text.index("<h2 id='all-groups'>")])
     assert {here, there} <= set(lost.texts)
@@ -292,7 +288,7 @@ def test_group_on_two_partitions_is_linked_to_each(tmp_path: Path) -> None:
     for partition in (0, 1):
         scene = Scene(partition).group(static_members(a=1), 1, "g").commit(5, "g").commit(4, "g")
         scene.write(tmp_path)
-    text = page(audit(tmp_path, None, Options(Limits(partition_count=1)), lambda _done: None))
+    text = page(audited(tmp_path, options=Options(Limits(partition_count=1))))
     found = text[text.index("<section class='card check' id='check-commit_back'") :]
     links = Tags(found[: found.index("</section>") + len("</section>")]).values("href")
     assert sorted(links) == ["#group-0", "#group-1"]
@@ -302,21 +298,21 @@ def test_group_of_a_newer_protocol_is_drawn_up_to_there(tmp_path: Path) -> None:
     """A group that went to a protocol that isn't read is drawn up to that record, and isn't shown as deleted."""
     scene = Scene().group(static_members(a=1), 1)
     scene.append((group_key(GROUP), None), (newer_key(GROUP, 11), share_value()))
-    tags = drawn(page(result_of(scene, tmp_path)))
+    tags = drawn(page(audited(scene.write(tmp_path))))
     assert (tags.count("line", "converted"), tags.count("line", "deleted")) == (1, 0)
     assert "A group of the share protocol, whose members aren't read." in tags.text
 
 
 def test_group_of_the_consumer_protocol_is_drawn(tmp_path: Path) -> None:
     """The page has the group's epoch and number of members, and a lane for each seat."""
-    tags = drawn(page(result_of(two_consumers().scene, tmp_path)))
+    tags = drawn(page(audited(two_consumers().scene.write(tmp_path))))
     assert "A group of the consumer protocol, epoch 3, 2 members." in tags.text
     assert {"m", "seat"} <= set(tags.text.split())
 
 
 def test_empty_log_has_a_page(tmp_path: Path) -> None:
     """An audit of an empty log has a page."""
-    tags = Tags(page(result_of(Scene(), tmp_path)))
+    tags = Tags(page(audited(Scene().write(tmp_path))))
     assert "Nothing found." in tags.texts
     assert "script" not in {tag for tag, _ in tags.found}
 
@@ -329,7 +325,7 @@ def report(browser: Browser, tmp_path: Path, many: AuditResult) -> Path:
     """Open the page of a log with hostile names and many groups in the browser, at the size of a desktop."""
     group_id = group_on(0, HOSTILE)
     scene = Scene().group(static_members(a=1, b=1), 1, group_id).group(static_members(a=2, b=1), 1, group_id)
-    result = result_of(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE), tmp_path / "log")
+    result = audited(scene.commit(5, group_id, HOSTILE).commit(4, group_id, HOSTILE).write(tmp_path / "log"))
     result.stories[0].bytes = 12_000
     result.stories += many.stories[500:800]
     result.findings += [finding(check, 0, 1, group_id, 1, text=HOSTILE) for check in ("wrong_partition", "torn_tail")]

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coordinator.audit.audit import AuditResult, Options, audit
+from coordinator.audit.audit import AuditResult
 from coordinator.audit.check.checks import finding
 from coordinator.audit.show import report
 from coordinator.audit.show.report import detail_words, print_report
+from tests.audit.audited import audited
 from tests.audit.check.test_checks import FAULTS
 from tests.audit.scenes import (
     GROUP,
@@ -28,8 +29,7 @@ from tests.audit.scenes import (
 
 def printed(scene: Scene, folder: Path, width: int = 200) -> str:
     """Return the report of a scene's log."""
-    result = audit(scene.write(folder), None, Options(), lambda _done: None)
-    return text_of(result, width)
+    return text_of(audited(scene.write(folder)), width)
 
 
 def text_of(result: AuditResult, width: int) -> str:
@@ -68,7 +68,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
         scene = make()
         scene.partition = number
         scene.write(folder, len(FAULTS))
-    result = audit(folder, None, Options(), lambda _done: None)
+    result = audited(folder)
     result.notes.append("something that is worth a note, of more words than fit into one line of sixty")
     return result
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from coordinator.audit.audit import Options, audit
 from coordinator.audit.show.summary import summary, write_summary
+from tests.audit.audited import audited
 from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, clean, static_members
 
 
@@ -14,7 +14,7 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
     """summary.json has the names and numbers that docs/ask-why/audit-files.md explains."""
     scene = clean().commit(7, partition=2)
     size = sum(map(len, scene.batches))
-    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    result = audited(scene.write(tmp_path))
     found = summary(result)
     assert found["groups"][GROUP].pop("bytes") > 0
     assert found == {
@@ -52,7 +52,7 @@ def test_summary_of_the_script(tmp_path: Path) -> None:
 def test_findings_are_counted_by_check(tmp_path: Path) -> None:
     """The summary has a count for each check that found something."""
     scene = Scene().group(static_members(a=1), 1).commit(5).commit(4).commit(3)
-    result = audit(scene.write(tmp_path), None, Options(), lambda _done: None)
+    result = audited(scene.write(tmp_path))
     assert summary(result)["findings"] == {"commit_back": 2}
 
 
@@ -60,5 +60,5 @@ def test_group_on_two_partitions_is_there_once(tmp_path: Path) -> None:
     """A group on two partitions is in the summary once, with the partition where it has more records."""
     Scene(0).commit(5).commit(6).write(tmp_path)
     Scene(1).commit(9).write(tmp_path)
-    result = audit(tmp_path, None, Options(), lambda _done: None)
+    result = audited(tmp_path)
     assert summary(result)["groups"][GROUP]["committed"] == {"orders-0": 6}

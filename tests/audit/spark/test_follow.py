@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator.audit.audit import NothingRead, Options, audit
+from coordinator.audit.audit import NothingRead
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.tables import SCHEMAS
 from coordinator.audit.show.summary import SUMMARY_FILE, write_summary
 from coordinator.audit.spark.follow import follow
+from tests.audit.audited import audited
 from tests.audit.scenes import Scene, group_on, static_members
 from tests.audit.spark.conftest import LEFT_OPEN
 
@@ -63,7 +64,7 @@ def test_growing_log_becomes_tables(session: SparkSession, tmp_path: Path) -> No
     caught_up(session, folder, out)
     assert offsets(out, "offsets") == [1, 1, 2, 2, 4, 7]
     assert found(out) == [("bad_checksum", 6), ("commit_back", 4), ("commit_back", 2), ("generation_falls", 5)]
-    write_summary(alone, audit(folder, alone, Options(), lambda _done: None))
+    write_summary(alone, audited(folder, alone))
     assert pq.read_table(out / "findings.parquet") == pq.read_table(alone / "findings.parquet")
     assert (out / SUMMARY_FILE).read_text() == (alone / SUMMARY_FILE).read_text()
     (out / "checkpoint" / "audit.sqlite").unlink()

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator.audit.audit import Options, audit
+from coordinator.audit.audit import Options
 from coordinator.audit.check.limits import Limits
 from coordinator.audit.read.tables import PUBLISHED, SCHEMAS, to_rows
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.job import audit_folder
 from coordinator.transaction.state import Status
 from protocol.records.codecs import Codec
+from tests.audit.audited import audited
 from tests.audit.check.test_checks import FAULTS, LEGAL, PLANTED, three_segments
 from tests.audit.check.test_transactions import known, write_ids
 from tests.audit.conftest import Script
@@ -58,8 +59,8 @@ def test_spark_is_equal_to_one_process(session: SparkSession, tmp_path: Path) ->
     """Findings, stories, counts and tables of a log with every fault are equal."""
     folder = faulty(tmp_path / "log")
     options = Options(Limits(rebalances_per_hour_max=5))
-    alone = audit(folder, tmp_path / "alone", options, lambda _done: None)
-    audit(folder, tmp_path / "spark", options, lambda _done: None)  # Spark's tables replace those of one process
+    alone = audited(folder, tmp_path / "alone", options)
+    audited(folder, tmp_path / "spark", options)  # Spark's tables replace those of one process
     found = audit_folder(session, folder, tmp_path / "spark", options)
     assert found == alone
     assert summary(found) == summary(alone)
@@ -88,7 +89,7 @@ def test_logs_of_servers_give_the_same(session: SparkSession, script: Script, tm
         tmp_path / "id": ["marker_without_transaction"],
     }
     for folder, checks in found.items():
-        alone = audit(folder, None, Options(), lambda _done: None)
+        alone = audited(folder)
         assert audit_folder(session, folder, None, Options()) == alone
         assert [finding.check for finding in alone.findings] == checks
 
@@ -100,7 +101,7 @@ def test_damage_of_segments_is_found_by_both(session: SparkSession, tmp_path: Pa
     for partition, ((plant, _), base_offset, empty) in enumerate(cases):
         plant(three_segments(folder, partition, empty=empty) / f"{base_offset:020}.log")
     options = Options(Limits(partition_count=4))
-    alone = audit(folder, None, options, lambda _done: None)
+    alone = audited(folder, options=options)
     assert audit_folder(session, folder, None, options) == alone
     assert {found.check for found in alone.findings} > {"offset_gap", "torn_tail", "bad_checksum", "undecodable"}
 
@@ -113,7 +114,7 @@ def test_compaction_is_checked(session: SparkSession, tmp_path: Path) -> None:
     after.batches = before.batches[:1]
     options = Options(before=before.write(tmp_path / "before"))
     after.write(tmp_path / "after")
-    alone = audit(tmp_path / "after", None, options, lambda _done: None)
+    alone = audited(tmp_path / "after", options=options)
     found = audit_folder(session, tmp_path / "after", None, options)
     assert found == alone
     assert [finding.check for finding in found.findings] == ["compaction_lost_key"] * 2
@@ -128,7 +129,7 @@ def test_group_has_one_story(session: SparkSession, tmp_path: Path) -> None:
     scene.write(tmp_path)
     later = Scene(base_offset=scene.next_offset)
     later.commit(40).write(tmp_path)
-    assert audit_folder(session, tmp_path, None, Options()) == audit(tmp_path, None, Options(), lambda _done: None)
+    assert audit_folder(session, tmp_path, None, Options()) == audited(tmp_path)
 
 
 def test_tables_of_a_stream_stay(session: SparkSession, tmp_path: Path) -> None:

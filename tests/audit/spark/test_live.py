@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator.audit.audit import AuditResult, NothingRead, Options, audit
+from coordinator.audit.audit import AuditResult, NothingRead, Options
 from coordinator.audit.read.events import RecordedEvents
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark import live
@@ -23,6 +23,7 @@ from coordinator.client.security import Security
 from coordinator.client.topics import log_end_offsets
 from protocol.records.batch import CorruptBatch
 from schemas.errors import ErrorCode
+from tests.audit.audited import audited
 from tests.audit.conftest import PARTITION_COUNT, SETTINGS, TOPIC, Script, consumer, play, share
 from tests.audit.spark.conftest import LEFT_OPEN
 from tests.support.apache import ApacheKafka
@@ -60,7 +61,7 @@ def test_live_is_what_the_files_say(connected: SparkSession, server: ApacheKafka
     assert sum(found.records_by_type.values()) == sum(before.values())
     server.stop()
     folder = server.data_dir if isinstance(server, Tenure) else server.log_dir
-    files: AuditResult = audit(folder, None, Options(), lambda _done: None)
+    files: AuditResult = audited(folder)
     assert found.findings == files.findings == []
     assert summary(found)["groups"] == summary(files)["groups"]
     assert found.records_by_type == files.records_by_type

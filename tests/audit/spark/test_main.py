@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.audit.audit import Options, audit
 from coordinator.audit.show.summary import summary
 from coordinator.audit.spark.main import main
 from protocol.records.codecs import Codec
+from tests.audit.audited import audited
 from tests.audit.scenes import Scene, clean, compressed, static_members
 
 pytestmark = pytest.mark.spark
@@ -45,7 +45,7 @@ def test_submitted_to_a_cluster_it_finds_the_same(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1, done.stderr[-2000:]
     found = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert found == summary(audit(folder, None, Options(), lambda _done: None))
+    assert found == summary(audited(folder))
     assert "commit_back" in done.stdout
 
 
