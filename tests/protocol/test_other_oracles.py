@@ -18,14 +18,9 @@ from hypothesis import given
 
 from protocol.definition import Struct
 from protocol.messages import (
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
     ApiVersionsResponse,
-    GroupMetadataKey,
     GroupMetadataValue,
-    OffsetCommitKey,
     OffsetCommitValue,
-    TransactionLogKey,
     TransactionLogValue,
     definition,
     encode,
@@ -256,13 +251,6 @@ def offset(version: int) -> tuple[Any, bytes]:
     return value, b"\0\0\0\0\0\0\0\7" + epoch + note + b"\0\0\0\0\0\0\3\xe8" + expire + tags
 
 
-MOVED = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="t", partitions=[5, 7])
-MOVED_RESULT = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
-    topic_name="t",
-    partitions=[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=5, error_code=57)],
-)
-
-
 def transaction(version: int) -> tuple[TransactionLogValue, bytes]:
     """A transaction with one topic partition; version 1 has the version of the client, tagged."""
     value = TransactionLogValue(
@@ -285,12 +273,12 @@ BY_HAND = [
     *RECORDS,
     *SHARE,
     *STREAMS,
-    ("TransactionLogKey", 0, (TransactionLogKey(transactional_id="t"), text("t"))),
+    by_hand("TransactionLogKey", 0, text("t"), transactional_id="t"),
     *(("TransactionLogValue", version, transaction(version)) for version in range(2)),
-    ("GroupMetadataKey", 2, (GroupMetadataKey(group="g-1"), text("g-1"))),
+    by_hand("GroupMetadataKey", 2, text("g-1"), group="g-1"),
     *(("GroupMetadataValue", version, group(version)) for version in range(5)),
     *(
-        ("OffsetCommitKey", version, (OffsetCommitKey(group="g", topic="t", partition=1), b"\0\1g\0\1t\0\0\0\1"))
+        by_hand("OffsetCommitKey", version, b"\0\1g\0\1t\0\0\0\1", group="g", topic="t", partition=1)
         for version in range(2)
     ),
     *(("OffsetCommitValue", version, offset(version)) for version in range(5)),
@@ -304,14 +292,14 @@ BY_HAND = [
         "AlterReplicaLogDirsRequest",
         0,
         b"\0\0\0\1" + text("/d") + b"\0\0\0\1" + text("t") + b"\0\0\0\2" + b"\0\0\0\5" + b"\0\0\0\7",
-        dirs=[{"path": "/d", "topics": [MOVED]}],
+        dirs=[{"path": "/d", "topics": [{"name": "t", "partitions": [5, 7]}]}],
     ),
     by_hand(
         "AlterReplicaLogDirsResponse",
         0,
         b"\0\0\0\x09" + b"\0\0\0\1" + text("t") + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\x39",
         throttle_time_ms=9,
-        results=[MOVED_RESULT],
+        results=[{"topic_name": "t", "partitions": [{"partition_index": 5, "error_code": 57}]}],
     ),
     by_hand(
         "ApiVersionsRequest",

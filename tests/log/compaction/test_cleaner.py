@@ -11,10 +11,7 @@ from queue import SimpleQueue
 
 from coordinator.log.compaction.cleaner import Cleaner, Work
 from coordinator.log.compaction.task import Compaction
-from tests.log.embedded.compacting import (
-    NOW_MS,
-    Partition,
-)
+from tests.log.embedded.compacting import Partition
 from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
@@ -29,9 +26,7 @@ class TestProcess:
         works: list[Work] = []
         for partition in partitions:
             partition.append(0, 300)
-            work = partition.upkeep.look(NOW_MS, is_new_round=True)
-            assert work is not None
-            works.append(work)
+            works.append(partition.due())
         partitions[1].read()
         processes: list[subprocess.Popen[bytes] | None] = []
         told: SimpleQueue[str] = SimpleQueue()
@@ -95,8 +90,7 @@ class TestMistakes:
         """The thread reports a mistake, leaves no process behind, and does the next work."""
         partition = Partition(tmp_path)
         partition.append(0, 300)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         no_json = work._replace(task=work.task._replace(now_ms=partition))  # type: ignore[arg-type]
         works = [no_json, work]
         told: SimpleQueue[tuple[Compaction | None, str]] = SimpleQueue()

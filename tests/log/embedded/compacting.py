@@ -121,6 +121,12 @@ class Partition:
         self.upkeep.finish(work, compaction)
         return compaction
 
+    def due(self, now_ms: int = NOW_MS, *, is_new_round: bool = True) -> Work:
+        """Return the compaction that is due."""
+        work = self.upkeep.look(now_ms, is_new_round=is_new_round)
+        assert work is not None
+        return work
+
     def write(self, work: Work) -> list[Cleaned]:
         """Write the new files, and swap none in."""
         return compact(self.disk, self.folder, work.task, lambda _cleaned: None).files

@@ -308,8 +308,7 @@ class TestEngine:
             assert release(engine, own) is None
             partition = Partition(folder)
             partition.append(0, 100)
-            work = partition.upkeep.look(NOW_MS, is_new_round=True)
-            assert work is not None
+            work = partition.due()
             files = partition.write(work)
             assert engine._cleaner is not None
             engine._call_and_wait(partial(engine._cleaner._finish, work, None, "it was killed", 1.0))

@@ -101,8 +101,7 @@ class TestPolicy:
         """A compaction that an open transaction stopped where it began isn't repeated all the time."""
         partition = Partition(tmp_path / "p", backoff_ms=1)
         partition.append(0, 100)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         partition.upkeep.finish(work, Compaction(0, [], 0, 0))
         assert partition.upkeep.look(NOW_MS + 39, is_new_round=True) is None
         assert partition.upkeep.look(NOW_MS + 40, is_new_round=True) is not None
@@ -111,8 +110,7 @@ class TestPolicy:
         """After a failure the upkeep removes the new files, and compacts again later."""
         partition = Partition(tmp_path / "p", backoff_ms=1)
         partition.append(0, 100)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         assert partition.write(work)
         partition.upkeep.finish(work, None)
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
@@ -123,8 +121,7 @@ class TestPolicy:
         """The upkeep also removes the new files of a log that closed meanwhile: the next load may be long."""
         partition = Partition(tmp_path / "p")
         partition.append(0, 100)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         assert partition.write(work)
         partition.log.close("it is being loaded")
         partition.upkeep.finish(work, None)
@@ -134,12 +131,10 @@ class TestPolicy:
         """If a compaction leaves a part out, the rest counts, and a later compaction starts there."""
         partition = Partition(tmp_path / "p", backoff_ms=1)
         partition.append(0, 100)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         partition.upkeep.finish(work, Compaction(30, [], 100, 100, "No space left on device"))
         assert partition.upkeep.look(NOW_MS + 39, is_new_round=False) is None
-        work = partition.upkeep.look(NOW_MS + 40, is_new_round=False)
-        assert work is not None
+        work = partition.due(NOW_MS + 40, is_new_round=False)
         assert work.task.dirty_offset == 30
 
 
@@ -152,8 +147,7 @@ class TestConsent:
         partition.append(0, 100)
         for round_, then in enumerate((lambda: partition.log.close("it was given up"), partition.read)):
             partition.read()
-            work = partition.upkeep.look(NOW_MS * (1 + round_), is_new_round=True)
-            assert work is not None
+            work = partition.due(NOW_MS * (1 + round_))
             files = partition.write(work)
             then()
             assert partition.swap(work, files[0]) == "the partition was closed meanwhile"
@@ -165,8 +159,7 @@ class TestConsent:
         for stop_at in count(1):
             partition = Partition(tmp_path / f"{stop_at}")
             partition.append(0, 100)
-            work = partition.upkeep.look(NOW_MS, is_new_round=True)
-            assert work is not None
+            work = partition.due()
             (cleaned, *_) = partition.write(work)
             steps = partition.upkeep.begin_swap(cleaned)
             end, taken, more, reason = 100, 0, True, ""
@@ -196,8 +189,7 @@ class TestConsent:
         disk = FailingDisk()
         partition = Partition(tmp_path / "p", disk, backoff_ms=1)
         partition.append(0, 100)
-        work = partition.upkeep.look(NOW_MS, is_new_round=True)
-        assert work is not None
+        work = partition.due()
         (cleaned, *_) = partition.write(work)
         disk.fails = fail_one(name, disk.calls[name] + number, errno.EIO)
         assert partition.swap(work, cleaned) == os.strerror(errno.EIO)
