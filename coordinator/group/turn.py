@@ -39,6 +39,9 @@ _NO_ERROR = SyncGroupResponse(error_code=NONE)
 NO_CONFIGS: Mapping[str, GroupSettings] = {}
 """Where no group has settings of its own."""
 
+DEFAULTS = GroupConfig()
+"""For a turn whose rules ask for no setting, as those that follow a group through its records."""
+
 
 class Watched(Protocol):
     """The session of a member, as `Turn.watch` sees it; see `group.Member`."""

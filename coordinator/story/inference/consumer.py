@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coordinator.config import GroupConfig
 from coordinator.group import causes, notes
 from coordinator.group.causes import CauseKind
 from coordinator.group.client import Now
@@ -45,7 +44,7 @@ from coordinator.group.consumer.records import (
 )
 from coordinator.group.course import CAUSES_MAX, LATE_MAX, Outcome
 from coordinator.group.state import State
-from coordinator.group.turn import Turn
+from coordinator.group.turn import DEFAULTS, Turn
 from coordinator.story.events import Cause, GroupEvent, TopicChange
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.signs import Sign
@@ -76,8 +75,6 @@ CHANGES_MAX = 100
 
 SOMETHING = causes.Cause(CauseKind.MEMBER_JOINED)
 """Stands in a note for the cause that its event gets."""
-
-_CONFIG = GroupConfig()
 
 
 class _Gone(NamedTuple):
@@ -443,7 +440,7 @@ class Consumer:
 
 def _turn(at_ms: int) -> Turn:
     """A turn at the time of a record, for a rule of the course. It takes the rule's notes."""
-    return Turn(_CONFIG, Now(at_ms, at_ms))
+    return Turn(DEFAULTS, Now(at_ms, at_ms))
 
 
 def _places(target: Any) -> frozenset[tuple[UUID, int]]:
