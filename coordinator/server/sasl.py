@@ -74,7 +74,7 @@ class Sasl:
         for listener, each in found.items():
             if each.passed_over:
                 setting, missing = f"{LISTENER_NAME}{listener.lower()}.sasl.enabled.mechanisms", each.passed_over
-                text = f"{setting}: {', '.join(missing)} is not served; clients log in by {', '.join(each.names)}"
+                text = f"{setting}: {', '.join(missing)} is not served; clients log in by {', '.join(each.mechanisms)}"
                 lines.warn("setting_ignored", text)
         delay_ms = config.connection_failed_authentication_delay_ms
         self.door = Door(found, api, clock, Sparing(lines, clock), measures, delay_ms)

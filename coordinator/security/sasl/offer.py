@@ -43,13 +43,12 @@ one place keep the order of the setting.
 class Offer(NamedTuple):
     """The mechanisms of a listener.
 
-    names: as a handshake lists them. mechanisms: by name. session_max_ms: how long a session lasts at most, by the
+    mechanisms: by name, as a handshake lists them. session_max_ms: how long a session lasts at most, by the
     mechanism's name; 0 if it doesn't end. frame_max_bytes: the largest frame of a client that hasn't authenticated, by
     the mechanism that it has named, "" before it has named one. passed_over: mechanisms of Kafka that the setting names
     and that aren't served.
     """
 
-    names: tuple[str, ...]
     mechanisms: Mapping[str, Mechanism]
     session_max_ms: Mapping[str, int]
     frame_max_bytes: Mapping[str, int]
@@ -94,7 +93,6 @@ def offer(config: Config, listener: str, parts: Parts) -> Offer:
             f"{where}sasl.enabled.mechanisms: none of {', '.join(enabled) or 'an empty list'} is served; {served} are"
         )
     return Offer(
-        tuple(names),
         {name: MAKERS[name](name, config.of_listener(listener, name), where, parts) for name in names},
         {name: config.of_listener(listener, name).connections_max_reauth_ms for name in names},
         {

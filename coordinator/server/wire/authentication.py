@@ -112,7 +112,7 @@ class Door:
     ) -> None:
         self.logins = measures.logins
         for listener, each in offers.items():
-            for mechanism in each.names:
+            for mechanism in each.mechanisms:
                 self.logins.update({(listener, mechanism, way): 0 for way in Login})
         self.api = api
         self.clock = clock
@@ -231,7 +231,7 @@ class Authentication:
         raise _Ending(f"{api_schema(header.api_key).NAME} comes where {self._stage.value} has to come")
 
     def _handshake(self, header: RequestHeader, mechanism: str) -> bytes:
-        body = SaslHandshakeResponse(mechanisms=list(self._offer.names))
+        body = SaslHandshakeResponse(mechanisms=list(self._offer.mechanisms))
         if mechanism not in self._offer.mechanisms:
             body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             answer = b"" if self._principal else _encoded(header, body)  # Kafka answers the first time only
