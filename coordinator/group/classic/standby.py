@@ -51,7 +51,7 @@ def replace(turn: Turn, group: Group, standby: Standby, member_id: str, event: J
     turn.forget(group, member)
     member.member_id = member_id
     group.standbys = {each.member.member_id: each for each in group.standbys.values()}
-    static.note_replaced(turn, group, member, before, event, rebalances=False)
+    static.note_replaced(turn, group, before, event, rebalances=False)
     update(turn, group, member, event)
     if waited:
         turn.note_fenced(group, before.member_id, member, "join-group", before.joined_by, waited=True)

@@ -54,14 +54,14 @@ def replace(turn: Turn, group: Group, member: Member, member_id: str, event: Joi
     kind = why_rebalance(turn, group, before, event)
     if kind is None and group.state is STABLE:
         if turn.write_group(group, group.state_since_ms):
-            note_replaced(turn, group, member, before, event, rebalances=False)
+            note_replaced(turn, group, before, event, rebalances=False)
             body = keep_seat(group, member, before.leader, event)
             turn.effects.responses.append(new(Response, (event.request, body)))
         else:
             before.restore(turn, group, member)
             turn.answer(event.request, too_large(group, member, event.version))
         return
-    note_replaced(turn, group, member, before, event, rebalances=kind is not None)
+    note_replaced(turn, group, before, event, rebalances=kind is not None)
     if fenced is not None:
         turn.note_fenced(group, before.member_id, member, fenced, before.joined_by, waited=True)
     turn.update(group, member, event, Waiting(event.request, event.version))
@@ -136,10 +136,9 @@ def too_large(group: Group, member: Member, version: int) -> JoinGroupResponse:
     return answer
 
 
-def note_replaced(
-    turn: Turn, group: Group, member: Member, before: FormerSeat, event: JoinGroup, *, rebalances: bool
-) -> None:
+def note_replaced(turn: Turn, group: Group, before: FormerSeat, event: JoinGroup, *, rebalances: bool) -> None:
     """Note the restart: whether it starts a rebalance, and whether it should have (KAFKA-12759)."""
+    member = before.member
     assert member.group_instance_id is not None
     is_kept = group.state is STABLE and not rebalances and member.member_id in group.members
     is_changed = before.protocols is not member.protocols
