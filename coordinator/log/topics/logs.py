@@ -33,7 +33,7 @@ from coordinator.log.topics.log import TopicLog, Written, take_batch
 from coordinator.log.topics.partition import TopicPartition
 from coordinator.log.topics.producer_ids import ProducerIds
 from coordinator.log.topics.producers import Described, Producers
-from coordinator.log.topics.thread import Append, Done, LogThread, Result
+from coordinator.log.topics.thread import Append, LogThread, Result
 from protocol.records.batch import CorruptBatch
 
 FILES_MAX = 24
@@ -51,7 +51,7 @@ class Measured(NamedTuple):
 class TopicLogs:
     """See the module.
 
-    hand_over, died: see LogThread.
+    hand_over, died, call: see LogThread. append: likewise; the result is Written, Rejected or an EngineError.
     cut: called with (file, position, size) when a torn tail was cut off.
     failed: called with (folder, reason) when a log can't be opened or written; not again until that works in between.
     works: called with the folder when a log that failed works again.
@@ -84,6 +84,7 @@ class TopicLogs:
         self._disk = disk or Disk()
         self._counts = counts or Counts()
         self._thread = LogThread(self._append, self._remove_deleted, self._end, hand_over, died, now_s)
+        self.append, self.call = self._thread.append, self._thread.call
         self._compactions = Compactions(self._disk, self, self._thread, compacted, self._counts)
         # Below: only the thread of the logs uses these.
         self._remover: ThreadPoolExecutor | None = None
@@ -94,17 +95,6 @@ class TopicLogs:
         self._unwritable: set[tuple[UUID, int]] = set()
 
     # On any thread, one call at a time.
-
-    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done, *, is_v2: bool = False) -> None:
-        """Append the batch at the start of `data`; `done` gets Written, Rejected or an EngineError.
-
-        is_v2: see Producers.check.
-        """
-        self._thread.append(Append(partition, data, now_ms, done, is_v2))
-
-    def call(self, function: Callable[[], Any], done: Done) -> None:
-        """Call `function` on the thread; `done` gets its result or its error."""
-        self._thread.call(function, done)
 
     def compact(self, partitions: dict[tuple[UUID, int], TopicPartition], now_ms: int, backoff_ms: int) -> None:
         """Compact each partition of the compacted topics, by key, that is dirty enough. They belong to the thread.

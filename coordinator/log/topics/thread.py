@@ -84,12 +84,15 @@ class LogThread:
 
     # On any thread, one call at a time.
 
-    def append(self, append: Append) -> None:
-        """Append a batch behind all that was called before."""
-        self._put(append)
+    def append(self, partition: TopicPartition, data: bytes, now_ms: int, done: Done, *, is_v2: bool = False) -> None:
+        """Append the batch at the start of `data` behind all that was called before; `done` gets its result.
+
+        is_v2: see Producers.check.
+        """
+        self._put(Append(partition, data, now_ms, done, is_v2))
 
     def call(self, function: Callable[[], Any], done: Done) -> None:
-        """Call `function` on the thread; done: what it returns or raises."""
+        """Call `function` on the thread; `done` gets its result or its error."""
         self._put(_Call(function, done))
 
     def call_and_wait(self, call: Callable[[], object]) -> object:
