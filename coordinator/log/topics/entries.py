@@ -78,13 +78,8 @@ def topic_if_readable(entry: str, value: bytes) -> Topic | None:
 
 
 def set_entry(set_name: str, name: str) -> str:
-    """The name of the entry for one value of a list that is no topic."""
+    """The name of the entry for one value of a list that is no topic; the entry has that value as UTF-8."""
     return f"{SET}{set_name.removeprefix('/')}:{name}"
-
-
-def set_value(value: str) -> bytes:
-    """The value of such an entry."""
-    return value.encode()
 
 
 def parse_set_entry(entry: str) -> tuple[str, str]:
@@ -96,7 +91,7 @@ def parse_set_entry(entry: str) -> tuple[str, str]:
 def entries_of(topic: Topic) -> dict[str, bytes]:
     """The entries of a topic, or of a list that is none."""
     if topic.name.startswith("/"):
-        return {set_entry(topic.name, name): set_value(value) for name, value in topic.configs.items()}
+        return {set_entry(topic.name, name): value.encode() for name, value in topic.configs.items()}
     return {topic_entry(topic.name): topic_value(topic)}
 
 

@@ -25,7 +25,6 @@ from coordinator.log.topics.entries import (
     plain,
     read_topic,
     set_entry,
-    set_value,
     topic_entry,
     topic_if_readable,
     topic_value,
@@ -130,8 +129,7 @@ def writes_for(change: Change, entries: Mapping[str, bytes]) -> tuple[dict[str, 
 def _set_writes(altered: Altered, entries: Mapping[str, bytes]) -> Writes:
     set_name = ENTRIES[altered.topic_id].name
     values = {
-        set_entry(set_name, name): None if value is None else set_value(value)
-        for name, value in altered.configs.items()
+        set_entry(set_name, name): None if value is None else value.encode() for name, value in altered.configs.items()
     }
     return {entry: value for entry, value in values.items() if entries.get(entry) != value}
 
