@@ -85,15 +85,13 @@ class CommitTemplate(NamedTuple):
 
 
 class Repeated(Protocol):
-    """A commit that repeats an earlier one with other offsets."""
+    """A commit that repeats an earlier one with other offsets.
 
-    @property
-    def template(self) -> CommitTemplate:
-        """The part that is the same as in the earlier one."""
+    template: the part that is the same as in the earlier one. offsets: one for each target of the template.
+    """
 
-    @property
-    def offsets(self) -> Sequence[int]:
-        """One offset for each target of the template."""
+    template: CommitTemplate
+    offsets: Sequence[int]
 
 
 Repeat = TypeVar("Repeat", bound=Repeated)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -64,11 +66,12 @@ def test_a_commit_of_a_generation_creates_no_group(bench: Bench, version: int, e
     assert bench.state() == "Dead"
 
 
-class Repeated(NamedTuple):
+@dataclass
+class Repeated:
     """A repeated commit: the template of the first one, and other offsets."""
 
     template: CommitTemplate
-    offsets: list[int]
+    offsets: Sequence[int]
 
 
 def test_a_commit_repeated_is_a_commit() -> None:

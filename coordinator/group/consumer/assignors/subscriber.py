@@ -6,6 +6,7 @@ House rule: whatever an assignor walks through is in an order that its arguments
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -69,9 +70,8 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def topic_order(topic_id: UUID) -> int:
-    """A key that sorts topic ids by their bits."""
-    return topic_id.int
+topic_order = attrgetter("int")
+"""A key that sorts topic ids by their bits."""
 
 
 def subscriptions(
