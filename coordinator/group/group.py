@@ -382,10 +382,7 @@ class Group(AnyGroup):
 
     def standby_named(self, instance_id: str) -> Standby | None:
         """The standby that has this instance id, if there is one."""
-        for each in self.standbys.values():
-            if each.member.group_instance_id == instance_id:
-                return each
-        return None
+        return next((each for each in self.standbys.values() if each.member.group_instance_id == instance_id), None)
 
     def close(self) -> None:
         """Cut the references between members and blocks, so that their memory is freed at once.

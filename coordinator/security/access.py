@@ -67,7 +67,8 @@ class Access:
         asked = (principal, host, operation, kind, name)
         decision = self._decisions.get(asked)
         if decision is None:
-            decision = self._decide(Asked(*asked))
+            found = True if principal in self._supers else self.acls.decide(*asked)
+            decision = self._everyone if found is None else found
             if len(name) <= NAME_MAX:
                 if len(self._decisions) >= DECISIONS_MAX:
                     self._decisions.clear()
@@ -77,12 +78,6 @@ class Access:
             if tell is not None:
                 tell(Asked(*asked))
         return decision
-
-    def _decide(self, asked: Asked) -> bool:
-        if asked.principal in self._supers:
-            return True
-        decision = self.acls.decide(*asked)
-        return self._everyone if decision is None else decision
 
     def allows_somewhere(self, principal: str, host: str, operation: Operation, kind: Kind) -> bool:
         """Whether a client may do `operation` to some resource of a kind."""

@@ -76,13 +76,10 @@ class Rate:
 
     def per_second(self, now_ms: int) -> float:
         """The rate."""
-        self._forget(now_ms)
-        return sum(sample.value for sample in self._samples) / (self._elapsed_ms(now_ms) / MS_PER_SECOND)
-
-    def _forget(self, now_ms: int) -> None:
         for sample in self._samples:
             if now_ms - sample.changed_ms >= self._window.all_ms:
                 sample.reset(now_ms)
+        return sum(sample.value for sample in self._samples) / (self._elapsed_ms(now_ms) / MS_PER_SECOND)
 
     def _elapsed_ms(self, now_ms: int) -> int:
         """The time that the rate is about: at least all whole samples but one."""
