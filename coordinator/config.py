@@ -1343,21 +1343,18 @@ _KAFKA_FAMILIES = """
     share. ssl. transaction. transactional. unstable. zookeeper.
 """
 _KAFKA_NAMES = """
-    allow.everyone.if.no.acl.found authorizer.class.name auto.include.jmx.reporter auto.leader.rebalance.enable
-    background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
-    client.quota.callback.class connections.max.reauth.ms
+    auto.include.jmx.reporter auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms
+    broker.id.generation.enable broker.rack broker.session.timeout.ms client.quota.callback.class
     control.plane.listener.name controller.socket.timeout.ms create.topic.policy.class.name default.replication.factor
     delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
-    eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests
-    initial.broker.registration.timeout.ms inter.broker.protocol.version log.cleanup.policy
-    log.dir.failure.timeout.ms log.index.interval.bytes log.index.size.max.bytes log.preallocate log.segment.bytes
-    log.segment.delete.delay.ms
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit min.insync.replicas num.io.threads
-    num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-    offsets.commit.timeout.ms offsets.load.buffer.size principal.builder.class process.roles request.timeout.ms
-    reserved.broker.max.id socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes super.users
-    telemetry.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
+    eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests initial.broker.registration.timeout.ms
+    inter.broker.protocol.version log.cleanup.policy log.dir.failure.timeout.ms log.index.interval.bytes
+    log.index.size.max.bytes log.preallocate log.segment.delete.delay.ms max.incremental.fetch.session.cache.slots
+    max.request.partition.size.limit min.insync.replicas num.io.threads num.network.threads
+    num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.timeout.ms
+    offsets.load.buffer.size principal.builder.class process.roles request.timeout.ms reserved.broker.max.id
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.receive.buffer.bytes
+    socket.send.buffer.bytes telemetry.max.bytes unclean.leader.election.enable unclean.leader.election.interval.ms
 """
 
 
