@@ -223,10 +223,9 @@ _UNTOLD = (CauseKind.SUBSCRIPTION_CHANGED, CauseKind.TOPICS_CHANGED, CauseKind.R
 
 
 class BrokerLines:
-    """Reads the lines of one broker's log. offset_minutes: how far the broker's clock is ahead of UTC."""
+    """Reads the lines of one broker's log. Its times count as UTC: `Told.is_of_time` knows of other zones."""
 
-    def __init__(self, offset_minutes: int = 0) -> None:
-        self._offset_ms = offset_minutes * 60_000
+    def __init__(self) -> None:
         self._groups: dict[str, _Heard] = {}
 
     def add(self, line: str) -> list[Told]:
@@ -326,7 +325,8 @@ class BrokerLines:
             fact.told(at_ms, found["group"], epoch_before, is_first=number == 0) for number, fact in enumerate(causes)
         ]
 
-    def _at_ms(self, line: str) -> int:
+    @staticmethod
+    def _at_ms(line: str) -> int:
         """The time of a line; -1 if it has no date."""
         found = _STAMP.search(line)
         if found is None or found[1] is None:
@@ -335,7 +335,7 @@ class BrokerLines:
             moment = datetime(*(int(part) for part in found.groups()[:-1]), int(found[7]) * 1_000, tzinfo=UTC)  # type: ignore[arg-type,misc]
         except ValueError:
             return -1
-        return round(moment.timestamp() * 1_000) - self._offset_ms
+        return round(moment.timestamp() * 1_000)
 
 
 def _reason(text: str) -> _Fact | None:
