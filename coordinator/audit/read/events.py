@@ -41,7 +41,7 @@ from coordinator.story.events import (
 )
 from coordinator.story.inference.told import unknown
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
-from coordinator.story.schema import EVENTS_TOPIC
+from coordinator.story.schema import EVENTS_TOPIC, Gap
 from coordinator.text import second_text
 
 SLACK_MS = 1_000
@@ -122,14 +122,12 @@ class GroupEvents:
 class RecordedEvents:
     """The recorded events of all groups.
 
-    dropped: how many events the server could not keep, between first_dropped_ms and last_dropped_ms.
+    dropped: the events that the server could not keep; None without any.
     passed_over: records that can't be read. refused: why the topic can't be read; empty if it can.
     """
 
     groups: dict[str, GroupEvents] = field(default_factory=dict)
-    dropped: int = 0
-    first_dropped_ms: int = 0
-    last_dropped_ms: int = 0
+    dropped: Gap | None = None
     passed_over: int = 0
     refused: str = ""
 
@@ -146,8 +144,8 @@ class RecordedEvents:
             notes.append(f"{EVENTS_TOPIC} can't be read: {self.refused}")
         if self.dropped:
             notes.append(
-                f"{number_text(self.dropped, 'event')} could not be kept in {EVENTS_TOPIC}, from "
-                f"{second_text(self.first_dropped_ms)} to {second_text(self.last_dropped_ms)}: causes may be missing"
+                f"{number_text(self.dropped.events, 'event')} could not be kept in {EVENTS_TOPIC}, from "
+                f"{second_text(self.dropped.first_ms)} to {second_text(self.dropped.last_ms)}: causes may be missing"
             )
         if self.passed_over:
             notes.append(f"{number_text(self.passed_over, 'record')} of {EVENTS_TOPIC} could not be read")
@@ -208,10 +206,8 @@ def gather(events: Iterable[RebalanceEvent | None], passed_over: int = 0) -> Rec
 
 def _take(gathered: RecordedEvents, event: RebalanceEvent) -> None:
     if isinstance(event, EventsDropped):
-        first_ms = min(event.first_ms, gathered.first_dropped_ms) if gathered.dropped else event.first_ms
-        gathered.first_dropped_ms = first_ms
-        gathered.last_dropped_ms = max(event.last_ms, gathered.last_dropped_ms)
-        gathered.dropped += event.events
+        events, first_ms, last_ms = gathered.dropped or Gap(0, event.first_ms, event.last_ms)
+        gathered.dropped = Gap(events + event.events, min(event.first_ms, first_ms), max(event.last_ms, last_ms))
         return
     if not isinstance(event, COUNTED):
         return

@@ -179,7 +179,7 @@ def test_what_was_dropped_is_said() -> None:
         ),
     ]
     events = gather([*odd, dropped(3, 10, 20), dropped(4, 5, 8), ended(2, 30)], passed_over=1)
-    assert (events.dropped, events.first_dropped_ms, events.last_dropped_ms) == (7, 5, 20)
+    assert events.dropped == (7, 5, 20)
     first, second, third = events.notes(set())
     assert "7 events could not be kept in __rebalance_events, from 1970-01-01 00:00:00" in first
     assert "6 records" in second
