@@ -22,7 +22,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -31,6 +30,7 @@ from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.events import EventReader, NoEvents, only, topic_of
 from coordinator.log.files import open_regular
+from coordinator.log.segments.disk import Disk, write_all
 from coordinator.loop.lines import Lines
 from coordinator.story.events import EventsDropped, RebalanceEvent, event_json, read_event
 from coordinator.story.schema import EVENTS_TOPIC
@@ -132,19 +132,13 @@ class FileTarget:
                 if file.read(1) != b"\n":  # a crash cut the last line
                     data = b"\n" + data
             try:
-                while data:
-                    data = data[_write(file, data) :]
+                write_all(Disk(), file.fileno(), [data], size)
             except OSError:
                 file.truncate(size)  # the next try writes all of them
                 raise
 
     def close(self) -> None:
         """As Target."""
-
-
-def _write(file: FileIO, data: bytes) -> int:
-    """Write a part of `data`; returns how many bytes that was."""
-    return file.write(data)
 
 
 class TopicTarget:

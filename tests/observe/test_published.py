@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from coordinator.client.client import Cluster
 from coordinator.client.errors import Unreachable
 from coordinator.client.topics import user_topics
+from coordinator.log.segments.disk import Disk
 from coordinator.observe import published
 from coordinator.observe.published import FileTarget, Published, TopicTarget
 from coordinator.story.events import RebalanceEvent
@@ -179,12 +180,12 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     target.write([event(1)])
     rest = [10]
 
-    def write(self: Any, data: bytes) -> int:
+    def write(_: Disk, descriptor: int, parts: Sequence[bytes], position: int) -> int:
         if not rest:
             raise OSError(28, "No space left on device")
-        return int(os.write(self.fileno(), data[: rest.pop()]))
+        return os.pwrite(descriptor, parts[0][: rest.pop()], position)
 
-    monkeypatch.setattr(published, "_write", write, raising=False)
+    monkeypatch.setattr(Disk, "write", write)
     with pytest.raises(OSError, match="No space"):
         target.write([event(2)])
     assert numbers(path) == [1]
