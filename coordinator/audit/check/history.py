@@ -191,7 +191,6 @@ class History:
         self._now_ms = 0
         self._offset = 0
         self._classic = Classic()
-        self._last: Seen | None = None
         self._before_deletion: Seen | None = None
         self._tombstone_batch: Hashable = None
         self._deleted_at: int | None = None
@@ -251,7 +250,7 @@ class History:
         There must have been a record. end_ms: the time of the last record of the partition, when its coordinator was
         still at work.
         """
-        story, last = self.story, self._last
+        story, last = self.story, self._classic.last
         at_end = Findings(story.partition, story.group)
         if self._consumer.ends_batch(None):
             self._end_consumer_batch()
@@ -290,9 +289,10 @@ class History:
                 if story.steps and story.steps[-1].kind == "deleted":
                     story.steps.pop()
                 story.steps.append(Step(ts, "converted", None, 0, f"a group of the {group_type} protocol"))
-            self._last = self._before_deletion = self._deleted_at = None
+                self._classic = Classic()
+            self._before_deletion = self._deleted_at = None
             story.group_type, story.deleted = group_type, False
-        elif self._last is None:
+        elif self._classic.last is None:
             self._deleted_at = self._offset
             story.deleted = True
             story.draw((), {}, ts)
@@ -303,7 +303,7 @@ class History:
         moved, ts, story = self._consumer.end_batch(), self._consumer_ts, self.story
         if moved is None or story.deleted:
             return
-        if self._last is None:
+        if self._classic.last is None:
             story.group_type = CONSUMER
         kinds = self._returned(moved.back)
         kind, why = "rewritten", moved.cause
@@ -323,10 +323,10 @@ class History:
 
     def _add_tombstone(self, ts: int) -> None:
         story = self.story
-        if self._last is not None:
-            self._before_deletion = self._last
+        if self._classic.last is not None:
+            self._before_deletion = self._classic.last
             story.draw((), {}, ts)
-        self._last, self._classic = None, Classic()
+        self._classic = Classic()
         self._deleted_at = self._offset
         self._instances.clear()
         story.deleted = True
@@ -336,7 +336,7 @@ class History:
         story, value = self.story, read_group(data)[1]
         seen = Seen(self._offset, ts, self._now_ms, value)
         self._checks.check(seen)
-        before = self._last
+        before = self._classic.last
         if before is None and self._before_deletion is not None:
             self._checks.check_new(self._before_deletion, seen, self._deleted_at)
             self._before_deletion = None
@@ -361,7 +361,6 @@ class History:
         story.draw(dict.fromkeys(seat.name for seat in seen.seats), came_back, ts)
         _note_clients(story, value)
         story.deleted, story.group_type = False, CLASSIC
-        self._last = seen
         self._classic.take(seen)
 
     def _returned(self, back: Mapping[str, str]) -> dict[str, str]:
