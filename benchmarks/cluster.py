@@ -43,7 +43,7 @@ from tests.support.cluster_history import Wrong, gaps, stood_still, wrongs
 from tests.support.cluster_probe import Probe
 from tests.support.etcd import Etcd, program, stands_still
 from tests.support.patience import WITHIN_S
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import Tenure, wait_until
 from tests.support.tenure_cluster import TenureCluster
 
@@ -272,8 +272,7 @@ def address_of(system: System, group_id: str) -> tuple[str, int]:
     port = int(system.bootstraps[0].rpartition(":")[2])
     until = clock() + 30
     while clock() < until:
-        with Connection(port) as connection:
-            answer: FindCoordinatorResponse = connection.ask(FindCoordinatorRequest(key=group_id, key_type=0), 1)
+        answer: FindCoordinatorResponse = ask(port, FindCoordinatorRequest(key=group_id, key_type=0), 1)
         if answer.error_code == 0:
             return answer.host, answer.port
     raise UnexpectedAnswer(f"nobody coordinates {group_id}")

@@ -28,7 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from protocol.messages import IncrementalAlterConfigsRequest
 from tests.support.apache import ApacheKafka
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.tenure import Tenure
 
 GROUP, TOPIC = "starts", "work"
@@ -165,8 +165,7 @@ def expect(bootstrap: str, members: int) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config]
     )
-    with Connection(int(bootstrap.rpartition(":")[2])) as connection:
-        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = ask(int(bootstrap.rpartition(":")[2]), IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert not answer.responses[0].error_code, answer
 
 

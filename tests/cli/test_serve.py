@@ -29,7 +29,7 @@ from tests.support.certificates import Certificates
 from tests.support.forked import forked
 from tests.support.patience import WITHIN_S
 from tests.support.ports import refusing_port
-from tests.support.raw import Connection
+from tests.support.raw import ask
 from tests.support.scripted import Member, hang_up
 from tests.support.tenure import READY_LINE, tenure_command, wait_until
 
@@ -75,9 +75,7 @@ def test_it_says_that_it_is_ready_and_ends_on_a_signal(tmp_path: Path, signal_nu
         assert (match["node"], match["data"]) == ("7", str(tmp_path / "data"))
         host, _, port = match["listen"].partition(":")
         assert host == "127.0.0.1"
-        connection = Connection(int(port))
-        assert connection.ask(MetadataRequest(topics=None), 1).brokers[0].node_id == 7
-        connection.close()
+        assert ask(int(port), MetadataRequest(topics=None), 1).brokers[0].node_id == 7
         process.send_signal(signal_number)
         rest, _ = process.communicate(timeout=WITHIN_S)
         assert (process.returncode, rest) == (0, "")
@@ -111,10 +109,8 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
         match = READY_LINE.fullmatch(line.rstrip("\n"))
         assert match is not None
         assert match["node"] == "9"
-        connection = Connection(int(match["listen"].partition(":")[2]))
-        answer = connection.ask(MetadataRequest(topics=None), 1)
+        answer = ask(int(match["listen"].partition(":")[2]), MetadataRequest(topics=None), 1)
         assert [topic.name for topic in answer.topics] == ["__consumer_offsets", "__rebalance_events", "b"]
-        connection.close()
         process.terminate()
         assert process.wait(WITHIN_S) == 0
     events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -129,10 +125,8 @@ def test_workers_are_one_server(tmp_path: Path) -> None:
         assert match is not None
         assert (match["node"], match["data"]) == ("0,1,2", str(tmp_path / "data"))
         for address in match["listen"].split(","):
-            connection = Connection(int(address.partition(":")[2]))
-            answer = connection.ask(MetadataRequest(topics=[]), 1)
+            answer = ask(int(address.partition(":")[2]), MetadataRequest(topics=[]), 1)
             assert [broker.node_id for broker in answer.brokers] == [0, 1, 2]
-            connection.close()
         process.terminate()
         rest, _ = process.communicate(timeout=WITHIN_S)
         assert (process.returncode, rest) == (0, "")

@@ -86,9 +86,7 @@ def describe(port: int, *components: tuple[str, int, str | None], strict: bool =
         DescribeClientQuotasRequest.ComponentData(entity_type=kind, match_type=match_type, match=match)
         for kind, match_type, match in components
     ]
-    with Connection(port) as connection:
-        asked = DescribeClientQuotasRequest(components=parts, strict=strict)
-        answer = connection.ask(asked, 1)
+    answer = ask(port, DescribeClientQuotasRequest(components=parts, strict=strict), 1)
     if answer.entries is None:
         return answer.error_code, None
     return answer.error_code, sorted(

@@ -18,7 +18,7 @@ from protocol.messages import (
 )
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.tenure import Tenure
 
 
@@ -138,9 +138,8 @@ async def test_a_name_is_kept_as_a_login_looks_for_it(peer: Peer) -> None:
 async def test_credentials_survive_a_restart(tmp_path: Path) -> None:
     """They and what is made up for other names are on disk; neither password nor salted password is."""
     with Tenure(directory=tmp_path, listeners=LISTENERS, properties=PROPERTIES) as tenure:
-        with Connection(tenure.port) as connection:
-            one = upsertion("alice", salt=b"a salt of alice")
-            connection.ask(AlterUserScramCredentialsRequest(upsertions=[one]), 0)
+        one = upsertion("alice", salt=b"a salt of alice")
+        ask(tenure.port, AlterUserScramCredentialsRequest(upsertions=[one]), 0)
         before = [first_answer(tenure, user) for user in ("alice", "mallory")]
         tenure.restart()
         assert [first_answer(tenure, user) for user in ("alice", "mallory")] == before

@@ -12,7 +12,7 @@ from coordinator.server.requests import quotas
 from protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from schemas.errors import ErrorCode
 from tests.server.harness import Serving, serving
-from tests.support.raw import Connection
+from tests.support.raw import Connection, ask
 from tests.support.tenure import Tenure
 
 Named = Mapping[str, str | None]
@@ -130,9 +130,8 @@ def test_quotas_reach_all_workers_and_last() -> None:
                 answer = connection.ask(wanted, 1)
             return [each.value for entry in answer.entries or () for each in entry.values]
 
-        with Connection(server.ports[0]) as connection:
-            altered = AlterClientQuotasRequest(entries=[entry({"client-id": "slow"}, request_percentage=0.001)])
-            connection.ask(altered, 1)
+        altered = AlterClientQuotasRequest(entries=[entry({"client-id": "slow"}, request_percentage=0.001)])
+        ask(server.ports[0], altered, 1)
         assert [shown_by(port) for port in server.ports] == [[0.001], [0.001]]
         for port in server.ports:
             with Connection(port, "slow") as connection:
