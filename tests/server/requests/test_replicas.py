@@ -27,8 +27,9 @@ def elect_request(topics: Mapping[str, list[int]]) -> Message:
 
 def log_dirs_request(topics: Mapping[str, list[int]] | None) -> Message:
     """DescribeLogDirs by topic."""
-    asked = topics and [{"topic": name, "partitions": each} for name, each in topics.items()]
-    return request("DescribeLogDirs", topics=asked)
+    if topics is None:
+        return request("DescribeLogDirs", topics=None)
+    return request("DescribeLogDirs", topics=[{"topic": name, "partitions": each} for name, each in topics.items()])
 
 
 def sizes(answer: Any) -> dict[str, dict[int, int]]:
