@@ -127,9 +127,10 @@ class TestPolicy:
         partition.upkeep.finish(work, None)
         assert all(path.suffix == ".log" for path in partition.folder.iterdir())
 
-    def test_left_out_is_done_later(self, tmp_path: Path) -> None:
-        """If a compaction leaves a part out, the rest counts, and a later compaction starts there."""
-        partition = Partition(tmp_path / "p", backoff_ms=1)
+    @pytest.mark.parametrize("lag_ms", [0, 1_000])
+    def test_left_out_is_done_later(self, tmp_path: Path, lag_ms: int) -> None:
+        """If a compaction leaves a part out, the rest counts, and a later compaction starts there, with a lag too."""
+        partition = Partition(tmp_path / "p", backoff_ms=1, min_compaction_lag_ms=lag_ms)
         partition.append(0, 100)
         work = partition.due()
         partition.upkeep.finish(work, Compaction(30, [], 100, 100, "No space left on device"))
