@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.disks import FailingDisk
+
 OPEN_FILES = Path("/proc/self/fd")
 
 
@@ -16,6 +18,12 @@ OPEN_FILES = Path("/proc/self/fd")
 def folder(tmp_path: Path) -> Path:
     """Where a partition of the test is, once something is written there."""
     return tmp_path / "p"
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    """Return a disk that works until the test says otherwise."""
+    return FailingDisk()
 
 
 @pytest.fixture(autouse=True)

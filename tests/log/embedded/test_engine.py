@@ -82,12 +82,11 @@ class TestFiles:
         with running(tmp_path, log="__transaction_state") as others:
             assert opened(others, 7)[1] == [record(2)]
 
-    def test_a_log_is_read_once(self, tmp_path: Path) -> None:
+    def test_a_log_is_read_once(self, tmp_path: Path, disk: FailingDisk) -> None:
         """An engine that acquires a partition doesn't read its segments."""
         with running(tmp_path) as engine:
             own, _ = opened(engine)
             assert append(engine, own, record(1)) is None
-        disk = FailingDisk()
         with running(tmp_path, disk=disk) as engine:
             owned(engine)
             assert disk.calls["open"] == 1  # the lock
@@ -338,10 +337,9 @@ class TestPool:
             engine.acquire(49, appended)
             assert [told.get(timeout=WITHIN_S) for _ in owns] == [(partition, "log") for partition in range(6)]
 
-    def test_failure_of_one_partition(self, tmp_path: Path) -> None:
+    def test_failure_of_one_partition(self, tmp_path: Path, disk: FailingDisk) -> None:
         """If one partition's write fails, it alone is Unavailable; the other partitions keep their appends."""
         events = Events()
-        disk = FailingDisk()
         with running(tmp_path, disk=disk, report=events) as engine:
             owns = [opened(engine, partition)[0] for partition in range(5)]
             assert [append(engine, own, record(0)) for own in owns] == [None] * 5

@@ -143,10 +143,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestWindow:
     """A window of many partitions is one write and one fdatasync."""
 
-    def test_one_sync_for_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_sync_for_all(self, tmp_path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
         """A window of 49 partitions takes one write and one fdatasync, and the segments have it after a clean stop."""
         monkeypatch.setattr(journal, "WRITE_S", 600.0)
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 49)
         assert append_to_all(engine, owns, 1) == [None] * 49  # the file is made
@@ -191,9 +190,8 @@ class TestWindow:
         assert grown == [True, False, True]
         engine.close()
 
-    def test_large_appends(self, tmp_path: Path) -> None:
+    def test_large_appends(self, tmp_path: Path, disk: FailingDisk) -> None:
         """What no file of the journal has room for goes to its segment, before or behind what the journal has."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk, segment_size=1_000_000)
         owns = begun(engine, 3)
         for number, size in enumerate([10, 100_000, 20_000, 20_000, 30_000, 10], 1):
@@ -364,9 +362,8 @@ class TestWindow:
             assert max(sizes) <= JOURNAL_SIZE // 2
         engine.close()
 
-    def test_switched_off_again(self, tmp_path: Path) -> None:
+    def test_switched_off_again(self, tmp_path: Path, disk: FailingDisk) -> None:
         """An engine without a journal brings back what one with a journal left, and removes it."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 3)
         assert append_to_all(engine, owns, 1) == [None] * 3
@@ -397,9 +394,8 @@ class TestWindow:
         assert sorted(node_files(disk, tmp_path)) == [1]
         assert numbers_left(tmp_path, 1, 2) == [[0, 1]] * 2
 
-    def test_another_log_of_the_folder(self, tmp_path: Path) -> None:
+    def test_another_log_of_the_folder(self, tmp_path: Path, disk: FailingDisk) -> None:
         """An engine of another log leaves the journal alone, and what is left for partitions of the groups' log."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
@@ -480,9 +476,8 @@ class TestFailure:
         assert path.read_bytes() == content
 
     @pytest.mark.parametrize("name", ["write", "fdatasync"])
-    def test_journal_fails(self, tmp_path: Path, name: str) -> None:
+    def test_journal_fails(self, tmp_path: Path, disk: FailingDisk, name: str) -> None:
         """If the journal fails, all that waited for it is refused; then a new file is made, and nothing comes back."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 5)
         assert append_to_all(engine, owns, 1) == [None] * 5
@@ -521,9 +516,8 @@ class TestFailure:
                 assert last.open(partition)
             last.close()
 
-    def test_damaged_journal(self, tmp_path: Path) -> None:
+    def test_damaged_journal(self, tmp_path: Path, disk: FailingDisk) -> None:
         """An engine doesn't start on a journal with a damaged head; it names file and position, and changes nothing."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 2)
         for number in (1, 2, 3):
@@ -596,10 +590,11 @@ class TestFailure:
         assert events.names() == []
         engine.close()
 
-    def test_stops_in_order_behind_a_failure(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_stops_in_order_behind_a_failure(
+        self, tmp_path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A failed journal keeps no thread busy, and a clean stop removes it: what was refused doesn't come back."""
         monkeypatch.setattr(journal, "WRITE_S", 0.0)
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
@@ -617,9 +612,8 @@ class TestFailure:
         assert not list(tmp_path.glob(".journal*"))
         assert numbers_left(tmp_path, 0) == [[0, 1]]
 
-    def test_given_up_while_nothing_works(self, tmp_path: Path) -> None:
+    def test_given_up_while_nothing_works(self, tmp_path: Path, disk: FailingDisk) -> None:
         """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
@@ -633,11 +627,10 @@ class TestFailure:
         assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     def test_given_up_while_nothing_works_and_taken_again(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its next owner in the same engine finds all of it, even if the journal alone has it."""
         monkeypatch.setattr(journal, "WRITE_S", 600.0)
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
@@ -668,9 +661,8 @@ class TestFailure:
         assert append(engine, owns[0], record(101)) is None
         engine.close()
 
-    def test_no_file_stays_open_behind_a_stop_on_a_failing_disk(self, tmp_path: Path) -> None:
+    def test_no_file_stays_open_behind_a_stop_on_a_failing_disk(self, tmp_path: Path, disk: FailingDisk) -> None:
         """The journal stays for the next start, and the engine closes its files."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
@@ -680,9 +672,8 @@ class TestFailure:
         assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     @pytest.mark.parametrize("size", [10, 5_000])
-    def test_appends_of_an_older_version(self, tmp_path: Path, size: int) -> None:
+    def test_appends_of_an_older_version(self, tmp_path: Path, disk: FailingDisk, size: int) -> None:
         """Where an engine that knows no journal has appended meanwhile, the redo refuses and overwrites nothing."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 1)
         assert append_to_all(engine, owns, 1) == [None]
@@ -705,9 +696,8 @@ class TestFailure:
         assert segment.read_bytes() == content
         engine.close()
 
-    def test_no_room_at_all(self, tmp_path: Path) -> None:
+    def test_no_room_at_all(self, tmp_path: Path, disk: FailingDisk) -> None:
         """If nothing can be written, appends are refused and loads succeed, until there is room."""
-        disk = FailingDisk()
         engine = journaling(tmp_path, disk)
         owns = begun(engine, 2)
         disk.fails = lambda name, _: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if name == "write" else None

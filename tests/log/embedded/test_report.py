@@ -34,10 +34,9 @@ def test_torn_tail_is_said(tmp_path: Path) -> None:
     assert segment.stat().st_size == size
 
 
-def test_said_once_until_it_works(tmp_path: Path) -> None:
+def test_said_once_until_it_works(tmp_path: Path, disk: FailingDisk) -> None:
     """The engine reports once that a partition is Unavailable, not at each attempt, and once that it works again."""
     events = Events()
-    disk = FailingDisk()
     with running(tmp_path, disk=disk, report=events) as engine:
         own, _ = opened(engine, 5)
         disk.fails = lambda name, _number: OSError(errno.EIO, "Input/output error") if name == "fdatasync" else None

@@ -182,12 +182,11 @@ class TestConsent:
     @pytest.mark.parametrize("finished_by", ["load", "retry", "second retry"])
     @pytest.mark.parametrize("name", ["rename", "remove", "sync_folder"])
     @pytest.mark.parametrize("number", [1, 2])
-    def test_failed_swap(self, tmp_path: Path, name: str, number: int, finished_by: str) -> None:
+    def test_failed_swap(self, tmp_path: Path, disk: FailingDisk, name: str, number: int, finished_by: str) -> None:
         """The next load finishes a swap that the disk broke off; without a load, the next attempt does.
 
         Until then no other swap begins, and appends go on.
         """
-        disk = FailingDisk()
         partition = Partition(tmp_path / "p", disk, backoff_ms=1)
         partition.append(0, 100)
         work = partition.due()

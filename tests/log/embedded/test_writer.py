@@ -86,9 +86,8 @@ def crashed(folder: Path) -> None:
     engines[1].close()
 
 
-def test_one_sync_for_both_logs(tmp_path: Path) -> None:
+def test_one_sync_for_both_logs(tmp_path: Path, disk: FailingDisk) -> None:
     """A window with partitions of both logs takes one write and one fdatasync, and both are there after a stop."""
-    disk = FailingDisk()
     engines = two(tmp_path, disk)
     owns = begun(engines)
     disk.calls.clear()
@@ -100,9 +99,8 @@ def test_one_sync_for_both_logs(tmp_path: Path) -> None:
     assert loaded(tmp_path) == [[0, 1, 2]] * BOTH
 
 
-def test_a_crash_loses_nothing_of_either_log(tmp_path: Path) -> None:
+def test_a_crash_loses_nothing_of_either_log(tmp_path: Path, disk: FailingDisk) -> None:
     """Records that only the journal has get into the segments of their own log; partitions of one number stay apart."""
-    disk = FailingDisk()
     engines = two(tmp_path, disk)
     owns = begun(engines)
     assert append(engines[0], owns[0], record(2)) is None
@@ -183,9 +181,8 @@ def test_what_is_left_for_a_load(tmp_path: Path) -> None:
     close(engines)
 
 
-def test_a_journal_that_fails_refuses_both(tmp_path: Path) -> None:
+def test_a_journal_that_fails_refuses_both(tmp_path: Path, disk: FailingDisk) -> None:
     """If the journal can't be written, the appends of both logs fail, and a load of each finds what was durable."""
-    disk = FailingDisk()
     engines = two(tmp_path, disk)
     owns = begun(engines)
     disk.fails = lambda name, _number: OSError(5, "broken") if name == "fdatasync" else None

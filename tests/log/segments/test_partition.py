@@ -120,9 +120,8 @@ class TestAppending:
             (2, 2),
         ]
 
-    def test_one_write_and_one_sync(self, folder: Path) -> None:
+    def test_one_write_and_one_sync(self, folder: Path, disk: FailingDisk) -> None:
         """A log appends any number of batches with one write and one fdatasync; a new file syncs folders."""
-        disk = FailingDisk()
         log = open_log(disk, folder, segment_size=1 << 20)
         read(log)
         log.append(numbers(0, 1))
@@ -131,9 +130,8 @@ class TestAppending:
         log.append(numbers(1, 500))
         assert disk.calls == {"write": 1, "fdatasync": 1}
 
-    def test_one_descriptor(self, folder: Path) -> None:
+    def test_one_descriptor(self, folder: Path, disk: FailingDisk) -> None:
         """An open log holds one file open, a closed one none."""
-        disk = FailingDisk()
         log = open_log(disk, folder)
         read(log)
         log.append(numbers(0, 50))

@@ -168,11 +168,10 @@ class TestWhole:
         log.read()
         assert sorted(log.records) == sorted(record(number % 10, 1_000 + number) for number in range(1_990, 2_000))
 
-    def test_every_file_is_closed(self, log: Log) -> None:
+    def test_every_file_is_closed(self, log: Log, disk: FailingDisk) -> None:
         """The reader closes every file of a log that it read to the end, left halfway, or refused."""
         log.write(*batches([1] * 10))
         log.write(*batches([1], first=5), base_offset=10)
-        disk = FailingDisk()
         with pytest.raises(Damaged):
             log.read(disk=disk)
         log.path(10).unlink()

@@ -12,12 +12,6 @@ from tests.log.topics.caller import Caller
 
 
 @pytest.fixture
-def disk() -> FailingDisk:
-    """Return the caller's disk, which works until the test says otherwise."""
-    return FailingDisk()
-
-
-@pytest.fixture
 def caller(tmp_path: Path, disk: FailingDisk) -> Iterator[Caller]:
     """Yield a caller that works in a folder of the test's own."""
     caller = Caller(tmp_path, disk)

@@ -243,14 +243,13 @@ def test_a_swap_that_fails(caller: Caller, disk: FailingDisk, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["list_folder", "rename", "remove"])
-def test_a_mistake_of_ours(tmp_path: Path, name: str) -> None:
+def test_a_mistake_of_ours(tmp_path: Path, disk: FailingDisk, name: str) -> None:
     """After a mistake of ours in a look or a swap, the server reports it, compacts other logs, and can end."""
     other = KEPT._replace(number=1)
     caller = Caller(tmp_path)
     fill(caller)
     fill(caller, partition=other)
     caller.logs.close()
-    disk = FailingDisk()
     caller = Caller(tmp_path, disk)
     caller.ask(lambda: None)
     at = disk.calls[name] + 1

@@ -185,9 +185,8 @@ class TestGivingUp:
         assert log.retain(LIMITS._replace(retention_ms=1_000), newest + 1_001)
         assert log.view.ends() == (20, 20, 20)
 
-    def test_a_segment_that_can_not_be_removed_is_tried_again(self, tmp_path: Path) -> None:
+    def test_a_segment_that_can_not_be_removed_is_tried_again(self, tmp_path: Path, disk: FailingDisk) -> None:
         """A log tries a failed removal again; readers can't read its records, after a restart either."""
-        disk = FailingDisk()
         log = a_log(tmp_path / "t-0", disk)
         for number in range(20):
             append(log, one(number, NOW_MS))
