@@ -6,7 +6,17 @@ import json
 
 from coordinator.audit.check.limits import Limits
 from tests.audit.histories import checks, rows_of, run_history, story_of
-from tests.audit.scenes import GROUP, HOUR_MS, SECOND_MS, START_MS, Scene, offset_key, offset_value, static_members
+from tests.audit.scenes import (
+    GROUP,
+    HOUR_MS,
+    SECOND_MS,
+    START_MS,
+    Scene,
+    member,
+    offset_key,
+    offset_value,
+    static_members,
+)
 
 
 def test_commit_that_may_stay_longer_does() -> None:
@@ -34,8 +44,11 @@ def test_old_offsets_of_a_topic_nobody_wants_are_orphans() -> None:
     scene.group(static_members(a=1), 1).tick(Limits().offsets_retention_ms - HOUR_MS).group(static_members(a=2), 1)
     assert checks(scene) == []
     scene.tick(2 * HOUR_MS).group(static_members(a=3), 1)
-    found = story_of(scene)[1]
-    assert [json.loads(finding.detail)["topic_partitions"] for finding in found] == [["refunds-0"]]
+    (finding,) = story_of(scene)[1]
+    detail = json.loads(finding.detail)
+    assert (detail["count"], detail["topic_partitions"]) == (1, ["refunds-0"])
+    scene.group([*static_members(a=3), member("m", topics=())], 2)
+    assert checks(scene) == []  # nobody knows what m is to read
 
 
 def test_an_offset_below_0_is_none() -> None:
