@@ -123,7 +123,8 @@ class Events:
     # One method per note. When many members join, each makes three notes, so a note without a record must cost little.
 
     def _queued(self, event: TimedNote, _note: notes.Note) -> None:
-        self._append(event)
+        if self._has_room(event):  # `_append`, without its call: each restart makes such a note
+            self._queue.append(event)
 
     def _group_loaded(self, event: TimedNote, note: notes.GroupLoaded) -> None:
         self._queue_begun(note.group)
