@@ -79,8 +79,8 @@ def test_fixtures_give_servers_with_what_markers_and_ini_options_say(tmp_path: P
             assert one.timeout != other.timeout or one.bootstrap_servers != other.bootstrap_servers
 
         def test_settings(tenure):
-            assert "group.max.size=3" in tenure._settings
-            assert "group.initial.rebalance.delay.ms=7" in tenure._settings
+            groups = tenure._configs[0].group
+            assert (groups.group_max_size, groups.group_initial_rebalance_delay_ms) == (3, 7)
         """,
         ini="tenure_topics = of-ini=4\n"
         "tenure_settings =\n    group.initial.rebalance.delay.ms=7\n    group.max.size=2\n",
