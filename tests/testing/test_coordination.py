@@ -55,9 +55,17 @@ class Program:
             raise TimeoutError(f"{error}: {self.lines}") from None
 
     def until_it_sleeps(self) -> None:
-        """Wait until it has stopped itself."""
-        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status), self.lines
+        """Wait until it has stopped itself. One that never does fails the test, which says what it printed."""
+
+        def changed() -> tuple[int, int] | None:
+            process, status = os.waitpid(self.process.pid, os.WUNTRACED | os.WNOHANG)
+            return (process, status) if process else None
+
+        try:
+            _, status = wait_until(changed, "it sleeps", WITHIN_S)
+            assert os.WIFSTOPPED(status), self.lines
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.lines}") from None
 
     def end(self) -> None:
         """End it by Ctrl-C."""
