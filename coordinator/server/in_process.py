@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from coordinator.client.client import Client as ClusterClient
@@ -108,6 +109,8 @@ class InProcess:
         except TimeoutError:
             answered.cancel()
             raise Unreachable("this server did not answer in time") from None
+        except CancelledError:  # the loop ends
+            raise Unreachable("this server has stopped") from None
 
     # For `Api.handle`, on the loop.
 
@@ -122,9 +125,14 @@ class InProcess:
         """The answer's frame. If nobody waits for it any more, the call is closed."""
         answered: asyncio.Future[Outcome] = self._loop.create_future()
         call: Call | None = None
+
+        def take(outcome: Outcome) -> None:
+            if not answered.done():  # else nobody waits any more, and the call is closed in the loop's next turn
+                answered.set_result(outcome)
+
         try:
             call = self._api.handle(self, frame)
-            outcome: Outcome | None = call.take(answered.set_result)
+            outcome: Outcome | None = call.take(take)
             if outcome is None:
                 outcome = await answered
             if isinstance(outcome, Exception):

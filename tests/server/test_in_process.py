@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from coordinator.group.client import Client as Caller
 from coordinator.security.access import OWN
 from coordinator.server.app import StartFailed, client_security
 from coordinator.server.in_process import CLIENT_ID, InProcess
+from protocol.connection import SIZE_BYTES
+from protocol.header import encode_request
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
 from tests.server.harness import Serving, seat, serving
 from tests.support.patience import WITHIN_S
@@ -49,6 +51,12 @@ class Own:
                 return question(client)
 
         return await asyncio.wait_for(asyncio.to_thread(on_thread), WITHIN_S)
+
+    async def held(self, asking: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], Any]:
+        """A task that asks for ListGroups, and its call, which has no answer."""
+        calls: asyncio.Queue[Any] = asyncio.Queue()
+        self.answer_with(lambda call, _request: calls.put_nowait(call))
+        return asyncio.create_task(asking), await calls.get()
 
     def answer_with(self, answer: Callable[[Any, Any], None]) -> None:
         """Answer ListGroups in this way."""
@@ -114,6 +122,32 @@ async def test_a_question_without_an_answer_ends_with_its_deadline(own: Own) -> 
     with pytest.raises(Unreachable, match="did not answer in time"):
         await own.ask(ask)
     assert [call.is_closed for call in calls] == [True]
+
+
+async def test_an_answer_as_its_asker_gives_up_reaches_nobody(own: Own) -> None:
+    """An answer in the turn in which its asker gives up is dropped: the deliverer has other answers to deliver."""
+    frame = encode_request(ListGroupsRequest(), 0, 1, CLIENT_ID)[SIZE_BYTES:]
+    question, call = await own.held(own.asking._answer(frame))
+    question.cancel()
+    call.deliver(ListGroupsResponse())
+    with pytest.raises(asyncio.CancelledError):
+        await question
+    assert call.is_closed
+
+
+async def test_a_thread_that_waits_when_the_loop_ends_gets_an_error(own: Own) -> None:
+    """The end of the loop cancels what it does; a thread that waits for its answer gets an error that it knows."""
+
+    def ask(client: Client) -> Any:
+        client.try_once()
+        return client.request(ListGroupsRequest())
+
+    asked, _ = await own.held(own.ask(ask))
+    for task in asyncio.all_tasks():
+        if getattr(task.get_coro(), "__qualname__", "") == "InProcess._answer":
+            task.cancel()
+    with pytest.raises(Unreachable, match="has stopped"):
+        await asked
 
 
 async def test_a_mistake_costs_one_question(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
