@@ -131,9 +131,11 @@ def changed(call: Call, change: Change, timeout_ms: int | None = None) -> Genera
         call.on_wait = partial(answer.deliver, late)
         waits.arm(call, waits.ms() + max(timeout_ms, TIMEOUT_MIN_MS))
     call.services.discovery.topics.change(change, answer.deliver)
-    yield answer
-    if timeout_ms is not None:
-        waits.cancel(call)
+    try:
+        yield answer
+    finally:  # these steps end here if the client has gone
+        if timeout_ms is not None:
+            waits.cancel(call)
     outcome: ChangeResult = answer.found  # a change that is made later comes to nobody
     return outcome
 

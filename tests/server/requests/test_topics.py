@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from coordinator.config import INT32_MAX
 from coordinator.server.requests.topics import CREATE_PARTITIONS_MAX
 from protocol.messages import (
     CreateTopicsRequest,
@@ -106,6 +107,23 @@ async def test_a_change_that_comes_after_its_timeout_is_made(
     done({})
     answer = await peer.ask(metadata_request("late"), 9)
     assert (answer.topics[0].error_code, len(answer.topics[0].partitions)) == (ErrorCode.NONE, 2)
+
+
+async def test_a_change_whose_client_has_gone_leaves_no_timer(
+    peer: Peer, server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may name a timeout of weeks and close its connection: the call ends with the change."""
+    held: list[Any] = []
+    monkeypatch.setattr(server.server._topics, "_write", lambda _, done: held.append(done))
+    await peer.send(topics_request({"late": 2}, timeout_ms=INT32_MAX), 5)
+    await server.until(lambda: bool(held))
+    waits = server.server._api._services.waits
+    assert len(waits._timers) == 1
+    peer.close()
+    await server.until(lambda: not server.connections())
+    (done,) = held
+    done({})
+    assert len(waits._timers) == 0
 
 
 @pytest.mark.parametrize("name", ["__rebalance_events", "__rebalance.events", "__cluster_metadata"])
