@@ -83,12 +83,14 @@ def targeted(turn: Turn, group: ConsumerGroup, note: notes.TargetAssigned) -> No
 
 def moved(turn: Turn, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember) -> None:
     """A member took a step towards its target."""
-    if before.state is UNREVOKED and not is_asked_for(before.revoking, member.revoking):
-        waited_for(turn, group, before)
-        group.waits_since.pop(before.member_id, None)
+    if before.revoking:
+        # It may have been asked for more: then it has given up nothing, and the group waits on.
+        if not has_all(member.revoking, before.revoking):
+            waited_for(turn, group, before)
+            group.waits_since.pop(before.member_id, None)
     elif before.epoch < group.target_epoch:
         waited_for(turn, group, before)
-        if before.assigned and member.state is not UNREVOKED:
+        if member.state is not UNREVOKED and not has_all(member.assigned, before.assigned):
             freed(turn, group)
     elif before.state is UNRELEASED and group.course is not None and group.course.freed_ms:
         group.course.waited_for(before, Phase.ACKNOWLEDGING, turn.now.wall_ms - group.course.freed_ms)
@@ -112,9 +114,9 @@ def went_away(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     turn.note(notes.MemberAway(group.group_id, group.generation, *member.named))
 
 
-def is_asked_for(partitions: Held, revoking: Held) -> bool:
-    """Whether a member must give up all of these partitions still."""
-    return all(held.keys() <= revoking.get(topic_id, NOTHING).keys() for topic_id, held in partitions.items())
+def has_all(held: Held, partitions: Held) -> bool:
+    """Whether all of these partitions are among those that are held."""
+    return all(wanted.keys() <= held.get(topic_id, NOTHING).keys() for topic_id, wanted in partitions.items())
 
 
 def waited_for(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
@@ -122,7 +124,7 @@ def waited_for(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None
     course = group.course
     if course is None or not course.causes or member.is_at(group.target_epoch):
         return  # without a cause the rebalance begins with this step, and has waited for nobody
-    if member.state is UNREVOKED:
+    if member.revoking:
         since_ms = group.waits_since.get(member.member_id)
         phase = Phase.REVOKING
         freed(turn, group)

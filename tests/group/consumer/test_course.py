@@ -242,3 +242,61 @@ def test_a_member_that_wants_no_more_partitions_held_nobody_up() -> None:
     assert play.group.members["b"].state is SETTLED
     assert play.group.course is not None
     assert play.group.course.longest is None
+
+
+def test_a_member_that_is_asked_for_more_has_given_up_nothing() -> None:
+    """The group waits on for all of it, and the others can take nothing yet."""
+    play = Play({"t": 4, "u": 1})
+    play.join("a", ["t", "u"])
+    play.join("b", ["t"])
+    owned = {"t": [0, 1, 2, 3], "u": [0]}
+    play.beat("a", 2, owned)
+    play.wait(1_000)
+    play.beat("a", 2, owned, topics=["t"])
+    assert [note.partitions for note in said(play, notes.MemberRevoking)] == [2, 3]
+    course = play.group.course
+    assert course is not None
+    assert (course.freed_ms, course.longest) == (0, None)
+    play.wait(1_500)
+    play.beat("a", 2, {"t": sorted(*play.group.members["a"].assigned.values())})
+    assert (course.freed_ms, course.longest) == (play.now().wall_ms, Waited("a", Phase.REVOKING, 2_500))
+
+
+def test_a_static_member_that_went_away_while_it_was_asked_is_asked_no_more() -> None:
+    """Its partitions are free at once. If it stays away, the group waits for it as for any other that is away."""
+    play = Play()
+    play.join("a", instance_id="seat")
+    play.join("b")
+    play.beat("a", 2, {"t": [0, 1, 2, 3]}, instance_id="seat")
+    play.wait(1_000)
+    play.beat("a", -2, instance_id="seat")
+    course = play.group.course
+    assert course is not None
+    assert (course.freed_ms, course.longest) == (play.now().wall_ms, Waited("a", Phase.REVOKING, 1_000, "seat"))
+    freed_ms = course.freed_ms
+    play.wait(500)
+    play.join("c", instance_id="seat")
+    assert course.freed_ms == freed_ms
+    assert course.longest == Waited("c", Phase.ACKNOWLEDGING, 1_500, "seat")
+
+
+def test_a_member_that_only_gets_partitions_frees_none() -> None:
+    """The others wait since a member gave some up, not since a member took more."""
+    play = Play({"t": 4, "u": 1})
+    play.join("a", ["t"])
+    play.join("b", ["u"])
+    play.beat("a", 2, {"t": [0, 1, 2, 3]})
+    play.join("c", ["t"])
+    play.set_topics(u=2)
+    play.wait(300)
+    play.beat("c", play.group.members["c"].epoch, {})
+    play.wait(200)
+    play.beat("a", play.group.members["a"].epoch, {"t": sorted(*play.group.targets["a"].values())})
+    course = play.group.course
+    assert course is not None
+    freed_ms = course.freed_ms
+    assert freed_ms == play.now().wall_ms
+    play.wait(400)
+    play.beat("b", play.group.members["b"].epoch, {"u": [0]})
+    assert play.group.members["b"].state is SETTLED
+    assert course.freed_ms == freed_ms
