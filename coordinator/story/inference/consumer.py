@@ -73,6 +73,9 @@ CAUSES_KEPT = 10 * CAUSES_MAX
 CHANGES_MAX = 100
 """Members of a target that an event names."""
 
+UNSEEN = ConsumerGroupMemberMetadataValue(instance_id=None)
+"""Stands for the record of a member that came before the log's begin."""
+
 SOMETHING = causes.Cause(CauseKind.MEMBER_JOINED)
 """Stands in a note for the cause that its event gets."""
 
@@ -325,7 +328,7 @@ class Consumer:
         asked_ms = self._group.waits_since.get(name)
         is_asked = asked_ms is not None and has is not None and has.state == MemberState.UNREVOKED.value
         if is_asked and 0 < said.rebalance_timeout_ms <= at_ms - (asked_ms or 0):
-            if self._group.course is not None:
+            if self._group.course is not None and len(self._group.course.late) < LATE_MAX:
                 self._group.course.late += (name,)
             return client_cause(REVOCATION, name, said)
         classic = said.classic_member_metadata
@@ -382,10 +385,9 @@ class Consumer:
             self._owners[place] = name
         sign = self._signs.setdefault(name, Sign(at_ms))
         sign.last_ms = max(sign.last_ms, at_ms)  # its own heartbeat made it take this step
-        if member is None:
-            return []
         turn, group = _turn(at_ms), self._group
-        before, after = member_of(name, member, was), member_of(name, member, said)
+        # The group waits for an unseen member all the same, but no event can name it.
+        before, after = member_of(name, member or UNSEEN, was), member_of(name, member or UNSEEN, said)
         if after.epoch == AWAY:
             if before.epoch != AWAY:
                 course.went_away(turn, group, before)
@@ -393,7 +395,7 @@ class Consumer:
             course.moved(turn, group, before, after)
         if after.epoch != AWAY and after.state is not MemberState.UNREVOKED:
             group.waits_since.pop(name, None)
-        return [event(at_ms, note) for note in turn.effects.notes]
+        return [] if member is None else [event(at_ms, note) for note in turn.effects.notes]
 
     def _is_there(self, has: ConsumerGroupCurrentMemberAssignmentValue) -> bool:
         """Whether a member is at the target."""
@@ -432,7 +434,7 @@ class Consumer:
         note = notes.RebalanceEnded(
             self._group_id, self.records.epoch, Outcome.COMPLETED if after else Outcome.EMPTIED, opened.generation,
             opened.state.value, (), 0, opened.began_wall_ms, targeted_ms - opened.began_ms,
-            at_ms - targeted_ms if after else None, opened.longest, opened.late[:LATE_MAX], (), None, notes.CONSUMER,
+            at_ms - targeted_ms if after else None, opened.longest, opened.late, (), None, notes.CONSUMER,
             self._assignor, course.snapshots(opened.members), after, self._group_type, self._names,
         )  # fmt: skip
         return ended_event(at_ms, note, self._open, in_order=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.consumer.records import EPOCH, MEMBER
+from coordinator.group.consumer.records import CURRENT, EPOCH, MEMBER, TARGET_EPOCH
 from coordinator.group.course import CAUSES_MAX
 from coordinator.story.entries import Timeline
 from coordinator.story.events import GroupEvent, fields_of
@@ -17,7 +17,12 @@ from coordinator.story.inference.observed import Batch, Observed
 from coordinator.story.making import event_of
 from coordinator.story.schema import TimedNote, event_name
 from coordinator.story.words import timed_lines
-from protocol.messages import ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue
+from protocol.messages import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from tests.group.consumer.play import GROUP, Play, topic_id
 from tests.support.told import told
 
@@ -323,6 +328,26 @@ def test_a_log_that_begins_in_the_middle() -> None:
         events += observed.add(offset, 5, record.key, record.value)
     events += observed.end_batch()
     assert events[0].type == "group_loaded"
+
+
+def test_a_group_waits_for_a_member_from_before_the_log_begins() -> None:
+    """Its record isn't there, its steps are; no event tells them, for nobody knows its names."""
+    group = Consumer(GROUP, {})
+    held = [ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(topic_id=topic_id("t"), partitions=[0, 1])]
+    group.add(0, EPOCH, None, ConsumerGroupMetadataValue(epoch=2), is_whole=False)
+    group.add(0, TARGET_EPOCH, None, ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=2), is_whole=True)
+    settled = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=2, assigned_partitions=held)
+    assert not group.add(0, CURRENT, "unseen", settled, is_whole=True)
+    group.end_batch(0)
+    group.add(100, MEMBER, "m", ConsumerGroupMemberMetadataValue(), is_whole=True)
+    group.add(100, EPOCH, None, ConsumerGroupMetadataValue(epoch=3), is_whole=True)
+    group.add(100, TARGET_EPOCH, None, ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=3), is_whole=True)
+    group.add(100, CURRENT, "m", ConsumerGroupCurrentMemberAssignmentValue(member_epoch=3), is_whole=True)
+    assert not group.end_batch(100)
+    settled = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=3, assigned_partitions=held)
+    assert not group.add(800, CURRENT, "unseen", settled, is_whole=True)
+    (ended,) = map(fields_of, group.end_batch(800))
+    assert ended["waited_for"] == {"member_id": "unseen", "phase": "acknowledging", "ms": 700}
 
 
 def test_words() -> None:
