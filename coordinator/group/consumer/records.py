@@ -297,6 +297,9 @@ def _is_free(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
+_STATES = {state.value: state for state in MemberState}
+
+
 def member_of(
     member_id: str, said: ConsumerGroupMemberMetadataValue, has: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> ConsumerMember:
@@ -315,11 +318,10 @@ def member_of(
     )
     if has is None:
         return member
-    states = {state.value: state for state in MemberState}
     return member._replace(
         epoch=has.member_epoch,
         previous_epoch=has.previous_member_epoch,
-        state=states.get(has.state, UNKNOWN),
+        state=_STATES.get(has.state, UNKNOWN),
         assigned=_read(has.assigned_partitions, has.member_epoch),
         revoking=_read(has.partitions_pending_revocation, has.member_epoch),
     )

@@ -372,13 +372,13 @@ class Consumer:
         self, at_ms: int, name: str, said: ConsumerGroupCurrentMemberAssignmentValue | None
     ) -> list[GroupEvent]:
         current, member = self.records.current, self.records.members.get(name)
-        was = current.pop(name, None)
+        was = current.get(name)
         for place in self._held(was):
             if self._owners.get(place) == name:
                 del self._owners[place]
         if said is None:
             if was is not None:
-                self._had[name] = was
+                self._had[name] = current.pop(name)
             return []
         current[name] = said
         for place in self._held(said):

@@ -157,6 +157,14 @@ def test_group_without_a_target_is_late() -> None:
     assert [json.loads(each.detail)["members"] for each in found] == [["n"]]
 
 
+def test_late_members_are_named_in_the_order_in_which_they_came() -> None:
+    """It doesn't matter which of them took the last step."""
+    made = ConsumerScene().join("m").join("n").beat("m", 2, {"t": [0, 1, 2, 3]})
+    made.scene.tick(HOUR_MS).commit(5)
+    found = [each for each in story_of(made.scene)[1] if each.check == "target_not_reached"]
+    assert [json.loads(each.detail)["members"] for each in found] == [["m", "n"]]
+
+
 def test_way_back_to_the_classic_protocol_is_a_step() -> None:
     """A group that is downgraded isn't shown as deleted."""
     made = two_consumers()
