@@ -135,7 +135,7 @@ class TestWhatStays:
 
     def test_large_offsets(self, folder: Path) -> None:
         """A compaction doesn't join segments that are further apart than Kafka's indexes reach."""
-        (folder).mkdir()
+        folder.mkdir()
         for base_offset in (0, 2**31, 2**31 + 5):
             segment_at(folder, base_offset).path.write_bytes(encode_batch([put(base_offset)], base_offset, 1))
         compacted(folder, task(2**31 + 9))

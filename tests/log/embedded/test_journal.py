@@ -661,6 +661,32 @@ class TestFailure:
         assert append(engine, owns[0], record(101)) is None
         engine.close()
 
+    def test_a_mistake_in_a_checkpoint_is_reported(
+        self, tmp_path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It ends the engine, behind the syncs of the other segments; nothing that was acknowledged is lost."""
+        died: SimpleQueue[object] = SimpleQueue()
+        monkeypatch.setattr(threading, "excepthook", died.put)
+        sync_one, synced = Journal._sync_one, list[str]()
+
+        def mistaken(self: Journal, path: Path) -> OSError | None:
+            if path.parent.name.endswith("-0"):
+                raise ZeroDivisionError
+            synced.append(path.parent.name)
+            return sync_one(self, path)
+
+        events = Events()
+        engine = journaling(tmp_path, disk, report=events)
+        owns = begun(engine, 3)
+        monkeypatch.setattr(Journal, "_sync_one", mistaken)
+        monkeypatch.setattr(journal, "SYNC_S", 0.0)
+        assert append_to_all(engine, owns, 1) == [None] * 3
+        died.get(timeout=WITHIN_S)
+        assert events == [("engine_failed", {"partition": -1, "error": "ZeroDivisionError()"})]
+        assert [name[-1] for name in synced] == ["1", "2"]
+        kill(engine, disk)
+        assert numbers_left(tmp_path, *range(3)) == [[0, 1]] * 3
+
     def test_no_file_stays_open_behind_a_stop_on_a_failing_disk(self, tmp_path: Path, disk: FailingDisk) -> None:
         """The journal stays for the next start, and the engine closes its files."""
         engine = journaling(tmp_path, disk)

@@ -58,7 +58,7 @@ class TestAppending:
         log = open_log(Disk(), folder)
         assert read(log) == []
         assert log.closed_because == ""
-        assert not (folder).exists()
+        assert not folder.exists()
 
     def test_segments(self, folder: Path) -> None:
         """Segments follow each other without gap, named for their first offset, none larger than it may be."""
@@ -96,7 +96,7 @@ class TestAppending:
 
     def test_offsets_far_from_the_first(self, folder: Path) -> None:
         """A log starts a new segment where gaps would take offsets out of reach of Kafka's indexes."""
-        (folder).mkdir()
+        folder.mkdir()
         last = 2**31 - 2
         (folder / "00000000000000000000.log").write_bytes(encode_batch([record(0)], last - 1, 0))
         log = open_log(Disk(), folder)
