@@ -96,7 +96,7 @@ def read_command_config(path: Path) -> Security:
 
 
 def named_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:
-    """The cluster that these options name, for a command that makes its clients later; a wrong option ends it."""
+    """The cluster that these options name; a wrong option ends the command."""
     security = None if command_config is None else read_command_config(command_config)
     try:
         parse_addresses(bootstrap_server)
