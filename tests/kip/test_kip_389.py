@@ -51,6 +51,17 @@ def test_limit_is_for_each_group() -> None:
     assert bench.join(group="other", instance="a").waits
 
 
+def test_id_of_a_client_that_comes_too_late_is_dropped() -> None:
+    """In an Empty group more clients may get an id than can join. No rebalance waits for the ids of the others."""
+    bench = Bench(group_max_size=2)
+    *early, late = [bench.join().response.member_id for _ in range(3)]
+    joins = [bench.join(member=member_id) for member_id in early]
+    assert bench.join(member=late).error is FULL
+    assert not bench.group().pending
+    bench.advance(2 * bench.config.group_initial_rebalance_delay_ms)
+    assert [join.error for join in joins] == [NONE, NONE]
+
+
 def test_who_waits_already_may_join_again() -> None:
     """A member that waits in JoinGroup keeps its seat when it sends the request again."""
     bench = Bench(group_max_size=2)
