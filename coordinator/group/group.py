@@ -14,21 +14,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import compress, repeat
 from operator import eq, itemgetter
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from coordinator.group.any_group import AnyGroup
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Course, Pending
+from coordinator.group.events import JoinGroup
 from coordinator.group.refusal import Refusal
 from coordinator.group.state import DEAD, EMPTY, NEXT, PREPARING_REBALANCE, Kind, State
 from coordinator.group.vote import winner
 from protocol.consumer import CONSUMER
 from protocol.errors import ProtocolError
 from protocol.messages import ConsumerProtocolSubscription, decode
-
-if TYPE_CHECKING:
-    # Events import xxhash. Executors of an audit import this module, and need no such package (docs/ask-why/audit.md).
-    from coordinator.group.events import JoinGroup
 
 NEVER = 2**63 - 1
 """A deadline that never comes."""

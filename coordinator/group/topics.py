@@ -14,8 +14,6 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-import xxhash
-
 MAGIC = b"\0"
 """The first byte of what is hashed of a topic (Kafka: Utils.TOPIC_HASH_MAGIC_BYTE)."""
 
@@ -82,6 +80,8 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
 
     Without any it is 0. Racks of partitions are left out: a node of ours has none.
     """
+    import xxhash  # noqa: PLC0415 - executors of an audit don't have it (docs/ask-why/audit.md)
+
     found = sorted(topics.find(set(names)), key=NAME)
     return int.from_bytes(xxhash.xxh3_64_digest(b"".join(map(topic_hash, found))), signed=True) if found else 0
 
@@ -89,6 +89,8 @@ def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
 @lru_cache(HASHES_CACHED_MAX)
 def topic_hash(topic: TopicImage) -> bytes:
     """The hash of a topic, as eight bytes in the order that `metadata_hash` hashes them in."""
+    import xxhash  # noqa: PLC0415 - executors of an audit don't have it (docs/ask-why/audit.md)
+
     id_bytes = topic.topic_id.bytes
     # hash4j's streams write numbers little-endian, and behind a string its length in UTF-16 units.
     name = topic.name.encode("utf-16-le")

@@ -309,7 +309,7 @@ def test_a_signal_ends_a_start_that_hangs(tmp_path: Path, further: list[str]) ->
     assert (line["event"], line["store"]) == ("start_hangs", str(tmp_path / "data"))
 
 
-NEEDED = {"coordinator", "protocol", "schemas", "uvloop", "xxhash"}
+NEEDED = {"coordinator", "protocol", "schemas", "uvloop"}
 """The installed packages that each server imports."""
 
 OF_PYTHON = {"_distutils_hack"}
