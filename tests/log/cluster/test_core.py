@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from coordinator.log.cluster.core import GIVE_UP_MS
-from coordinator.log.cluster.keys import Keys, best_node
+from coordinator.log.cluster.keys import Head, Keys, best_node
 from coordinator.log.cluster.port import Delete, Rejected, Txn
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from protocol.records.batch import Record
 from tests.log.calls import record
-from tests.log.cluster.worlds import PARTITIONS, TTL_MS, World
+from tests.log.cluster.worlds import PARTITIONS, TTL_MS, Etcd, World
 
 KEYS = Keys("c")
 
@@ -175,3 +175,19 @@ def test_an_append_without_an_answer_fails_in_the_end_and_the_load_waits_for_etc
     pages: list[list[Record]] = []
     assert world.ask(world.cores[1].load, own, pages.append) == "done"
     assert [each.key for page in pages for each in page] == [record(1).key, record(2).key]
+
+
+def test_an_append_without_an_answer_is_over_for_a_partition_that_was_claimed_meanwhile() -> None:
+    """The head is another one's: the barrier finds it, and the former owner doesn't go on as if it were its own."""
+    world = World(1)
+    own = world.own(1)
+    for member in (0, 1):
+        world.etcd.freeze(member)
+    assert isinstance(world.append(1, own, record(1)), Unavailable)
+    for member in (0, 1):
+        world.etcd.heal(member)
+    world.processes[1].freeze()
+    Etcd(world).put(KEYS.head(0), Head(1, 0, "2/7").text())
+    world.processes[1].thaw()
+    assert isinstance(world.ask(world.cores[1].load, own, lambda _page: None), Fenced)
+    assert not own.valid()
