@@ -20,6 +20,7 @@ def test_most_votes_win() -> None:
         ("range", "sticky", "range"),
         ("range", "cooperative-sticky", "cooperative-sticky"),
         ("x", "y", "x"),
+        ("a", "b", "a"),
     ],
 )
 def test_tie_falls_as_in_kafka(one: str, other: str, first: str) -> None:
