@@ -14,6 +14,7 @@ House rule: no question is given up because of its age; a node that hangs is end
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -37,7 +38,7 @@ def unanswered(_question: Any, answer: Callable[[Any], None]) -> None:
     answer(None)
 
 
-class Link:
+class Link(ABC):
     """A node's end. topics: its copy of the list. on_asked: answers other nodes.
 
     gone: what an asked change gets if the supervisor, or this node's run, is over. A subclass is the way itself.
@@ -52,13 +53,13 @@ class Link:
         """By number: takes the result of what the node asked for, and the result if none comes."""
 
     @property
+    @abstractmethod
     def is_open(self) -> bool:
         """Whether messages still go anywhere."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, kind: Kind, **fields: Any) -> None:
         """Send a message to the supervisor."""
-        raise NotImplementedError
 
     def ask(self, node_id: int, question: Any, done: Callable[[Any], None]) -> None:
         """Ask a node; `done` gets its answer, or None (see the module)."""
