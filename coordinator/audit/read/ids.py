@@ -39,9 +39,9 @@ class Fall(NamedTuple):
 class Ids:
     """The transactional ids.
 
-    by_producer: the last record of each id, by its producer id. named: all producer ids in the topic.
-    end_ms: the time of the newest record; -1 without one. is_whole: whether all partitions of the topic were read.
-    passed_over: records that can't be read.
+    by_producer: the last record of each id, without its partitions, by its producer id. named: all producer ids in the
+    topic. end_ms: the time of the newest record; -1 without one. is_whole: whether all partitions of the topic were
+    read. passed_over: records that can't be read.
     """
 
     by_producer: dict[int, TransactionalId] = field(default_factory=dict)
@@ -67,6 +67,7 @@ def read_ids(path: Path) -> Ids:
     for log in logs:
         for known in _read_partition(log, read):
             are_in_place &= partition_for(known.group_id, count) == log.partition
+            known.partitions = None  # nobody asks for them, and they may be many
             read.by_producer[known.producer_id] = known
     is_whole = len(known_partitions(path, logs, TRANSACTIONS_TOPIC)) == count and are_in_place and not read.passed_over
     read.is_whole = is_whole and bool(read.by_producer)
