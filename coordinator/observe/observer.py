@@ -48,8 +48,7 @@ from coordinator.observe.watching import LOOK_S, Watching
 from coordinator.observe.webhook import Webhook
 from coordinator.server.telemetry.measures import OTHER_GROUPS
 from coordinator.server.wire.listener import bind
-from coordinator.site.feed import Feed
-from coordinator.site.newest import Bounds
+from coordinator.site.feed import Bounds, Feed
 from coordinator.site.site import Site
 from coordinator.story.inference.broker_lines import BrokerLines
 from coordinator.story.inference.knowledge import Told
