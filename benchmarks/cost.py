@@ -31,7 +31,7 @@ from benchmarks import frames
 from benchmarks.members import Group, accept
 from coordinator.config import load
 from coordinator.server.app import Server
-from coordinator.server.telemetry.event_queue import LINGER_MS
+from coordinator.server.nodes.events_topic import LINGER_MS
 from coordinator.server.wire.connection import Connection
 
 MEMORY = "/dev/shm"  # noqa: S108 - where Linux has files in memory; in a folder of their own there

@@ -92,6 +92,14 @@ class Note(Value):
     generation: int
 
 
+class Noted(NamedTuple):
+    """The notes of one event of the core. partition: of its groups. at_ms: its time (Unix time)."""
+
+    partition: int
+    at_ms: int
+    notes: Sequence[Note]
+
+
 class MemberNote(Note):
     """Something that happened to a member of `group`. client_id, client_host: of the client that has the seat."""
 

@@ -51,21 +51,21 @@ from coordinator.server.idle_acls import warn_of_idle_acls
 from coordinator.server.nodes.broker_settings import Changes, changed_config, changes_of
 from coordinator.server.nodes.cluster_topics import ClusterTopics
 from coordinator.server.nodes.discovery import Discovery, node_addresses
-from coordinator.server.nodes.events_topic import into_topic
+from coordinator.server.nodes.events_topic import Events, into_topic
 from coordinator.server.nodes.group_settings import SettingsOfGroups
 from coordinator.server.nodes.topic_data import TopicData
 from coordinator.server.nodes.topic_view import Searches, TopicView
 from coordinator.server.nodes.topics import Change, ChangeDone, Topics, at_once, changed
 from coordinator.server.relay import Link
 from coordinator.server.risks import warn_of_risks
+from coordinator.server.runtime.gate import TakeNotes
 from coordinator.server.runtime.kinds import LogKind
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.authorizer_lines import access_of
-from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.log_reports import report
 from coordinator.server.telemetry.measures import Measures
-from coordinator.server.telemetry.note_lines import Noted, NoteLines
+from coordinator.server.telemetry.note_lines import NoteLines
 from coordinator.server.transactions import Transactions
 from coordinator.server.wire.api import Api
 from coordinator.server.wire.call import Call, Services, ring
@@ -167,7 +167,7 @@ class Server:
         warnings: Sequence[str] = (),
         files_max: int | None = None,
         share: WorkerPart | None = None,
-        on_notes: Callable[[Sequence[Noted]], None] | None = None,
+        on_notes: TakeNotes | None = None,
         faults: Faults | None = None,
     ) -> None:
         self._config = config
@@ -247,13 +247,16 @@ class Server:
             raise
         for name, fields in store.notices:
             report(self._lines, name, **fields)
-        keep = self.events.take if self._config.events_enable and self._on_notes is None else self._keep_notes
-        notes = NoteLines(self._lines, measures.take, keep)
+        take_notes: list[TakeNotes] = [NoteLines(self._lines).take, measures.take]
+        if config.events_enable:
+            take_notes.append(self.events.take)
+        if self._on_notes is not None:
+            take_notes.append(self._on_notes)
         soon, wake = self._loop.call_soon, self._loop.call_soon_threadsafe
-        self.runtime = Runtime(config, store.engine, clock, self._lines, notes, soon, wake, pace, self._loaded)
+        self.runtime = Runtime(config, store.engine, clock, self._lines, take_notes, soon, wake, pace, self._loaded)
 
         def runtime_of(engine: Engine, kind: LogKind) -> Runtime:
-            return Runtime(config, engine, clock, self._lines, notes, soon, wake, pace, self._abort_left, kind)
+            return Runtime(config, engine, clock, self._lines, take_notes, soon, wake, pace, self._abort_left, kind)
 
         if store.cluster is not None:
             self.events.in_cluster = True
@@ -344,12 +347,6 @@ class Server:
         self._sasl = Sasl(self._config, self._topics, self._api, clock, self._lines, measures, hop)
         await self._sasl.start()
         self.connections.door = self._sasl.door
-
-    def _keep_notes(self, noted: Sequence[Noted]) -> None:
-        if self._config.events_enable:
-            self.events.take(noted)
-        if self._on_notes is not None:
-            self._on_notes(noted)
 
     def _services(
         self,

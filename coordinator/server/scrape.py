@@ -14,8 +14,8 @@ from math import nan
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from coordinator.log.cluster import Cluster
+from coordinator.server.nodes.events_topic import Events
 from coordinator.server.runtime.runtime import Runtime
-from coordinator.server.telemetry.event_queue import Events
 from coordinator.server.telemetry.measures import Measures, census, open_since_ms
 from coordinator.server.telemetry.metrics import (
     KAFKA_COORDINATOR,

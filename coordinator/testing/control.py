@@ -22,8 +22,8 @@ from coordinator.log.store import OpenStore
 from coordinator.loop.lines import Lines
 from coordinator.server.app import Server, WorkerPart, random_id
 from coordinator.server.faults.faults import Faults
+from coordinator.server.nodes.events_topic import Events
 from coordinator.server.runtime.replies import Reply
-from coordinator.server.telemetry.event_queue import Events
 from coordinator.testing.clock import KitClock, Sessions
 from coordinator.testing.history import History
 from coordinator.testing.requests import Requests

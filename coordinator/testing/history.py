@@ -1,6 +1,6 @@
 """The events of all groups of a server, as `__rebalance_events` would have them, and what moved.
 
-The server's queue of events (server.telemetry.event_queue) decides which notes become events, so a timeline made here
+The server's queue of events (server.nodes.events_topic) decides which notes become events, so a timeline made here
 equals that of `tenure explain`. The queue writes to this list in place of a topic. Events stay over a kill and a new
 start, and so do those that a killed server would not have written.
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from coordinator.group.course import Outcome
 from coordinator.group.notes import RebalanceEnded
-from coordinator.server.telemetry.event_queue import WriteDone
+from coordinator.server.nodes.events_topic import WriteDone
 from coordinator.story.entries import Entry, Pending, Timeline
 from coordinator.story.events import RebalanceEvent
 from coordinator.story.making import Move, event_of

@@ -52,7 +52,7 @@ from coordinator.loop.lines import Lines
 from coordinator.server.app import WorkerPart, random_id
 from coordinator.server.faults.faults import Faults
 from coordinator.server.faults.plan import Fault
-from coordinator.server.telemetry.event_queue import Events
+from coordinator.server.nodes.events_topic import Events
 from coordinator.testing.clock import AT_REAL_TIME, KitClock, take_turns
 from coordinator.testing.control import Control
 from coordinator.testing.faults import PlannedFaults

@@ -15,12 +15,12 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from coordinator.config import Config, load
+from coordinator.group.notes import Noted
 from coordinator.log.embedded.engine import EmbeddedEngine
 from coordinator.log.engine import EngineError
 from coordinator.log.segments.disk import Disk
 from coordinator.log.topics.list import TopicsFile
 from coordinator.server.app import Server, StartFailed, random_id
-from coordinator.server.telemetry.note_lines import Noted
 from protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,

@@ -23,13 +23,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from coordinator.group import events, notes
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Snapshot
+from coordinator.group.notes import Noted
 from coordinator.log.engine import Unavailable
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS
-from coordinator.server.telemetry.note_lines import Noted, NoteLines
+from coordinator.server.telemetry.note_lines import NoteLines
 from protocol.messages import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -199,7 +200,7 @@ class World:
             self.engine,
             self.clock,
             lines,
-            NoteLines(lines, keep=self._take),
+            [NoteLines(lines).take, self._take],
             soon,
             soon,
             Pace(self.clock, soon),

@@ -58,8 +58,7 @@ from coordinator.group.events import (
 from coordinator.log.engine import Done, Engine, EngineError, Fenced, Ownership, Unavailable
 from coordinator.loop.clock import Alarm, Arguments, Clock, now
 from coordinator.loop.lines import Lines
-from coordinator.server.runtime.delivery import Delivery, Held
-from coordinator.server.runtime.gate import Gate
+from coordinator.server.runtime.gate import Delivery, Gate, Held
 from coordinator.server.runtime.kinds import CoordinatorHost, LogKind
 from coordinator.server.runtime.loading import Loading, Unreadable
 from coordinator.server.runtime.replies import Errand, RepeatedCommit, Reply

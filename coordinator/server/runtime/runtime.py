@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from coordinator.config import Config, GroupSettings
@@ -32,11 +32,10 @@ from coordinator.log.engine import NOBODY, Done, Engine, EngineError, Fenced, Ow
 from coordinator.loop.clock import Arguments, Clock
 from coordinator.loop.lines import Lines
 from coordinator.loop.pace import Pace
-from coordinator.server.runtime.delivery import Delivery
+from coordinator.server.runtime.gate import Delivery, TakeNotes
 from coordinator.server.runtime.kinds import GROUPS, LogKind
 from coordinator.server.runtime.partition import ACTIVE, Partition, Standing
 from coordinator.server.telemetry.measures import Loads
-from coordinator.server.telemetry.note_lines import NoteLines
 from protocol.records.batch import Record
 
 GROUP_ID_CACHED_MAX = 128
@@ -82,7 +81,7 @@ class Runtime:
         engine: Engine,
         clock: Clock,
         lines: Lines,
-        notes: NoteLines,
+        take_notes: Sequence[TakeNotes],
         soon: Callable[[Callable[[], None]], object],
         wake: Callable[[Callable[[], None]], object],
         pace: Pace,
@@ -95,7 +94,7 @@ class Runtime:
         self.clock = clock
         self.lines = lines
         self.ms = clock.ms
-        self.delivery = Delivery(notes, pace, soon, self._check_idle)
+        self.delivery = Delivery(take_notes, pace, soon, self._check_idle)
         self.is_ending = False
         self.loads = Loads()
         self._soon = soon

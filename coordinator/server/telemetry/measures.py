@@ -199,15 +199,16 @@ class Measures(GroupSeries):
         self.logs = {"groups": Counts(), "topics": Counts()}
         self._at_ms = 0
 
-    def take(self, happened: Sequence[notes.Note], at_ms: int = 0) -> None:
-        """Count what happened in groups, about at that time (Unix time in ms)."""
-        self._at_ms = at_ms
-        for note in happened:
-            kind = type(note)
-            self.happened[kind] += 1
-            count = self._COUNTS.get(kind)
-            if count is not None:
-                count(self, note)
+    def take(self, noted: Sequence[notes.Noted]) -> None:
+        """Count what happened in groups."""
+        for _, at_ms, happened in noted:
+            self._at_ms = at_ms
+            for note in happened:
+                kind = type(note)
+                self.happened[kind] += 1
+                count = self._COUNTS.get(kind)
+                if count is not None:
+                    count(self, note)
 
     def _rebalance_started(self, note: notes.RebalanceStarted) -> None:
         self.rebalances[note.cause.kind, note.cause.source] += 1

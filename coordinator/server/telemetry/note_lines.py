@@ -1,4 +1,4 @@
-"""Makes log lines of notes, and hands the notes on to the counts and to the queue of events.
+"""Makes log lines of notes.
 
 A text line has the words of `group.notes`. A JSON line has the note's name in snake_case as `event`, and the
 note's fields: a cause is an object (kind, member_ids, ..., source), and the members before and after a rebalance are
@@ -9,11 +9,10 @@ House rule: a note's name and its fields are an interface (docs/run/events.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from coordinator.group import notes
-from coordinator.group.notes import TEXTS, place_text
+from coordinator.group.notes import TEXTS, Noted, place_text
 from coordinator.loop.lines import Level, Lines
 from coordinator.story.schema import event_name
 
@@ -34,29 +33,11 @@ COUNTED = frozenset({"before", "after"})
 INFO = Level.INFO
 
 
-class Noted(NamedTuple):
-    """The notes of one event of the core. partition: of its groups. at_ms: its time (Unix time)."""
-
-    partition: int
-    at_ms: int
-    notes: Sequence[notes.Note]
-
-
 class NoteLines:
-    """Writes notes as log lines.
+    """Writes notes as log lines."""
 
-    count, keep: get the notes after the lines: the counts (with their time), and the queue of events.
-    """
-
-    def __init__(
-        self,
-        lines: Lines,
-        count: Callable[[Sequence[notes.Note], int], None] = lambda _, __: None,
-        keep: Callable[[Sequence[Noted]], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, lines: Lines) -> None:
         self._lines = lines
-        self._count = count
-        self._keep = keep
 
     def take(self, noted: Sequence[Noted]) -> None:
         """Write the lines of notes, with one write."""
@@ -70,9 +51,6 @@ class NoteLines:
                     kind = type(note)
                     texts.append((LEVELS.get(kind, INFO), TEXTS[kind](note, place)))
             self._lines.put_texts(texts)
-        for _, at_ms, happened in noted:
-            self._count(happened, at_ms)
-        self._keep(noted)
 
     def _object(self, partition: int, note: notes.Note) -> str:
         from coordinator.story.making import json_fields  # noqa: PLC0415 - a start has no time for it

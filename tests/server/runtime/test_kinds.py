@@ -80,8 +80,8 @@ def test_a_partition_takes_all_of_its_kind() -> None:
     engine = ManualEngine(2, 1)
     engine.records[1].append(Record(b"one", b"", 0))
     pace = Pace(clock, turn.append)
-    notes = NoteLines(lines)
-    runtime = Runtime(config, engine, clock, lines, notes, turn.append, turn.append, pace, lambda: None, NUMBERS)
+    take_notes = [NoteLines(lines).take]
+    runtime = Runtime(config, engine, clock, lines, take_notes, turn.append, turn.append, pace, lambda: None, NUMBERS)
     early, late = Answer(), Answer()
     partition = runtime.partitions[1]
     assert partition.name == "numbers-1"

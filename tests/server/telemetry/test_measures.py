@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,10 +43,15 @@ def started(group: str, **cause: Any) -> notes.RebalanceStarted:
     return notes.RebalanceStarted(group, 1, "Stable", CAUSE._replace(**cause), 2)
 
 
+def take(measures: Measures, happened: Iterable[notes.Note], at_ms: int = 0) -> None:
+    """Count notes of one time."""
+    measures.take([notes.Noted(0, at_ms, [*happened])])
+
+
 def test_rebalances_add_up_by_cause_and_by_group(measures: Measures) -> None:
     """Fifty rebalances add up to fifty, by cause and by group."""
-    measures.take([started(f"g-{number % 3}") for number in range(30)])
-    measures.take([started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
+    take(measures, [started(f"g-{number % 3}") for number in range(30)])
+    take(measures, [started("g-0", kind=CauseKind.MEMBER_LEFT, reason="", join_reason=None) for _ in range(20)])
     assert measures.rebalances.total() == measures.by_group.total() == measures.happened[notes.RebalanceStarted] == 50
     assert measures.rebalances[CauseKind.MEMBER_JOINED, Origin.CLIENT] == 30
     assert measures.rebalances[CauseKind.MEMBER_LEFT, Origin.INFERRED] == 20
@@ -54,7 +60,7 @@ def test_rebalances_add_up_by_cause_and_by_group(measures: Measures) -> None:
 
 def test_a_further_cause_is_no_further_rebalance(measures: Measures) -> None:
     """A further cause of a rebalance that has begun doesn't count as another rebalance."""
-    measures.take([started("g"), notes.RebalanceCause("g", 1, CAUSE)])
+    take(measures, [started("g"), notes.RebalanceCause("g", 1, CAUSE)])
     assert measures.rebalances.total() == 1
 
 
@@ -64,17 +70,17 @@ def test_groups_that_somebody_makes_up_make_up_no_series() -> None:
     restarts = [
         notes.MemberReplaced(f"g-{number}", 5, "m-2", "m-1", "i-1", "Stable", "c", "/h") for number in range(80)
     ]
-    measures.take([*[started(f"g-{number}") for number in range(80)], *restarts])
+    take(measures, [*[started(f"g-{number}") for number in range(80)], *restarts])
     assert (
         len(measures.by_group) == len(measures.by_group_cause) == len(measures.storms) == len(measures.restarts) == 31
     )
     assert measures.by_group[OTHER_GROUPS] == measures.restarts[OTHER_GROUPS, False] == 50
-    measures.take([notes.GroupDeleted("g-0", 1, 0), started("new")])
+    take(measures, [notes.GroupDeleted("g-0", 1, 0), started("new")])
     assert measures.by_group["new"] == measures.by_group_cause["new"][CauseKind.MEMBER_JOINED] == 1
     for counts in (measures.by_group, measures.by_group_cause, measures.storms, measures.restarts):
         assert all("g-0" not in (key if isinstance(key, tuple) else (key,)) for key in counts)
     none = Measures(groups_max=0)
-    none.take([started("g")])
+    take(none, [started("g")])
     assert none.by_group == {OTHER_GROUPS: 1}
 
 
@@ -82,20 +88,20 @@ def test_a_storm_is_five_rebalances_within_a_minute(measures: Measures) -> None:
     """It counts once, however long it lasts; after a calmer minute another one may begin."""
     every_ms = STORM_MS // STORM_MIN - 1
     for number in range(4 * STORM_MIN):
-        measures.take([started("stormy")], number * every_ms)
-        measures.take([started("calm")], number * (every_ms + 2_000) * 2)
+        take(measures, [started("stormy")], number * every_ms)
+        take(measures, [started("calm")], number * (every_ms + 2_000) * 2)
     assert (measures.storms["stormy"], measures.storms["calm"]) == (1, 0)
     later_ms = 4 * STORM_MIN * every_ms + STORM_MS
     for number in range(STORM_MIN - 1):
-        measures.take([started("stormy")], later_ms + number)
+        take(measures, [started("stormy")], later_ms + number)
     assert measures.storms["stormy"] == 1
-    measures.take([started("stormy")], later_ms + STORM_MIN)
+    take(measures, [started("stormy")], later_ms + STORM_MIN)
     assert measures.storms["stormy"] == 2
 
 
 def test_few_groups_are_watched_for_storms(measures: Measures) -> None:
     """Those that rebalanced last."""
-    measures.take([started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
+    take(measures, [started(str(number)) for number in range(STORMS_WATCHED_MAX + 5)])
     assert len(measures._newest) == STORMS_WATCHED_MAX
 
 
@@ -143,7 +149,7 @@ async def test_seats_away_of_groups_without_series_are_one_number() -> None:
 
 def test_how_a_rebalance_ended_and_how_long_its_phases_took(measures: Measures) -> None:
     """A rebalance counts by its outcome; if it ends in its first phase, the second phase has no duration."""
-    measures.take([ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
+    take(measures, [ENDED, changed(ENDED, outcome=Outcome.EMPTIED, preparing_ms=2_000, completing_ms=None)])
     assert measures.ended == {Outcome.COMPLETED: 1, Outcome.EMPTIED: 1}
     assert measures.phases["preparing"].total == pytest.approx(2.02)
     assert sum(measures.phases["preparing"].counts) == 2
@@ -153,7 +159,8 @@ def test_how_a_rebalance_ended_and_how_long_its_phases_took(measures: Measures) 
 def test_what_else_is_counted(measures: Measures) -> None:
     """The measures count restarts by their rebalance, fencings by operation, dropped members and removed offsets."""
     replaced = notes.MemberReplaced("g", 5, "m-2", "m-1", "i-1", "Stable", "client", "/h")
-    measures.take(
+    take(
+        measures,
         [
             replaced,
             changed(replaced, rebalances=True),
@@ -161,7 +168,7 @@ def test_what_else_is_counted(measures: Measures) -> None:
             notes.MemberFenced("g", 5, "m-1", "m-2", "i-1", "heartbeat"),
             notes.MembersDropped("g", 5, ("m-1", "m-2"), "sync"),
             notes.OffsetsRemoved("g", 5, (("t", 0), ("t", 1)), expired=True),
-        ]
+        ],
     )
     assert measures.replaced == {False: 2, True: 1}
     assert measures.fenced == {"heartbeat": 1}
@@ -227,7 +234,7 @@ def test_a_deleted_group_takes_no_storm_away() -> None:
     """The sum of all storms never falls, and a deleted group without a name leaves the series of all other groups."""
     measures = Measures(1)
     for second in range(STORM_MIN):
-        measures.take([started("a")], second)
-    measures.take([started("b"), notes.GroupDeleted("a", 1, 0), notes.GroupDeleted("", 1, 0)], STORM_MIN)
+        take(measures, [started("a")], second)
+    take(measures, [started("b"), notes.GroupDeleted("a", 1, 0), notes.GroupDeleted("", 1, 0)], STORM_MIN)
     assert measures.storms_before + measures.storms.total() == 1
     assert measures.by_group == {"": 1}

@@ -34,7 +34,7 @@ from coordinator.site.site import exposition
 from coordinator.transaction.events import Outcome
 from protocol.messages import API_KEYS, JoinGroupResponse
 from schemas.errors import ErrorCode
-from tests.server.telemetry.test_measures import started
+from tests.server.telemetry.test_measures import started, take
 from tests.server.telemetry.test_note_lines import ENDED, EVENTS
 
 NOW = Census(
@@ -109,9 +109,9 @@ def samples(measures: Measures, accept: str = "") -> Samples:
 
 def test_rebalances_by_cause_add_up(measures: Measures) -> None:
     """If fifty rebalances begin between two scrapes, the counter grows by fifty."""
-    measures.take([started("g-0")])
+    take(measures, [started("g-0")])
     before = samples(measures)
-    measures.take([started(f"g-{number % 2}") for number in range(50)])
+    take(measures, [started(f"g-{number % 2}") for number in range(50)])
     after = samples(measures)
 
     def total(found: Samples, name: str) -> float:
@@ -160,7 +160,7 @@ def test_transactions() -> None:
 
 def test_groups_with_series_have_counters_from_zero_on(measures: Measures) -> None:
     """Prometheus sees no increase in a counter that begins at 1. Causes are as many as there are."""
-    measures.take([started("g"), started("g"), started("g", kind=CauseKind.MEMBER_LEFT)])
+    take(measures, [started("g"), started("g"), started("g", kind=CauseKind.MEMBER_LEFT)])
     found = samples(measures)
     of_group = ("group", "g")
     assert found["tenure_group_storms_total", (of_group,)] == 0
@@ -169,7 +169,7 @@ def test_groups_with_series_have_counters_from_zero_on(measures: Measures) -> No
     assert found["tenure_group_rebalance_causes_total", (("cause", "member_joined"), of_group)] == 2
     assert found["tenure_group_rebalance_causes_total", (("cause", "member_left"), of_group)] == 1
     for number in range(2):
-        measures.take([started("g")], number)
+        take(measures, [started("g")], number)
     found = samples(measures)
     assert found["tenure_group_storms_total", (of_group,)] == found["tenure_storms_total", ()] == 1
 
@@ -178,11 +178,11 @@ def test_groups_of_the_consumer_protocol_have_kafkas_names(measures: Measures) -
     """By protocol, by state, and epochs as Kafka counts them: those of members that go are not among them."""
     kinds = ("member_joined", "member_left", "member_expired", "topics_changed", "regex_resolved")
     causes = [Cause(CauseKind(kind), ("m",)) for kind in kinds]
-    measures.take([notes.RebalanceStarted("g", 1, "Stable", causes[0], group_type=notes.CONSUMER)])
-    measures.take([notes.RebalanceCause("g", 2, cause, notes.CONSUMER) for cause in causes[1:]])
-    measures.take([notes.RebalanceStarted("h", 1, "Stable", causes[0])])
+    take(measures, [notes.RebalanceStarted("g", 1, "Stable", causes[0], group_type=notes.CONSUMER)])
+    take(measures, [notes.RebalanceCause("g", 2, cause, notes.CONSUMER) for cause in causes[1:]])
+    take(measures, [notes.RebalanceStarted("h", 1, "Stable", causes[0])])
     fields: dict[str, Any] = dict(zip(ENDED.FIELDS, ENDED, strict=True)) | {"group_type": notes.CONSUMER}
-    measures.take([ENDED, notes.RebalanceEnded(**fields)])
+    take(measures, [ENDED, notes.RebalanceEnded(**fields)])
     found = samples(measures)
     name = "kafka_server_group_coordinator_metrics_"
     assert found[name + "group_count", (("protocol", "consumer"),)] == 4
@@ -197,7 +197,7 @@ def test_groups_of_the_consumer_protocol_have_kafkas_names(measures: Measures) -
 
 def test_every_note_and_answer_is_in_both_formats(measures: Measures) -> None:
     """Every note and answer is in both formats, and a histogram's last bucket has all its values."""
-    measures.take([*EVENTS.values(), ENDED])
+    take(measures, [*EVENTS.values(), ENDED])
     measures.answered(API_KEYS["JoinGroup"], JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
     plain, open_metrics = samples(measures), samples(measures, "application/openmetrics-text; version=1.0.0")
     for found in (plain, open_metrics):

@@ -13,7 +13,7 @@ from coordinator.group.causes import Cause, CauseKind
 from coordinator.group.client import Client
 from coordinator.group.course import Outcome, Pending, Phase, Snapshot, Waited
 from coordinator.loop.lines import Lines
-from coordinator.server.telemetry.note_lines import Noted, NoteLines
+from coordinator.server.telemetry.note_lines import NoteLines
 from coordinator.story.making import USUAL
 from coordinator.story.schema import event_name
 from tests.server.harness import ManualClock
@@ -90,7 +90,7 @@ EVENTS = {
 def line_of(note: notes.Note) -> dict[str, Any]:
     """Return the JSON line of a note on partition 12."""
     stream = io.StringIO()
-    NoteLines(Lines(stream, "json", 1, ManualClock())).take([Noted(12, 0, [note])])
+    NoteLines(Lines(stream, "json", 1, ManualClock())).take([notes.Noted(12, 0, [note])])
     line: dict[str, Any] = json.loads(stream.getvalue())
     return line
 

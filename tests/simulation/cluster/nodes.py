@@ -202,7 +202,7 @@ class Node:
             self.engine,
             self.clock,
             lines,
-            NoteLines(lines),
+            [NoteLines(lines).take],
             self._soon,
             self._soon,
             pace,
