@@ -499,7 +499,7 @@ class TestFailure:
     @pytest.mark.parametrize(
         "name", ["open", "close", "write", "fdatasync", "truncate", "sync_folder", "rename", "remove"]
     )
-    @pytest.mark.parametrize("lasts", [False, True])
+    @pytest.mark.parametrize("lasts", [False, pytest.param(True, marks=pytest.mark.long)])
     def test_nth_call(self, tmp_path: Path, at_once: None, name: str, lasts: bool) -> None:
         """Whichever call fails, once or from then on for a while, what is acknowledged is there, and nothing else."""
         for one in each_call(name, 12, 5) if lasts else each_call(name):
