@@ -54,7 +54,7 @@ class Track(NamedTuple):
     """A topic partition of a group.
 
     member, offset: of the newest look. end, start, expiry: the newest known ones. since_ms: the first look with this
-    offset. first_end: of the log at that look. seen_ms: the newest look that has the end; 0 for none. has_moved:
+    offset. first_end: of the log at that look, or where it was cut to. seen_ms: the newest look that has the end; 0 for none. has_moved:
     whether an earlier look had another offset. waits_ms: since when records wait behind the offset; None before a look
     saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
     again. first: None if no records wait. stable: where readers of committed records stop at the newest look, if a
@@ -121,6 +121,8 @@ class Track(NamedTuple):
         seen_ms, start = now_ms, line.log_start_offset
         if end is None:
             seen_ms, end, start = self.seen_ms, self.end, self.start
+        elif first_end is not None and end < first_end:
+            first_end = end  # the log was cut, or another one has its name
         first = _first(self, offset, start, now_ms)
         expiry = line.expiry or (self.expiry if first else None)
         known = member, offset, end, start, expiry
