@@ -49,6 +49,7 @@ from coordinator.server.wire.repeated_heartbeats import (
 from coordinator.server.wire.repeated_questions import API_VERSIONS, QUESTION_MAX, QUESTIONS, SOFTWARE_SINCE, Questions
 from coordinator.server.wire.throttle import Meter
 from coordinator.transaction.state import V2
+from protocol.errors import UnknownApi
 from protocol.header import RequestHeader, decode_request_header
 from protocol.messages import (
     API_KEYS,
@@ -142,7 +143,9 @@ HANDLERS = {API_KEYS[api]: row.handler for api, row in APIS.items()}
 
 
 def handler(api_key: int) -> Handler:
-    """The handler of an API."""
+    """The handler of an API. Raises UnknownApi for one that only our commands speak, with Apache Kafka."""
+    if api_key not in HANDLERS:
+        raise UnknownApi(api_key)
     module, _, function = HANDLERS[api_key].rpartition(".")
     found: Handler = getattr(import_module(f"coordinator.server.{module}"), function)
     return found

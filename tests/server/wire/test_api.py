@@ -10,8 +10,9 @@ import pytest
 
 from coordinator.server.wire.api import HANDLERS, handler
 from protocol.header import decode_response
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, api_schema
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse, DescribeClusterRequest, api_schema, request_class
 from schemas.api import SERVED
+from schemas.api_keys import API_KEYS
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, serving
 
@@ -22,6 +23,16 @@ def test_every_api_that_is_served_has_a_handler() -> None:
     for api_key in HANDLERS:
         assert asyncio.iscoroutinefunction(handler(api_key)) is False
         assert callable(handler(api_key))
+
+
+@pytest.mark.parametrize("api", sorted(API_KEYS.keys() - SERVED.keys()))
+async def test_what_only_our_commands_ask_closes_the_connection_as_any_unknown_api(server: Serving, api: str) -> None:
+    """It is the client's mistake, not one of ours: as with an API that has no schema here, a line names the key."""
+    peer = await server.peer()
+    await peer.send_bytes(peer.frame(request_class(API_KEYS[api])(), api_schema(API_KEYS[api]).VERSIONS[1]))
+    assert await peer.receive_frame() is None
+    lines = [(each["level"], each["event"]) for each in server.events() if "connection" in each["event"]]
+    assert lines == [("warn", "connection_closed")]
 
 
 @pytest.mark.parametrize("version", range(6))
