@@ -205,7 +205,8 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 
 .PHONY: nightly
 nightly: .venv/.audit ## all of test and test-long with the longest rounds, each real client in each of its rounds, long faults of a cluster, and test-suites (hours)
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes)' $(ARGS)
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(AT_ONCE) -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes or suites)' $(ARGS)
+	$(MAKE) test-suites
 	$(MAKE) nightly-cluster
 	$(MAKE) nightly-kubernetes
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi

@@ -148,7 +148,7 @@ class Real:
         return answer if isinstance(answer, Rejected) else None
 
     def _grant(self, lease: int) -> Rejected | None:
-        answer = self.ask("/v3/lease/grant", {"ID": self._lease(lease), "TTL": 600})
+        answer = self.ask("/v3/lease/grant", {"ID": self._lease(lease), "TTL": 86_400})
         return answer if isinstance(answer, Rejected) else None
 
     def _revoke(self, lease: int) -> Rejected | None:
