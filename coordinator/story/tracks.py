@@ -54,12 +54,12 @@ class Track(NamedTuple):
     """A topic partition of a group.
 
     member, offset: of the newest look. end, start, expiry: the newest known ones. since_ms: the first look with this
-    offset. first_end: of the log at that look, or where it was cut to. seen_ms: the newest look that has the end; 0 for none. has_moved:
-    whether an earlier look had another offset. waits_ms: since when records wait behind the offset; None before a look
-    saw that some came. longest_ms: the longest such wait that was over at last. back: None once the offset is as high
-    again. first: None if no records wait. stable: where readers of committed records stop at the newest look, if a
-    transaction keeps them from the end. ahead: where the next record is, once somebody looked from this offset on.
-    holder: the transaction at `stable`, once somebody asked for it.
+    offset. first_end: of the log at that look, or where it was cut to. seen_ms: the newest look that has the end; 0 for
+    none. has_moved: whether an earlier look had another offset. waits_ms: since when records wait behind the offset;
+    None before a look saw that some came. longest_ms: the longest such wait that was over at last. back: None once the
+    offset is as high again. first: None if no records wait. stable: where readers of committed records stop at the
+    newest look, if a transaction keeps them from the end. ahead: where the next record is, once somebody looked from
+    this offset on. holder: the transaction at `stable`, once somebody asked for it.
 
     One flat tuple costs little; `Tracks` keeps most of them for less.
     """
