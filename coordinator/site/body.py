@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import UNSET, Struct, to_builtins
+from msgspec.structs import astuple
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -21,9 +23,11 @@ PIECE_BYTES = 64 * 1024
 PIECES = "pieces"
 """The key of all pieces in the message that begins an answer (web.py)."""
 
+_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_builtins).encode
+
 
 def pieces_of(body: Any) -> list[bytes]:
-    """The JSON text of `body`, in pieces."""
+    """The JSON text of `body`, in pieces. Values of msgspec's classes are objects."""
     pieces: list[bytes] = []
     parts: list[bytes] = []
     size = 0
@@ -59,6 +63,9 @@ class InPieces(Response):
 
 def _parts(value: Any, depth: int) -> Iterator[str]:
     """The text of a value in parts: the elements of lists and objects, down to `depth`, each by itself."""
+    if depth and isinstance(value, Struct):
+        named = zip(value.__struct_encode_fields__, astuple(value), strict=True)
+        value = {name: each for name, each in named if each is not UNSET}
     if depth and isinstance(value, list):
         yield "["
         for index, each in enumerate(value):
@@ -74,7 +81,3 @@ def _parts(value: Any, depth: int) -> Iterator[str]:
         yield "}"
     else:
         yield _text(value)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
