@@ -8,13 +8,12 @@ House rule: this module hides the differences between servers and versions, abov
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from coordinator.client.client import COORDINATOR_MOVED, Client, Node
 from coordinator.client.errors import OtherKind, Refused
@@ -60,8 +59,7 @@ LEAVE_REASON = "removed by an admin"
 """The reason that LeaveGroup sends from version 5 on (KIP-800)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(Struct, frozen=True):
     """A group in a list. state and group_type are "" if the server is too old to send them.
 
     node_id: of its coordinator; None if there is none.

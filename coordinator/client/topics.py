@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from msgspec import Struct
 
 from coordinator.client.client import Client, Node, metadata_request, nodes_of
 from coordinator.client.errors import Refused, Unreachable
-from coordinator.story.described import FailingLog, StoreHealth
+from coordinator.story.described import CoordinatorNode, FailingLog, StoreHealth
+from coordinator.story.events import says
 from protocol.messages import (
     CreateTopicsRequest,
     DescribeClusterRequest,
@@ -178,13 +181,23 @@ def partition_owners(client: Client) -> Owners:
     return owners
 
 
-def owners_json(owners: Owners) -> dict[str, Any]:
+class OwnerJson(CoordinatorNode, frozen=True):
+    """A node and its partitions of the groups' log, as JSON."""
+
+    partitions: list[int]
+
+
+class OwnersJson(Struct):
     """The nodes of a cluster and what they have, as JSON."""
-    nodes = [
-        {"node_id": node.node_id, "host": node.address.host, "port": node.address.port, "partitions": partitions}
-        for node, partitions in owners.nodes.items()
-    ]
-    return {"nodes": nodes, "partitions_without_node": owners.nobody}
+
+    nodes: list[OwnerJson]
+    partitions_without_node: Annotated[list[int], says("of `__consumer_offsets`, as partitions are")]
+
+
+def owners_json(owners: Owners) -> OwnersJson:
+    """The nodes of a cluster and what they have, as JSON."""
+    nodes = [OwnerJson(node.node_id, *node.address, partitions) for node, partitions in owners.nodes.items()]
+    return OwnersJson(nodes, owners.nobody)
 
 
 class Leaders:

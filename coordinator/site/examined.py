@@ -9,16 +9,17 @@ House rule: coordinator.story decides what is a finding; this module only asks f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from coordinator.client.client import Client
 from coordinator.client.examination import examine
 from coordinator.client.groups import ListedGroup, list_known_groups
-from coordinator.story.diagnosis import DROPPED
+from coordinator.story.diagnosis import DROPPED, Finding
 from coordinator.story.entries import timelines
-from coordinator.story.events import RebalanceEvent, fields_of
+from coordinator.story.events import RebalanceEvent, UnixMs, says
 from coordinator.story.progress import Progress
 
 EXAMINED_MAX = 500
@@ -30,9 +31,19 @@ FINDINGS_MAX = 500
 AT_REST = frozenset({"", "Stable", "Empty"})
 
 
+class FindingsJson(Struct):
+    """The findings about all groups, as JSON."""
+
+    at_ms: UnixMs
+    groups: Annotated[int, says("how many there are")]
+    looked_at: Annotated[int, says("how many of them were looked at")]
+    findings: Annotated[list[Finding], says("the worst first")]
+    further_findings: Annotated[int, says("how many are not in the list")]
+
+
 def examined(
     client: Client, events: Sequence[RebalanceEvent], now_ms: int, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> FindingsJson:
     """The findings about all groups and their servers, as JSON. events: in the order of time. now_ms: Unix time.
 
     progress: of earlier looks; it gets this one.
@@ -44,13 +55,7 @@ def examined(
     # Events that were dropped may be of any group, so they are one finding, of none.
     once = [replace(finding, group_id=None) if finding.kind == DROPPED else finding for finding in found]
     told = list(dict.fromkeys(once))
-    return {
-        "at_ms": now_ms,
-        "groups": len(listed),
-        "looked_at": len(names),
-        "findings": list(map(fields_of, told[:FINDINGS_MAX])),
-        "further_findings": max(len(told) - FINDINGS_MAX, 0),
-    }
+    return FindingsJson(now_ms, len(listed), len(names), told[:FINDINGS_MAX], max(len(told) - FINDINGS_MAX, 0))
 
 
 def _worth_a_look(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent]) -> list[str]:

@@ -1,8 +1,7 @@
 """The OpenAPI document of HTTP, /openapi.json: for programs that make a client or a dashboard of it.
 
-It is data: a table of schemas and a table of paths. The schemas of groups, lags, entries and causes are made from their
-classes. A test (tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these
-fields.
+It is data: a table of schemas, made from the classes of the answers, and a table of paths. A test
+(tests/site/test_openapi.py) checks that the server has exactly these paths, and its answers these fields.
 
 House rule: fields may be added; none is removed or changes its meaning, as in docs/run/events.md.
 """
@@ -19,16 +18,21 @@ from msgspec.structs import fields
 
 from coordinator import pages
 from coordinator.client.groups import ListedGroup
-from coordinator.client.lag import GroupLagJson, OffsetJson, SumsJson, TopicLagJson
+from coordinator.client.lag import GroupLagJson, OffsetJson, TopicLagJson
+from coordinator.client.topics import OwnersJson
 from coordinator.group import notes
+from coordinator.site.examined import FindingsJson
 from coordinator.site.feed import EVENTS_KEPT
-from coordinator.site.overview import Churn
+from coordinator.site.overview import Churn, LagsJson, NoLagsJson, OverviewJson, TimelineJson
+from coordinator.site.sums import AllSumsJson
 from coordinator.story.counts import NOUNS
 from coordinator.story.described import Expects, GroupJson, HeldUp, MemberJson, Subtopology, Tasks, Waiting
 from coordinator.story.diagnosis import Finding, Severity
 from coordinator.story.entries import COMMON, Entry, Held, Loaded, Pending, Rebalance, Return
 from coordinator.story.events import TYPES, Cause, GroupEvent, MemberReplaced, RebalanceEvent
-from coordinator.story.lanes import Mark
+from coordinator.story.lanes import LaneJson
+from coordinator.story.runs import RunJson
+from coordinator.story.words import EntryJson
 
 Schema = dict[str, Any]
 
@@ -56,73 +60,33 @@ def list_of(of: Schema) -> Schema:
     return {"type": "array", "items": of}
 
 
-def just(value: str) -> Schema:
-    """This value and no other."""
-    return {"const": value}
-
-
 def object_of(fields: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
     """An object with these fields."""
     return {"type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields)}
 
 
-SCHEMAS: dict[str, Schema] = {
-    "Error": object_of({"error": TEXT}),
-    "Nodes": object_of(
-        {
-            "nodes": list_of(
-                object_of({"node_id": NUMBER, "host": TEXT, "port": NUMBER, "partitions": list_of(NUMBER)})
-            ),
-            "partitions_without_node": {**list_of(NUMBER), "description": "of `__consumer_offsets`, as partitions are"},
-        }
-    ),
-    "Findings": object_of(
-        {
-            "at_ms": UNIX_MS,
-            "groups": {**NUMBER, "description": "how many there are"},
-            "looked_at": {**NUMBER, "description": "how many of them were looked at"},
-            "findings": {**list_of(ref("Finding")), "description": "the worst first"},
-            "further_findings": {**NUMBER, "description": "how many are not in the list"},
-        }
-    ),
-    "AllSums": object_of(
-        {
-            "groups": {**NUMBER, "description": "how many groups there are"},
-            "is_complete": {**FLAG, "description": "whether each of them has been asked about"},
-            "sums": list_of(ref("Lags")),
-        }
-    ),
-    "Timeline": object_of(
-        {
-            "group_id": TEXT,
-            "timeline": list_of(ref("Entry")),
-            "counts": ref("Churn"),
-            "findings": {
-                **list_of(ref("Finding")),
-                "description": "of tenure doctor, the worst first; none about a group that doesn't exist",
-            },
-            "runs": {**list_of(ref("Run")), "description": "restarts of the timeline to show as one"},
-            "lanes": {**list_of(ref("Lane")), "description": "the seats, by name: when each was taken"},
-        }
-    ),
-    "Run": {
-        **object_of(
-            {
-                "group_instance_id": TEXT,
-                "from_ms": {**UNIX_MS, "description": "time of the first restart, Unix time in ms"},
-                "until_ms": {**UNIX_MS, "description": "time of the last restart, Unix time in ms"},
-                "restarts": NUMBER,
-                "rebalances": {**NUMBER, "description": "how many of the restarts made the group rebalance"},
-                "finding": {
-                    **or_null(ref("Finding")),
-                    "description": "null if a healthy member may restart like this",
-                },
-                "text": list_of(TEXT),
-            }
-        ),
-        "description": "several restarts of one static member, each soon after the last",
-    },
+CLASSES: dict[str, type] = {
+    "AllSums": AllSumsJson,
+    "Cause": Cause,
+    "Churn": Churn,
+    "Expects": Expects,
+    "Finding": Finding,
+    "Findings": FindingsJson,
+    "Group": GroupJson,
+    "HeldUpBy": HeldUp,
+    "Lag": GroupLagJson,
+    "Lane": LaneJson,
+    "Member": MemberJson,
+    "Nodes": OwnersJson,
+    "Offset": OffsetJson,
+    "Run": RunJson,
+    "Subtopology": Subtopology,
+    "Tasks": Tasks,
+    "Timeline": TimelineJson,
+    "TopicLag": TopicLagJson,
+    "Waiting": Waiting,
 }
+"""The classes whose schema has a name."""
 
 PLAIN: dict[Any, Schema] = {
     str: TEXT,
@@ -130,17 +94,10 @@ PLAIN: dict[Any, Schema] = {
     float: {"type": "number"},
     bool: FLAG,
     NoneType: {"type": "null"},
-    Cause: ref("Cause"),
-    MemberJson: ref("Member"),
-    TopicLagJson: ref("TopicLag"),
-    OffsetJson: ref("Offset"),
-    Waiting: ref("Waiting"),
-    HeldUp: ref("HeldUpBy"),
-    Expects: ref("Expects"),
-    Tasks: ref("Tasks"),
-    Subtopology: ref("Subtopology"),
     Severity: {"enum": list(Severity)},
-}
+    EntryJson: ref("Entry"),
+    LagsJson | NoLagsJson: ref("Lags"),
+} | {kind: ref(name) for name, kind in CLASSES.items()}
 
 
 def schema_of(kind: Any) -> Schema:
@@ -181,9 +138,9 @@ def _entry_schema(name: str, kind: type[Entry], begun_by: Sequence[type[Rebalanc
     every: dict[str, Schema] = {}
     for always, maybe in parts:
         every = always | maybe | every
-    head = {"type": just(name), "at_ms": UNIX_MS, "generation": or_null(NUMBER), "text": list_of(TEXT)}
-    needed = {field: every[field] for field in every if all(field in always for always, _ in parts)}
-    needed = head | needed | own
+    head = _fields(EntryJson)[0] | {"type": {"const": name}}
+    shared = {field: every[field] for field in every if all(field in always for always, _ in parts)}
+    needed = head | shared | own
     about = getattr(notes, begun_by[0].__name__, begun_by[0]) if kind is Entry else kind
     optional = {field: schema for field, schema in (every | own_maybe).items() if field not in needed}
     return object_of(needed, optional) | {"description": _about(about)}
@@ -210,63 +167,23 @@ def _entry_schemas() -> dict[str, Schema]:
 
 ENTRIES = _entry_schemas()
 _LISTED, _ = _fields(ListedGroup, {"node_id"})
+_GROUP, _GROUP_MAYBE = _fields(GroupJson)
 _TEXT = {"text": list_of(TEXT)}
 
-_GROUP, _GROUP_MAYBE = _fields(GroupJson)
-SCHEMAS |= {
-    "Churn": object_of(_fields(Churn)[0]),
+SCHEMAS: dict[str, Schema] = {
+    "Error": object_of({"error": TEXT}),
+    **{name: object_of(*_fields(kind)) for name, kind in CLASSES.items()},
     "ListedGroup": object_of(_LISTED),
-    "Overview": object_of(
-        {
-            **_LISTED,
-            **_fields(Churn)[0],
-            "node_id": {**or_null(NUMBER), "description": "the coordinator's; null of a group that doesn't exist"},
-            "last_event_ms": {**or_null(UNIX_MS), "description": "time of its newest event; null if none is in memory"},
-            "state": {
-                **TEXT,
-                "description": "of a group that doesn't exist: deleted if that is its newest event, else unknown",
-            },
-        }
-    ),
-    "Lane": object_of(
-        {
-            "name": {**TEXT, "description": "an instance id, or the member id of a member without one"},
-            "standby_since_ms": {
-                **or_null(UNIX_MS),
-                "description": "since when a standby waits for a seat; null if it is none",
-            },
-            "spans": {
-                **list_of(object_of({"from_ms": or_null(UNIX_MS), "until_ms": or_null(UNIX_MS)})),
-                "description": "the times when the seat was taken; null: since before the first event, or still",
-            },
-            "marks": list_of(object_of(_fields(Mark)[0])),
-        }
-    ),
+    "Overview": object_of(_LISTED | _fields(Churn)[0] | _fields(OverviewJson)[0]),
+    "Lags": object_of({"group_id": TEXT}, _fields(NoLagsJson)[0] | _fields(LagsJson)[0]),
     "Group": object_of(_GROUP, _GROUP_MAYBE | {"held_up_text": list_of(TEXT)}),
-    "Member": object_of(*_fields(MemberJson)),
     "Waiting": object_of(_fields(Waiting)[0] | _TEXT),
-    "HeldUpBy": object_of(*_fields(HeldUp)),
     "Expects": object_of(_fields(Expects)[0] | _TEXT),
-    "Lags": object_of(
-        {"group_id": TEXT},
-        {
-            "error": {**TEXT, "description": "why the group has none of the following"},
-            "members": NUMBER,
-            "standbys": NUMBER,
-            "topics": {**NUMBER, "description": "how many are assigned, or of which a client committed an offset"},
-            **_fields(SumsJson)[0],
-        },
-    ),
-    "Lag": object_of(*_fields(GroupLagJson)),
-    "TopicLag": object_of(*_fields(TopicLagJson)),
-    "Offset": object_of(*_fields(OffsetJson)),
-    "Tasks": object_of(*_fields(Tasks)),
-    "Subtopology": object_of(*_fields(Subtopology)),
-    "Cause": object_of(*_fields(Cause)),
-    "Finding": object_of(*_fields(Finding)) | {"description": _about(Finding)},
     "Entry": {"oneOf": [ref(name) for name in sorted(ENTRIES)]},
     **ENTRIES,
 }
+for _kind in (Finding, RunJson):
+    SCHEMAS[_kind.__name__.removesuffix("Json")]["description"] = _about(_kind)
 
 GROUP_ID = {
     "name": "group_id",
@@ -327,8 +244,6 @@ OF_A_GROUP = {
     501: error_answer("a group of a kind that isn't described: share, streams"),
     **REFUSED,
 }
-NO_EVENTS = {404: error_answer("the cluster keeps no events")}
-
 STREAM = (
     f"server-sent events. data: one event ({pages.EVENTS}). A message with `event: gap` says that events may be "
     "missing before the next one"
@@ -420,7 +335,7 @@ PATHS: dict[str, Schema] = {
     ),
     "/events": _get(
         "Events as they happen",
-        {200: answer(STREAM, "text/event-stream", TEXT), **NO_EVENTS},
+        {200: answer(STREAM, "text/event-stream", TEXT), 404: error_answer("the cluster keeps no events")},
         [
             _query("group", description="events of this group only", schema=TEXT),
             {

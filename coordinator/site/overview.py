@@ -8,15 +8,19 @@ House rule: counts agree with timelines (coordinator.story.entries) and with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from coordinator.client.client import Client
 from coordinator.client.errors import Refused
 from coordinator.client.groups import ListedGroup, describe_groups, listed_json
-from coordinator.client.lag import known_lines, lag_json
+from coordinator.client.lag import SumsJson, known_lines, lag_json
 from coordinator.group.notes import CLASSIC
 from coordinator.story.counts import REJOIN, RESTART, RETURN, TAKEOVER
 from coordinator.story.described import Group
+from coordinator.story.diagnosis import Finding
 from coordinator.story.entries import Entry, Timeline, counts
 from coordinator.story.events import (
     EventsDropped,
@@ -25,11 +29,14 @@ from coordinator.story.events import (
     RebalanceEnded,
     RebalanceEvent,
     RebalanceStarted,
+    UnixMs,
     says,
 )
 from coordinator.story.lag_time import LagTimes
+from coordinator.story.lanes import LaneJson
 from coordinator.story.rebalances import RETURN_EVENTS, Rebalances
-from coordinator.story.runs import Run, runs
+from coordinator.story.runs import Run, RunJson, runs
+from coordinator.story.words import EntryJson
 
 HOUR_MS = 3_600_000
 
@@ -37,7 +44,7 @@ DELETED, MISSING = "deleted", "unknown"
 """The states of a group that doesn't exist: its newest event is its deletion, or nothing says why it is missing."""
 
 
-class Churn(NamedTuple):
+class Churn(Struct, frozen=True):
     """Counts of a group (coordinator.story.counts): restarts and returns without those that no healthy member makes."""
 
     rebalances: Annotated[int, says("rebalances that began, the first one too, however they ended")] = 0
@@ -52,26 +59,61 @@ class Churn(NamedTuple):
     static_returns: Annotated[int, says("restarts, takeovers or rejoins: the log of groups doesn't say which")] = 0
 
 
+class OverviewJson(Struct):
+    """A group of the overview as JSON, which has the fields of a listed group and of Churn too."""
+
+    state: Annotated[str, says("of a group that doesn't exist: deleted if that is its newest event, else unknown")]
+    node_id: Annotated[int | None, says("the coordinator's; null of a group that doesn't exist")]
+    last_event_ms: Annotated[UnixMs | None, says("time of its newest event; null if none is in memory")]
+
+
+class LagsJson(SumsJson):
+    """The sums of a group as JSON."""
+
+    group_id: str
+    members: int
+    standbys: int
+    topics: Annotated[int, says("how many are assigned, or of which a client committed an offset")]
+
+
+class NoLagsJson(TypedDict):
+    """A group without sums as JSON."""
+
+    group_id: str
+    error: Annotated[str, says("why the group has none of the following")]
+
+
+class TimelineJson(Struct):
+    """A group's timeline as JSON."""
+
+    group_id: str
+    timeline: list[EntryJson]
+    counts: Churn
+    findings: Annotated[list[Finding], says("of tenure doctor, the worst first; none about a group that doesn't exist")]
+    runs: Annotated[list[RunJson], says("restarts of the timeline to show as one")]
+    lanes: Annotated[list[LaneJson], says("the seats, by name: when each was taken")]
+
+
 def overview(listed: Sequence[ListedGroup], events: Sequence[RebalanceEvent], now_ms: int) -> list[dict[str, Any]]:
     """Groups as JSON, existing ones first. events: of all groups, in the order of time. now_ms: Unix time."""
     counted = churn(events, now_ms - HOUR_MS, now_ms)
     newest_ms = {event.group: event.at_ms for event in events}
     return [
         listed_json(group)
-        | counted.get(group.group_id, Churn())._asdict()
-        | {"node_id": group.node_id, "last_event_ms": newest_ms.get(group.group_id)}
+        | asdict(counted.get(group.group_id, Churn()))
+        | asdict(OverviewJson(group.state, group.node_id, newest_ms.get(group.group_id)))
         for group in [*listed, *gone(listed, events)]
     ]
 
 
-def lags(times: LagTimes, names: Sequence[str], client: Client) -> list[dict[str, Any]]:
+def lags(times: LagTimes, names: Sequence[str], client: Client) -> list[LagsJson | NoLagsJson]:
     """The sums of these groups as JSON, in their order: members, topics, topic partitions and lag.
 
     times: what earlier looks tell of their lag in time.
 
     Of a group that its coordinator doesn't describe, or whose offsets it refuses, only `error` says why.
     """
-    told: dict[str, dict[str, Any]] = {}
+    told: dict[str, LagsJson | NoLagsJson] = {}
     groups: list[Group] = []
     for name, answer in describe_groups(client, names).items():
         if isinstance(answer, Refused):
@@ -139,13 +181,13 @@ def churn(events: Iterable[RebalanceEvent], since_ms: int, now_ms: int) -> Mappi
     found: dict[str, Churn] = {}
     for group, begun in rebalances.items():
         entries = Timeline(group).add_all(seats.get(group, ())).entries
-        found[group] = counted(entries, runs(group, entries, now_ms), since_ms)._replace(rebalances=begun.count)
+        found[group] = replace(counted(entries, runs(group, entries, now_ms), since_ms), rebalances=begun.count)
     return found
 
 
 def counted(entries: Iterable[Entry], found: Iterable[Run], since_ms: int = 0) -> Churn:
     """The counts of a group's entries since a time. found: its runs."""
-    suspects = {id(entry) for run in found if run.is_suspect for entry in run.restarts}
+    suspects = {id(entry) for run in found if run.finding for entry in run.restarts}
     late = [entry for entry in entries if entry.at_ms >= since_ms]
     number = counts(entry for entry in late if id(entry) not in suspects)
     suspect = sum(id(entry) in suspects for entry in late)

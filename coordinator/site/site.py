@@ -42,13 +42,12 @@ from coordinator.site.examined import examined
 from coordinator.site.feed import Feed, FeedEvent, Subscriber, TopicSource
 from coordinator.site.guard import Guard
 from coordinator.site.kept import Kept
-from coordinator.site.overview import counted, lags, overview
+from coordinator.site.overview import TimelineJson, counted, lags, overview
 from coordinator.site.sums import Sums
 from coordinator.site.web import Web, error
 from coordinator.story.described import SHARE, Group, group_json
 from coordinator.story.diagnosis import Case, worst_first
-from coordinator.story.entries import Timeline, entry_json
-from coordinator.story.events import fields_of
+from coordinator.story.entries import Timeline
 from coordinator.story.group_diagnosis import group_findings
 from coordinator.story.lag_time import LagTimes
 from coordinator.story.lanes import Lane, lane_json, lanes_of
@@ -56,7 +55,7 @@ from coordinator.story.progress import Progress
 from coordinator.story.progress_diagnosis import Work
 from coordinator.story.runs import run_json, runs
 from coordinator.story.schema import STREAMS
-from coordinator.story.words import RECONCILING, entry_lines, expects_lines, held_up_lines, waiting_lines
+from coordinator.story.words import RECONCILING, expects_lines, held_up_lines, timeline_json, waiting_lines
 from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 
@@ -239,19 +238,13 @@ class Site:
         return InPieces(await self._kept.get(("metrics", content_type), "", 0, make), content_type)
 
     async def _openapi(self, _: Request) -> Response:
-        async def make() -> list[bytes]:
-            return await to_thread.run_sync(_description)
-
-        return InPieces(await self._kept.get("openapi", "", OPENAPI_MS, make))
+        return InPieces(await self._kept.get("openapi", "", OPENAPI_MS, partial(to_thread.run_sync, _description)))
 
     async def _nodes(self, _: Request) -> Response:
         return await self._asked(lambda client: owners_json(partition_owners(client)))
 
     async def _groups(self, _: Request) -> Response:
-        def ask(client: Client) -> Any:
-            return [listed_json(group) for group in list_groups(client)]
-
-        return await self._asked(ask)
+        return await self._asked(lambda client: [listed_json(group) for group in list_groups(client)])
 
     async def _group(self, request: Request) -> Response:
         group_id: str = request.path_params["group_id"]
@@ -347,7 +340,7 @@ class Site:
         ask = partial(self._timeline, group_id, events)
         return await self._answered(self._kept.get(("events", group_id), newest, 0, partial(self._on_thread, ask)))
 
-    def _timeline(self, group_id: str, events: list[FeedEvent], client: Client) -> Any:
+    def _timeline(self, group_id: str, events: list[FeedEvent], client: Client) -> TimelineJson:
         """The body of `_group_events`, on a thread."""
         own = [each.event for each in events]
         entries = Timeline(group_id).add_all(own).entries
@@ -371,14 +364,14 @@ class Site:
         case = Case(group_id, entries, group, counts, now_ms, seen, holding)
         problems = [] if group is None else group_findings(case)
         drawn = sorted(waits.keys() | lanes.keys())
-        return {
-            "group_id": group_id,
-            "timeline": [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries],
-            "counts": counted(entries, found)._asdict(),
-            "findings": list(map(fields_of, worst_first(problems))),
-            "runs": [run_json(run) for run in found],
-            "lanes": [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
-        }
+        return TimelineJson(
+            group_id,
+            timeline_json(entries),
+            counted(entries, found),
+            worst_first(problems),
+            [run_json(run) for run in found],
+            [lane_json(name, lanes.get(name, Lane()), waits.get(name)) for name in drawn],
+        )
 
     async def _events(self, request: Request) -> Response:
         """Events as they happen, as server-sent events: of one group with ?group=, and on from Last-Event-ID."""

@@ -13,12 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Struct
 
 from coordinator.client.client import Client
 from coordinator.client.errors import ClientError, Refused
 from coordinator.client.groups import list_groups
 from coordinator.loop.clock import Clock
+from coordinator.site.overview import LagsJson, NoLagsJson
+from coordinator.story.events import says
 from protocol.errors import ProtocolError
 
 AT_ONCE = 100
@@ -34,7 +38,15 @@ WANTED_MS = 60_000
 """How long a sweep goes on after the last request: a page asks more often."""
 
 Ask = Callable[[Callable[["Client"], Any]], Awaitable[Any]]
-Lags = Callable[[list[str], "Client"], list[dict[str, Any]]]
+Lags = Callable[[list[str], "Client"], list[LagsJson | NoLagsJson]]
+
+
+class AllSumsJson(Struct):
+    """The sums that are known, as JSON."""
+
+    groups: Annotated[int, says("how many groups there are")]
+    is_complete: Annotated[bool, says("whether each of them has been asked about")]
+    sums: list[LagsJson | NoLagsJson]
 
 
 class Sums:
@@ -48,18 +60,18 @@ class Sums:
         self._lags = lags
         self._clock = clock
         self._spare = spare
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, LagsJson | NoLagsJson] = {}
         self._groups = 0
         self._is_complete = False
         self._wanted_until_ms = 0
         self._sweeping: asyncio.Task[None] | None = None
 
-    def now(self) -> dict[str, Any]:
+    def now(self) -> AllSumsJson:
         """The sums that are known, as JSON. Begins a sweep if there is none."""
         self._wanted_until_ms = self._clock.ms() + WANTED_MS
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self._run())
-        return {"groups": self._groups, "is_complete": self._is_complete, "sums": list(self._known.values())}
+        return AllSumsJson(self._groups, self._is_complete, list(self._known.values()))
 
     async def stop(self) -> None:
         """End the sweep."""

@@ -44,8 +44,7 @@ class ConsumerSeat(NamedTuple):
     is_classic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(Struct, frozen=True):
     """The tasks of a member of a streams group: partition numbers by subtopology."""
 
     active: dict[str, list[int]]
@@ -63,8 +62,7 @@ class StreamsSeat:
     target_tasks: Tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Subtopology:
+class Subtopology(Struct, frozen=True):
     """A part of a streams application; each of its partitions is a task."""
 
     subtopology_id: str
@@ -73,8 +71,7 @@ class Subtopology:
     changelog_topics: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """A streams application. subtopologies: none while source topics are missing, or unfit."""
 
     epoch: int
@@ -196,8 +193,7 @@ class ConsumerState(NamedTuple):
     regexes_without_topics: list[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorNode:
+class CoordinatorNode(Struct, frozen=True):
     """The server that coordinates a group, and where it listens."""
 
     node_id: int

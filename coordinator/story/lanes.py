@@ -13,13 +13,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
+
+from msgspec import Struct
 
 from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.entries import Entry, Rebalance, Return
 from coordinator.story.events import UnixMs, one_of, says
-from coordinator.story.runs import Run
+from coordinator.story.runs import Run, run_json
 from coordinator.story.words import entry_lines
 
 SETTLED = frozenset({"completed", "emptied"})
@@ -29,7 +31,7 @@ MARKS = {TAKEOVER: "takeover", REJOIN: "rejoin", RETURN: "return"}
 """The kinds of marks of returns that are no restarts."""
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """Something that happened to a seat, from one time to another (Unix time in ms).
 
     kind: suspect for restarts that no healthy member makes; return where only the log of groups shows it (counts).
@@ -117,10 +119,9 @@ def lanes_of(entries: Iterable[Entry], runs: Sequence[Run], names: Iterable[str]
             case Entry(event=events.GroupDeleted() | events.GroupLoaded(members=0)):
                 hold(lanes, (), entry.at_ms)
     for run in runs:
-        kind = "restart" if run.finding is None else "suspect"
-        rebalances = sum(entry.event.rebalances for entry in run.restarts)
-        first_ms, last_ms = run.restarts[0].at_ms, run.restarts[-1].at_ms
-        mark = Mark(kind, first_ms, last_ms, len(run.restarts), rebalances, tuple(run.text))
+        told = run_json(run)
+        kind = "restart" if told.finding is None else "suspect"
+        mark = Mark(kind, told.from_ms, told.until_ms, told.restarts, told.rebalances, tuple(told.text))
         lanes.setdefault(run.group_instance_id, Lane()).add(mark)
     for name in names:
         lane = lanes.setdefault(name, Lane())
@@ -157,11 +158,24 @@ def _mark(kind: str, entry: Entry, rebalances: int = 0) -> Mark:
     return Mark(kind, entry.at_ms, entry.at_ms, 1, rebalances, (first,))
 
 
-def lane_json(name: str, lane: Lane, standby_since_ms: int | None = None) -> dict[str, Any]:
+class SpanJson(Struct):
+    """A span as JSON."""
+
+    from_ms: UnixMs | None
+    until_ms: UnixMs | None
+
+
+class LaneJson(Struct):
+    """A lane as JSON."""
+
+    name: Annotated[str, says("an instance id, or the member id of a member without one")]
+    standby_since_ms: Annotated[UnixMs | None, says("since when a standby waits for a seat; null if it is none")]
+    spans: Annotated[
+        list[SpanJson], says("the times when the seat was taken; null: since before the first event, or still")
+    ]
+    marks: list[Mark]
+
+
+def lane_json(name: str, lane: Lane, standby_since_ms: int | None = None) -> LaneJson:
     """A lane as JSON. standby_since_ms: since when it waits for a seat, Unix time in ms; None if it is no standby."""
-    return {
-        "name": name,
-        "standby_since_ms": standby_since_ms,
-        "spans": [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in lane.spans],
-        "marks": [mark._asdict() for mark in lane.marks],
-    }
+    return LaneJson(name, standby_since_ms, [SpanJson(*span) for span in lane.spans], lane.marks)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Struct
 
 from coordinator.story.diagnosis import Case, Finding, findings
 from coordinator.story.entries import Entry, Return, is_restart
-from coordinator.story.events import MemberFenced, MemberReplaced, fields_of
+from coordinator.story.events import MemberFenced, MemberReplaced, says
 from coordinator.story.folding import FOLDED_MIN, PAUSE_MS
 from coordinator.story.words import restarts_text
 
@@ -28,23 +30,12 @@ OF_RESTARTS = frozenset({"instance_id_in_turns", "restarts_in_a_loop"})
 class Run(NamedTuple):
     """FOLDED_MIN or more restarts of one instance id.
 
-    finding: the doctor's, None if the restarts are in order.
+    finding: the doctor's, if no healthy member makes such restarts; else None.
     """
 
     group_instance_id: str
     restarts: list[Return]
     finding: Finding | None
-
-    @property
-    def is_suspect(self) -> bool:
-        """Whether no healthy member makes such restarts."""
-        return self.finding is not None
-
-    @property
-    def text(self) -> list[str]:
-        """Lines about it: how many restarts, by which clients, and what is wrong with them."""
-        lines = [restarts_text(self.restarts)]
-        return lines if self.finding is None else [*lines, self.finding.found, self.finding.advice]
 
 
 def runs(group_id: str, entries: Sequence[Entry], now_ms: int) -> list[Run]:
@@ -71,14 +62,21 @@ def _near(told: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         yield told[begin:end]
 
 
-def run_json(run: Run) -> dict[str, Any]:
-    """A run as JSON, with its words."""
-    return {
-        "group_instance_id": run.group_instance_id,
-        "from_ms": run.restarts[0].at_ms,
-        "until_ms": run.restarts[-1].at_ms,
-        "restarts": len(run.restarts),
-        "rebalances": sum(entry.event.rebalances for entry in run.restarts),
-        "finding": None if run.finding is None else fields_of(run.finding),
-        "text": run.text,
-    }
+class RunJson(Struct):
+    """Several restarts of one static member, each soon after the last."""
+
+    group_instance_id: str
+    from_ms: Annotated[int, says("time of the first restart, Unix time in ms")]
+    until_ms: Annotated[int, says("time of the last restart, Unix time in ms")]
+    restarts: int
+    rebalances: Annotated[int, says("how many of the restarts made the group rebalance")]
+    finding: Annotated[Finding | None, says("null if a healthy member may restart like this")]
+    text: list[str]
+
+
+def run_json(run: Run) -> RunJson:
+    """A run as JSON, with its words: how many restarts, by which clients, and what is wrong with them."""
+    seat, restarts, finding = run
+    rebalances = sum(entry.event.rebalances for entry in restarts)
+    text = [restarts_text(restarts), *(() if finding is None else (finding.found, finding.advice))]
+    return RunJson(seat, restarts[0].at_ms, restarts[-1].at_ms, len(restarts), rebalances, finding, text)

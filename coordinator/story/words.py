@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypedDict, cast
 
 from msgspec import UNSET
 
@@ -21,8 +22,8 @@ from coordinator.story import events
 from coordinator.story.counts import REJOIN, RETURN, TAKEOVER
 from coordinator.story.described import Awaited, ConsumerState, Expects, HeldUp, Named, Waiting
 from coordinator.story.diagnosis import turns
-from coordinator.story.entries import Entry, Held, Loaded, Pending, Rebalance, Return, is_restart
-from coordinator.story.events import Cause
+from coordinator.story.entries import Entry, Held, Loaded, Pending, Rebalance, Return, entry_json, is_restart
+from coordinator.story.events import Cause, UnixMs
 from coordinator.story.folding import folded
 from coordinator.story.schema import STREAMS, UNKNOWN
 from coordinator.text import client_text, duration_text, names_text, several, short, time_text
@@ -52,6 +53,20 @@ ENDS = {
     "interrupted": "not completed, as far as records tell: the server ended first",
     None: "under way",
 }
+
+
+class EntryJson(TypedDict):
+    """An entry with its words as JSON, which has the fields of its events and its own too."""
+
+    type: str
+    at_ms: UnixMs
+    generation: int | None
+    text: list[str]
+
+
+def timeline_json(entries: Iterable[Entry]) -> list[EntryJson]:
+    """The entries of a timeline as JSON, each with its words."""
+    return [cast("EntryJson", entry_json(entry) | {"text": list(entry_lines(entry))}) for entry in entries]
 
 
 def clients_of(entry: Entry) -> dict[str, str]:

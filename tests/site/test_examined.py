@@ -11,7 +11,7 @@ from coordinator.client.client import Client
 from coordinator.client.groups import describe_groups
 from coordinator.site import examined as module
 from coordinator.site.examined import examined
-from coordinator.story.events import RebalanceEvent
+from coordinator.story.events import RebalanceEvent, fields_of
 from schemas.errors import ErrorCode
 from tests.client.scripted import Clock, served
 from tests.story.test_runs import NOW_MS, replaced
@@ -43,7 +43,7 @@ def listed(*states: tuple[str, str]) -> Any:
 def ask(groups: Any, events: list[RebalanceEvent]) -> dict[str, Any]:
     """Return what is found about these groups, with these events. No pause between two tries takes time."""
     with served(ANSWERS | {"ListGroups": [groups]}, clock=Clock()) as (_, client):
-        return examined(client, events, NOW_MS)
+        return fields_of(examined(client, events, NOW_MS))
 
 
 def nothing_committed(request: Any) -> Any:

@@ -15,14 +15,16 @@ from jsonschema import Draft202012Validator
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from coordinator.site.body import pieces_of
 from coordinator.site.openapi import PATHS, SCHEMAS, document
-from coordinator.site.overview import Churn
+from coordinator.site.overview import Churn, TimelineJson
 from coordinator.site.site import LAGS_MAX, Site
 from coordinator.story.counts import NOUNS
 from coordinator.story.entries import Return, entry_json
 from coordinator.story.events import TYPES as EVENTS
 from coordinator.story.lanes import MARKS, lane_json, lanes_of
 from coordinator.story.runs import run_json
+from coordinator.story.words import timeline_json
 from protocol.messages import OffsetCommitResponse
 from schemas.errors import ErrorCode
 from tests.story.test_runs import NOW_MS, found, replaced
@@ -206,6 +208,7 @@ SAID: dict[str, dict[str, Any]] = {
     "group_converted": {"kind": "consumer"},
     "member_fenced": {"kind": "self"},
     "rebalance_ended": {"causes": [{}], "outcome": "emptied"},
+    "seat_taken": {"kind": "unknown"},
 }
 """The fields of events that need more than an empty value."""
 
@@ -237,20 +240,12 @@ def test_every_kind_of_entry_is_described() -> None:
     """Every kind of entry is described, also the kinds that a real server hardly produces."""
     events = [told(name, **SAID.get(name, {})) for name, kind in EVENTS.items() if kind.entry]
     timeline_entries = entries_of(*events)
-    entries = [entry_json(entry) | {"text": ["words"]} for entry in timeline_entries]
     shown = [run_json(run) for run in found([replaced(at_ms) for at_ms in range(NOW_MS - 10, NOW_MS)])]
-    assert all(run["finding"] for run in shown)
+    assert all(run.finding for run in shown)
     drawn = [lane_json(name, lane) for name, lane in lanes_of(timeline_entries, [], ["m-1"]).items()]
     assert drawn
-    body = {
-        "group_id": "g",
-        "timeline": entries,
-        "counts": Churn()._asdict(),
-        "findings": [],
-        "runs": shown,
-        "lanes": drawn,
-    }
-    check(json.loads(json.dumps(body)), schema_of("/groups/{group_id}/events", 200))
+    body = TimelineJson("g", timeline_json(timeline_entries), Churn(), [], shown, drawn)
+    check(json.loads(b"".join(pieces_of(body))), schema_of("/groups/{group_id}/events", 200))
 
 
 def test_the_document_has_the_paths_that_are_served() -> None:

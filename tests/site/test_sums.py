@@ -11,6 +11,7 @@ from coordinator.client.client import Client
 from coordinator.client.errors import Refused, Unreachable
 from coordinator.client.groups import ListedGroup, list_groups
 from coordinator.site.sums import AT_ONCE, EVERY_MS, PAUSE_MS, WANTED_MS, Sums
+from coordinator.story.events import fields_of
 from coordinator.testing.clock import take_turns
 from schemas.errors import ErrorCode
 from tests.server.harness import ManualClock
@@ -48,7 +49,7 @@ class Cluster:
         self.sums.now()
         await self.pass_time(later_ms)
         told = self.sums.now()
-        return told["groups"], len(told["sums"]), told["is_complete"]
+        return told.groups, len(told.sums), told.is_complete
 
     async def pass_time(self, ms: int) -> None:
         """Let time pass without a request, in the steps of a sweep."""
@@ -67,7 +68,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 async def test_a_sweep_asks_about_some_groups_at_a_time(cluster: Cluster) -> None:
     """The first answer is empty; after each pause a hundred groups more are known, until all are."""
-    assert cluster.sums.now() == {"groups": 0, "is_complete": False, "sums": []}
+    assert fields_of(cluster.sums.now()) == {"groups": 0, "is_complete": False, "sums": []}
     assert await cluster.now() == (250, AT_ONCE - 1, False)
     assert await cluster.now(PAUSE_MS - 1) == (250, AT_ONCE - 1, False)
     assert await cluster.now(1) == (250, 2 * AT_ONCE - 1, False)
@@ -84,7 +85,7 @@ async def test_sums_are_found_out_anew(cluster: Cluster) -> None:
     cluster.groups, cluster.lag = 120, 2
     assert await cluster.now(EVERY_MS) == (120, 119, True)
     assert await cluster.now(PAUSE_MS) == (120, 119, True)
-    assert {each["lag"] for each in cluster.sums.now()["sums"]} == {2}
+    assert {each.get("lag") for each in cluster.sums.now().sums} == {2}
 
 
 async def test_a_sweep_ends_without_requests(cluster: Cluster) -> None:
@@ -94,7 +95,7 @@ async def test_a_sweep_ends_without_requests(cluster: Cluster) -> None:
     asked = len(cluster.asked)
     await cluster.pass_time(10 * EVERY_MS)
     assert len(cluster.asked) == asked
-    assert cluster.sums.now() == {"groups": 0, "is_complete": False, "sums": []}
+    assert fields_of(cluster.sums.now()) == {"groups": 0, "is_complete": False, "sums": []}
     assert await cluster.now(2 * PAUSE_MS) == (250, 249, True)
 
 
@@ -106,7 +107,7 @@ async def test_a_sweep_waits_until_the_cluster_may_be_asked(cluster: Cluster) ->
     assert await cluster.now(PAUSE_MS) == (250, AT_ONCE - 1, False)
     cluster.has_spare = False
     await cluster.pass_time(2 * WANTED_MS)
-    assert cluster.sums.now()["groups"] == 0, "a sweep that waits ends too"
+    assert cluster.sums.now().groups == 0, "a sweep that waits ends too"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.story.entries import Timeline
-from coordinator.story.events import After
+from coordinator.story.events import After, fields_of
 from coordinator.story.lanes import Lane, Mark, hold, lane_json, lanes_of
 from coordinator.story.runs import runs
 from tests.support.told import cause, event
@@ -148,7 +148,7 @@ def test_lanes_have_an_end() -> None:
 def test_a_lane_as_json() -> None:
     """Every field has a name."""
     lane = Lane([(None, 5)], [Mark("restart", 1, 2, 3, 4, ("words",))])
-    assert lane_json("seat", lane, 7) == {
+    assert fields_of(lane_json("seat", lane, 7)) == {
         "name": "seat",
         "standby_since_ms": 7,
         "spans": [{"from_ms": None, "until_ms": 5}],

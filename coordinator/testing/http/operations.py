@@ -29,6 +29,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.site.openapi import FLAG, TEXT, Schema, list_of, ref
+from coordinator.story.words import timeline_json
 from coordinator.testing import assertions
 from coordinator.testing.faults import Fault
 from coordinator.testing.group import Group
@@ -53,7 +54,6 @@ from coordinator.testing.http.shapes import (
     fault_json,
     fault_of,
     look_json,
-    timeline_json,
 )
 from coordinator.testing.members import MEMBERS_MAX, Members
 from coordinator.testing.tenure import Tenure

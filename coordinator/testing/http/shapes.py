@@ -6,7 +6,7 @@ has a lower and an upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator import pages
@@ -14,8 +14,6 @@ from coordinator.config import INT32_MAX, TOPIC_PARTITIONS_MAX
 from coordinator.group.causes import CauseKind
 from coordinator.site.openapi import FLAG, NUMBER, TEXT, UNIX_MS, Schema, list_of, object_of, or_null, ref
 from coordinator.story.described import member_json
-from coordinator.story.entries import Entry, entry_json
-from coordinator.story.words import entry_lines
 from coordinator.testing.faults import FAULTS_MAX, Action, Fault
 from coordinator.testing.members import MEMBERS_MAX, Members
 from schemas.errors import ErrorCode
@@ -174,11 +172,6 @@ def look_json(group_id: str, look: Look) -> dict[str, Any]:
         "waiting": look.waiting,
         "mark": look.mark,
     }
-
-
-def timeline_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """The entries of a timeline, each with its words."""
-    return [entry_json(entry) | {"text": list(entry_lines(entry))} for entry in entries]
 
 
 def crew_json(number: int, group_id: str, members: Members) -> dict[str, Any]:
