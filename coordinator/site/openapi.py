@@ -106,7 +106,7 @@ def schema_of(kind: Any) -> Schema:
     if kind in PLAIN:
         return PLAIN[kind]
     if get_origin(kind) is Annotated:
-        about: Meta = Meta(description=parts[1]) if isinstance(parts[1], str) else parts[1]
+        about: Meta = parts[1]
         said = {} if about.description is None else {"description": about.description}
         return schema_of(parts[0]) | said | (about.extra_json_schema or {})
     if get_origin(kind) in {list, tuple}:
@@ -167,8 +167,6 @@ def _entry_schemas() -> dict[str, Schema]:
 
 ENTRIES = _entry_schemas()
 _LISTED, _ = _fields(ListedGroup, {"node_id"})
-_GROUP, _GROUP_MAYBE = _fields(GroupJson)
-_TEXT = {"text": list_of(TEXT)}
 
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of({"error": TEXT}),
@@ -176,9 +174,6 @@ SCHEMAS: dict[str, Schema] = {
     "ListedGroup": object_of(_LISTED),
     "Overview": object_of(_LISTED | _fields(Churn)[0] | _fields(OverviewJson)[0]),
     "Lags": object_of({"group_id": TEXT}, _fields(NoLagsJson)[0] | _fields(LagsJson)[0]),
-    "Group": object_of(_GROUP, _GROUP_MAYBE | {"held_up_text": list_of(TEXT)}),
-    "Waiting": object_of(_fields(Waiting)[0] | _TEXT),
-    "Expects": object_of(_fields(Expects)[0] | _TEXT),
     "Entry": {"oneOf": [ref(name) for name in sorted(ENTRIES)]},
     **ENTRIES,
 }

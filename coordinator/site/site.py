@@ -251,14 +251,14 @@ class Site:
 
         def ask(client: Client) -> Any:
             found = found_group(client, group_id)
-            body = group_json(found)
+            held_up: Iterable[str] = ()
             if found.waiting is not None:
-                body["waiting"]["text"] = list(waiting_lines(found.state, found.waiting))
+                found.waiting.text = list(waiting_lines(found.state, found.waiting))
             if found.expects is not None:
-                body["expects"]["text"] = list(expects_lines(found.expects))
+                found.expects.text = list(expects_lines(found.expects))
             if found.consumer is not None and found.state in RECONCILING:
-                body["held_up_text"] = list(held_up_lines(found.state, found.consumer))
-            return body
+                held_up = held_up_lines(found.state, found.consumer)
+            return group_json(found, held_up)
 
         return await self._asked(ask)
 

@@ -145,8 +145,8 @@ class Awaited(Named):
     silent_ms: int | None
 
 
-class Waiting(Struct):
-    """The members that a group waits for between two generations."""
+class Waiting(Struct, omit_defaults=True):
+    """The members that a group waits for between two generations. text: the same in words; only HTTP has it."""
 
     since_ms: UnixMs
     until_ms: Annotated[int, says("the latest end of the wait, Unix time in ms")]
@@ -156,6 +156,7 @@ class Waiting(Struct):
         list[Awaited], says("members that have not joined; if there is a leader, members that have not synced")
     ]
     pending: list[Pending]
+    text: list[str] = []
 
 
 class HeldUp(Named):
@@ -167,16 +168,16 @@ class HeldUp(Named):
     until_ms: Annotated[int, says("when the member is removed, Unix time in ms")]
 
 
-@dataclass(frozen=True, slots=True)
-class Expects:
+class Expects(Struct, omit_defaults=True):
     """The expected members of a group that are missing, by instance id, and how many joins are held.
 
-    until_ms: when the group stops holding joins for them, Unix time in ms; None if it holds none for them.
+    until_ms: when the group stops holding joins for them; None if it holds none for them. text: as in Waiting.
     """
 
-    missing: Annotated[list[str], "instance ids of expected members that are not there"]
-    held: Annotated[int, "joins that wait"]
-    until_ms: Annotated[int | None, "when the wait for the missing ones ends, Unix time in ms; null if it has"]
+    missing: Annotated[list[str], says("instance ids of expected members that are not there")]
+    held: Annotated[int, says("joins that wait")]
+    until_ms: Annotated[int | None, says("when the wait for the missing ones ends, Unix time in ms; null if it has")]
+    text: list[str] = []
 
 
 class ConsumerState(NamedTuple):
@@ -284,7 +285,10 @@ class MemberJson(Named, kw_only=True):
 
 
 class PresentJson(Struct, kw_only=True):
-    """The waits and the epochs of a group, as JSON; `tenure explain` has them beside a timeline."""
+    """The waits and the epochs of a group, as JSON; `tenure explain` has them beside a timeline.
+
+    held_up_text: `held_up_by` in words; only HTTP has it.
+    """
 
     waiting: Annotated[Waiting | None, says("null while the group waits for nobody")] = None
     expects: Annotated[Expects, says("missing if every expected member is there")] | UnsetType = UNSET
@@ -296,6 +300,7 @@ class PresentJson(Struct, kw_only=True):
     state_since_ms: UnixMs | UnsetType | None = UNSET
     held_up_by: list[HeldUp] | UnsetType | None = UNSET
     regexes_without_topics: list[str] | UnsetType | None = UNSET
+    held_up_text: list[str] | UnsetType = UNSET
 
 
 class GroupJson(PresentJson, kw_only=True):
@@ -313,8 +318,8 @@ class GroupJson(PresentJson, kw_only=True):
     topology: Annotated[Topology, says("of a streams group")] | UnsetType = UNSET
 
 
-def group_json(group: Group) -> dict[str, Any]:
-    """A group as JSON; a person reads it too, so its id comes first."""
+def group_json(group: Group, held_up_text: Iterable[str] = ()) -> dict[str, Any]:
+    """A group as JSON; a person reads it too, so its id comes first. held_up_text: as in PresentJson."""
     told = fields_of(
         GroupJson(
             group_id=group.group_id,
@@ -325,6 +330,7 @@ def group_json(group: Group) -> dict[str, Any]:
             members=[_member(member) for member in group.members],
             target_size=group.target_size or UNSET,
             topology=group.topology or UNSET,
+            held_up_text=list(held_up_text) or UNSET,
             **_present(group),
         )
     )

@@ -20,6 +20,16 @@ from coordinator.site.openapi import PATHS, SCHEMAS, document
 from coordinator.site.overview import Churn, TimelineJson
 from coordinator.site.site import LAGS_MAX, Site
 from coordinator.story.counts import NOUNS
+from coordinator.story.described import (
+    Awaited,
+    ConsumerState,
+    CoordinatorNode,
+    Expects,
+    Group,
+    HeldUp,
+    Waiting,
+    group_json,
+)
 from coordinator.story.entries import Return, entry_json
 from coordinator.story.events import TYPES as EVENTS
 from coordinator.story.lanes import MARKS, lane_json, lanes_of
@@ -158,6 +168,23 @@ def test_a_group_that_waits_says_for_whom(url: str) -> None:
     assert [member["client_id"] for member in waiting["members"]] == ["absent"]
     assert [pending["client_id"] for pending in waiting["pending"]] == ["ghost"]
     assert [line.partition(" for ")[0] for line in waiting["text"][1:]] == ["it waits", "it waits"]
+
+
+def test_lines_about_waits_are_described_and_the_page_has_them() -> None:
+    """The command line's JSON of a group lacks these lines, and has all other fields that are described."""
+    names = "m", "i", "c", "/h"
+    waiting = Waiting(1, 2, is_held_open=False, leader=None, members=[Awaited(*names, 10, 5)], pending=[])
+    state = ConsumerState(2, 1, 3, [HeldUp(*names, "away", 1, None, 9)], [])
+    group = Group(
+        "g", "Assigning", "consumer", "", CoordinatorNode(1, "h", 9), [], waiting, state, Expects(["k"], 0, None)
+    )
+    without = group_json(group)
+    assert ["text" in without[part] for part in ("waiting", "expects")] == [False, False]
+    waiting.text = group.expects.text = ["words"]  # type: ignore[union-attr]
+    told = group_json(group, ["words"])
+    check(told, {"$ref": "#/components/schemas/Group"})
+    assert told.pop("held_up_text") == told["waiting"].pop("text") == told["expects"].pop("text") == ["words"]
+    assert told == without
 
 
 def test_lag_is_told_where_it_is_known(url: str) -> None:

@@ -409,11 +409,11 @@ def test_the_missing_members_are_named() -> None:
     held = described.Expects(["w-1", "w-2"], 1, 5_000)
     (line,) = expects_lines(held)
     assert line.startswith("2 expected members missing: w-1, w-2; 1 join held for them until 1970-01-01")
-    (line,) = expects_lines(replace(held, until_ms=None, held=0))
+    (line,) = expects_lines(structs.replace(held, until_ms=None, held=0))
     assert line == "2 expected members missing: w-1, w-2; the group does not wait for them"
-    (line,) = expects_lines(replace(held, until_ms=None, missing=[]))
+    (line,) = expects_lines(structs.replace(held, until_ms=None, missing=[]))
     assert line == "No expected member is missing; 1 join of members that are not expected held"
-    (line,) = expects_lines(replace(held, missing=[f"w-{number}" for number in range(30)]))
+    (line,) = expects_lines(structs.replace(held, missing=[f"w-{number}" for number in range(30)]))
     assert "further members" in line
 
 
