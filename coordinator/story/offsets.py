@@ -93,7 +93,7 @@ class OffsetLine(NamedTuple):
     @property
     def has_all(self) -> bool:
         """Whether nothing between the committed offset and the end of the log can be read."""
-        return self.ahead is not None and self.log_end_offset is not None and self.log_end_offset <= self.position
+        return self.log_end_offset is not None and self.log_end_offset <= self.position
 
     @property
     def stable_lag(self) -> int | None:

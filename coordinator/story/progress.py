@@ -171,6 +171,8 @@ class Progress:
                 if track is None or track.offset != each.current_offset:
                     continue
                 line = each if track.ahead is None else each._replace(ahead=track.ahead)
+                if line.is_beyond_end:  # the log was cut, or another one has its name
+                    line = each
                 if track.holder is not None and track.holder.start_offset == line.stable_offset:
                     line = line._replace(holder=track.holder)
                 if track.is_doubtful(line, now_ms):

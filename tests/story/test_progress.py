@@ -104,6 +104,8 @@ def test_what_is_ahead_is_asked_for_where_a_stall_would_be_named() -> None:
     seen = progress.look(PAIR, placed([line(many, ahead=Ahead(many))]), {}, later_ms)
     assert (seen.tracks["t"][0].is_stuck, seen.tracks["t"][0].lag) == (False, 0)
     assert asked(line(many), later_ms) == {}
+    cut = placed([line(many - 1)])
+    assert progress.recall("g", cut, later_ms)[0] == cut, "nobody looked ahead in the log that has its name now"
     assert asked(line(many + 2), later_ms) == {("t", 0): many}
     for known in (Ahead(many, is_record=True), Ahead(many, is_refused=True)):
         progress.look(PAIR, placed([line(many + 2, ahead=known)]), {}, later_ms)

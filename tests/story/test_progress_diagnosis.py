@@ -150,6 +150,8 @@ def test_a_member_is_alive_only_if_something_was_heard_of_it() -> None:
         looks(PAIR, (LONG_MS, (3, 3 + MARKERS_MAX), (9, 9)), (0, (3, 3 + MARKERS_MAX), (9, 9))),  # markers
         looks(PAIR, (LONG_MS, (None, 9), (9, 9)), (0, (None, 9), (9, 9))),  # it begins at the end of the log
         PASSED_ON,
+        # The log was cut, or another one has its name.
+        *(looks(PAIR, *HUNG.steps[:-1], (0, (3, end), (9, 9))) for end in (3, 2, 0)),
         # Nobody led it at the first look.
         looks(PAIR, (LONG_MS, (9, None), (9, 9)), (STUCK_MS, (9, 9), (9, 9)), (0, (9, 9), (9, 9))),
         looks(group_of(replace(ONE, assignment={"t": [0, 1]})), (LONG_MS, (3, 5), (9, 9)), (0, (3, None), (9, 9))),

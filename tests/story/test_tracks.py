@@ -77,12 +77,13 @@ def test_columns_say_what_a_track_for_each_would_say(seed: int) -> None:
     assert at_rest > 0
 
 
-def test_what_comes_behind_a_log_that_was_cut_waits() -> None:
-    """A topic that is made anew, or truncated, ends where the group has read to; its next record waits at once."""
+@pytest.mark.parametrize(("end", "waits_ms"), [(3, NOW_MS + 2_000), (5, NOW_MS + 1_000)])
+def test_what_comes_behind_a_log_that_was_cut_waits(end: int, waits_ms: int) -> None:
+    """A topic is made anew, or truncated, to where the group has read or behind that: its next record waits at once."""
     track = Tracks().taken("t", placed([OffsetLine("t", 0, 3, 9, ONE)])["t"], NOW_MS)[0]
-    cut = track.taken(OffsetLine("t", 0, 3, 3, ONE), NOW_MS + 1_000)
+    cut = track.taken(OffsetLine("t", 0, 3, end, ONE), NOW_MS + 1_000)
     assert cut.waits_ms is None
-    assert cut.taken(OffsetLine("t", 0, 3, 4, ONE), NOW_MS + 2_000).waits_ms == NOW_MS + 2_000
+    assert cut.taken(OffsetLine("t", 0, 3, end + 1, ONE), NOW_MS + 2_000).waits_ms == waits_ms
 
 
 def test_a_topic_partition_that_is_not_there_has_no_track() -> None:
