@@ -15,7 +15,7 @@ class ProtocolError(ValueError):
 
 
 class UnknownApi(ProtocolError):
-    """A request with an API key that no schema describes."""
+    """A request with an API key that no schema describes, or that the server has no handler for."""
 
     def __init__(self, api_key: int) -> None:
         super().__init__(f"unknown API key {api_key}")

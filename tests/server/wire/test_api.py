@@ -31,8 +31,9 @@ async def test_what_only_our_commands_ask_closes_the_connection_as_any_unknown_a
     peer = await server.peer()
     await peer.send_bytes(peer.frame(request_class(API_KEYS[api])(), api_schema(API_KEYS[api]).VERSIONS[1]))
     assert await peer.receive_frame() is None
-    lines = [(each["level"], each["event"]) for each in server.events() if "connection" in each["event"]]
-    assert lines == [("warn", "connection_closed")]
+    (line,) = [each for each in server.events() if "connection" in each["event"]]
+    assert (line["level"], line["event"]) == ("warn", "connection_closed")
+    assert line["reason"] == f"unknown API key {API_KEYS[api]}"
 
 
 @pytest.mark.parametrize("version", range(6))
