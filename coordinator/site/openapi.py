@@ -305,7 +305,11 @@ PATHS: dict[str, Schema] = {
     ),
     "/lags": _get(
         "The sums of lag of some groups",
-        {200: json_answer("by group id", list_of(ref("Lags"))), 400: error_answer("too many groups"), **REFUSED},
+        {
+            200: json_answer("by group id", list_of(ref("Lags"))),
+            400: error_answer("too many groups, or a name that is too long"),
+            **REFUSED,
+        },
         [_query("group", description="may be repeated", schema=list_of(TEXT))],
     ),
     "/sums": _get(

@@ -80,6 +80,8 @@ QUESTIONS_OF_A_LAG = 3
 LAGS_MAX = 50
 """The most groups of one question about lag: a page of the list."""
 
+TOO_LONG = "a name of more bytes than a group can have"
+
 THREADS_MAX = 4
 """Requests about groups that run at the same time."""
 
@@ -316,6 +318,8 @@ class Site:
         names = tuple(sorted(set(request.query_params.getlist("group"))))
         if len(names) > LAGS_MAX:
             return error(400, f"at most {LAGS_MAX} groups")
+        if not all(map(_can_be_named, names)):
+            return error(400, TOO_LONG)
         work = self._kept.get(
             ("lags", names), "", LAGS_MS, partial(self._on_thread, partial(lags, self._lag_times, names))
         )
@@ -439,9 +443,14 @@ def _failed(problem: Refused | Unauthenticated | Unreachable) -> Response:
 
 def found_group(client: Client, group_id: str, besides: Collection[str] = ()) -> Group:
     """As `described_group`."""
-    if len(group_id.encode()) > STRING_SIZE_MAX:  # no request can name it
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, "a name of more bytes than a group can have")
+    if not _can_be_named(group_id):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, TOO_LONG)
     return described_group(client, group_id, besides)
+
+
+def _can_be_named(group_id: str) -> bool:
+    """Whether a request can name a group."""
+    return len(group_id.encode()) <= STRING_SIZE_MAX
 
 
 def _description() -> list[bytes]:

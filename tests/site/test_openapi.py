@@ -36,6 +36,7 @@ from coordinator.story.lanes import MARKS, lane_json, lanes_of
 from coordinator.story.runs import run_json
 from coordinator.story.words import timeline_json
 from protocol.messages import OffsetCommitResponse
+from protocol.primitives import STRING_SIZE_MAX
 from schemas.errors import ErrorCode
 from tests.story.test_runs import NOW_MS, found, replaced
 from tests.support.patience import WITHIN_S
@@ -142,6 +143,7 @@ def schema_of(path: str, status: int) -> dict[str, Any]:
         ("/lag", "lag?group=none", 404),
         ("/lags", "lags?group=commits&group=stands&group=none", 200),
         ("/lags", "lags?" + "&".join(f"group={number}" for number in range(LAGS_MAX + 1)), 400),
+        ("/lags", f"lags?group={'x' * (STRING_SIZE_MAX + 1)}", 400),
         ("/sums", "sums", 200),
         ("/overview", "overview", 200),
         ("/groups/{group_id}", "groups/g%2F1", 200),
