@@ -8,7 +8,8 @@ ListGroups) counts for all of them.
 Delivery hands notes to log lines, counts and events, then answers to clients. A call that waits for no append goes out
 at the end of its turn of the loop. There the notes of all calls are taken at once, with one write for their lines; then
 their answers follow, so no line comes later than the answer that it is about. A call that the gate held goes out as
-soon as the gate releases it, in the same order.
+soon as the gate releases it, in the same order. A mistake of one that takes notes is reported by the loop; the others
+get the notes, and clients their answers.
 
 A rebalance of a thousand members has a thousand answers. After each ANSWERED_AT_ONCE the pace says whether this turn
 has time for more; the others go first in the next turns.
@@ -180,7 +181,7 @@ class Delivery:
         self._go_on(_answers(held))
 
     def write(self, held: Sequence[Held] = ()) -> None:
-        """Write the notes of calls that wait for the end of this turn, then those of `held`."""
+        """Hand on the notes of calls that wait for the end of this turn, then those of `held`."""
         noted = []
         for partition, wall_ms, notes, _, _ in (*self._waiting[self._noted :], *held):
             if notes:
@@ -188,7 +189,10 @@ class Delivery:
         self._noted = len(self._waiting)
         if noted:
             for take in self._take_notes:
-                take(noted)
+                try:
+                    take(noted)
+                except Exception as error:  # noqa: BLE001 - a mistake of ours costs notes, and no answer
+                    self._soon(partial(_fail, error))
 
     def answer(self, held: Sequence[Held]) -> None:
         """Send the answers of these calls, some perhaps in the next turns."""
@@ -212,6 +216,11 @@ class Delivery:
         self._put_off -= 1
         self._go_on(answers)
         self._on_done()
+
+
+def _fail(error: Exception) -> None:
+    """Have the loop report a mistake."""
+    raise error
 
 
 def _answers(calls: Sequence[Held]) -> Iterator[None]:

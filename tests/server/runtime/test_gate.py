@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.group import notes
 from coordinator.group.client import Now
 from coordinator.group.coordinator import Coordinator
 from coordinator.group.effects import Effects, Response
@@ -192,6 +193,22 @@ async def test_an_answer_that_waited_for_the_log_comes_behind_its_lines(monkeypa
         assert done == ["lines", "answer", "answer"]
 
 
+async def test_a_mistake_about_notes_costs_no_answer(server: Serving) -> None:
+    """The loop reports it; the others that take notes get them all the same."""
+    loop, reported = asyncio.get_running_loop(), list[str]()
+    loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+    delivery, peer = server.server.runtime.delivery, await server.peer()
+
+    def take(noted: Sequence[notes.Noted]) -> None:
+        raise ValueError(f"{len(noted)} too many")
+
+    delivery._take_notes = [take, *delivery._take_notes]
+    assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
+    assert server.events("generation_started")
+    await server.until(lambda: "1 too many" in reported)
+    assert not delivery.busy
+
+
 class Hurried(ManualClock):
     """A clock that advances 1 ms at each look, so that the server defers all that it can defer."""
 
@@ -224,7 +241,7 @@ async def test_many_answers_to_one_request_all_come() -> None:
         assert {(await peer.receive()).error_code for peer in peers} == {ErrorCode.NONE}
 
 
-class Noted(Reply):
+class Listed(Reply):
     """A reply that adds its answer to a list."""
 
     def __init__(self, answers: list[object]) -> None:
@@ -242,7 +259,7 @@ async def test_answers_to_many_requests_of_a_turn_take_turns_before_others_are_h
         runtime = server.server.runtime
         partition, happened = runtime.partition_of("g"), list[object]()
         for number in range(3 * ANSWERED_AT_ONCE):
-            reply = Noted(happened)
+            reply = Listed(happened)
             partition._unanswered[reply] = DescribeGroup(reply, 5, "g")
             runtime.delivery.at_end_of_turn(Held(partition, 0, [], [Response(reply, number)]))
         while runtime._pace.has_time():
