@@ -244,8 +244,7 @@ async def way(seed: int, *, short: bool, monkeypatch: pytest.MonkeyPatch) -> tup
 
 
 @pytest.mark.rounds
-@pytest.mark.parametrize("seed", range(rounds(6, 12, 100)))
-async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_both_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers, records and log lines of commits are the same with the short cut and without it."""
     taken = 0
     done = Commit.done
@@ -255,10 +254,13 @@ async def test_both_ways_are_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         taken += 1
         done(commit)
 
-    whole = await way(seed, short=False, monkeypatch=monkeypatch)
-    monkeypatch.setattr(Commit, "done", counted)
-    assert await way(seed, short=True, monkeypatch=monkeypatch) == whole
-    assert taken > 5
+    seeds = range(rounds(6, 12, 100))
+    for seed in seeds:
+        with monkeypatch.context() as patch:
+            whole = await way(seed, short=False, monkeypatch=patch)
+            patch.setattr(Commit, "done", counted)
+            assert await way(seed, short=True, monkeypatch=patch) == whole, f"seed {seed}"
+    assert taken > 5 * len(seeds)
 
 
 async def test_commits_of_a_turn_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
