@@ -112,7 +112,9 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> Steps:
     known: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResponse.DescribeConfigsResult] = {}
     shown: dict[Entry, DescribeConfigsResponse.DescribeConfigsResourceResult] = {}
     entries_of: dict[tuple[int, str], list[Entry]] = {}
-    defaults = {TOPIC: _default_entries(call), GROUP: _default_group_entries(call)}
+    defaults = {TOPIC: _default_entries(call)}
+    yield
+    defaults[GROUP] = _default_group_entries(call)
     for resource in request.resources:
         yield
         kind, name, keys = resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
