@@ -168,6 +168,18 @@ def test_a_static_member_away_and_back_is_no_rebalance() -> None:
     assert back.silent_ms == 1_500
 
 
+def test_a_clock_that_was_set_back_makes_no_negative_absence() -> None:
+    """A static member was away for no less than 0 ms, whatever happened to the clock on the wall meanwhile."""
+    play = seats()
+    play.beat("m0", -2, instance_id="i0")
+    play.notes.clear()
+    now = play.now()
+    play.now = lambda: now._replace(wall_ms=now.wall_ms - 5_000)  # type: ignore[method-assign]
+    play.join("n0", instance_id="i0")
+    (back,) = said(play, notes.MemberReplaced)
+    assert back.away_ms == 0
+
+
 def test_a_return_with_another_subscription_is_one() -> None:
     """The note of the return says that a rebalance follows, and its cause names the topics."""
     play = seats()

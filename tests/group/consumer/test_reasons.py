@@ -88,6 +88,20 @@ def test_a_topic_with_other_settings_is_no_cause_later() -> None:
     assert (cause.kind, cause.topics) == (CauseKind.MEMBER_JOINED, ())
 
 
+def test_a_topic_that_came_and_went_is_no_cause_later() -> None:
+    """A topic that is as before when a member asks needs no epoch, so the next cause doesn't name it."""
+    play = alone(t=2)
+    play.beat("a", play.group.members["a"].epoch, topics=["t", "later"])
+    play.notes.clear()
+    play.set_topics(later=1)
+    play.set_topics(later=0)
+    play.beat("a", play.group.members["a"].epoch)
+    assert causes(play) == []
+    play.join("b")
+    (cause,) = causes(play)
+    assert (cause.kind, cause.topics) == (CauseKind.MEMBER_JOINED, ())
+
+
 def test_a_newcomer_that_comes_with_changed_topics_names_both() -> None:
     """One epoch has one cause: the member, with the topics that changed besides."""
     play = alone(t=2)
