@@ -97,6 +97,15 @@ def test_a_commit_repeated_is_a_commit() -> None:
         assert len(deadlines) == 1
 
 
+def test_a_template_has_the_size_of_its_batch() -> None:
+    """A commit that is repeated counts with all its partitions; one that fits no batch has no template."""
+    bench = Bench(message_max_bytes=1_000)
+    template = template_of(commit_request("g", {("t", number): 1 for number in range(5)}), bench.config)
+    assert template is not None
+    assert template.size == batch_size([target.record(1, WALL_MS) for target in template.targets])
+    assert template_of(commit_request("g", {("t", number): 1 for number in range(50)}), bench.config) is None
+
+
 def test_commits_are_taken_together_up_to_the_size_of_a_batch() -> None:
     """Commits of several groups share one batch; a commit that doesn't fit or is refused becomes an event."""
     bench, peer = at_work(message_max_bytes=1_000)

@@ -30,7 +30,7 @@ from schemas.errors import ErrorCode
 from tests.support.calls import calls_of
 from tests.support.requests import commit_request
 
-A, B = 680, 690
+A, B, C = 680, 690, 700
 UNSTABLE = "unstable"
 
 
@@ -138,6 +138,15 @@ def test_pending_offsets_have_a_limit(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert bench.commit(B, 20) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     bench.end(A)
     assert bench.commit(B, 20) is ErrorCode.NONE
+
+
+def test_a_marker_makes_room_beside_what_stays_pending(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offsets of an ended transaction count no more, also while another producer has pending ones."""
+    monkeypatch.setattr(pending, "OFFSETS_MAX", 2)
+    assert [bench.commit(producer, 10) for producer in (A, B)] == [ErrorCode.NONE] * 2
+    assert bench.commit(C, 30) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    bench.end(A)
+    assert bench.commit(C, 30) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("is_stable", [True, False], ids=["a stable fetch", "a plain commit"])
