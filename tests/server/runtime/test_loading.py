@@ -11,7 +11,7 @@ from coordinator.group.group import Group, Member
 from coordinator.group.partition import partition_for
 from coordinator.group.records import group_record, offset_record
 from coordinator.group.replay import DECODED_AT_ONCE, Replay
-from coordinator.log.engine import Damaged, Done, EngineError, Ownership, Page, Unavailable
+from coordinator.log.engine import Damaged, Done, EngineError, Fenced, Ownership, Page, Unavailable
 from coordinator.loop.clock import Arguments
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.trouble import BACKOFF_MAX_MS, BACKOFF_MIN_MS
@@ -156,6 +156,21 @@ async def test_a_damaged_partition_is_refused_and_the_others_serve() -> None:
         assert engine.loads == 4
 
 
+async def test_a_load_that_finds_another_owner_leaves_the_partition_to_it() -> None:
+    """If the engine learns in a load that another node owns the partition, its groups get NOT_COORDINATOR here."""
+    engine = Loading()
+    engine.outcomes[partition_for("g", 4)] = Fenced("node 2 owns it")
+    async with serving(engine=engine) as server:
+        engine.go()
+        peer = await server.peer()
+        partition = server.server.runtime.partition_of("g")
+        await server.until(lambda: bool(server.events("partition_refused")))
+        assert (await peer.join("g", instance="i")).error_code == ErrorCode.NOT_COORDINATOR
+        assert (partition.standing, partition.ownership) == (Standing.AWAY, None)
+        await server.advance(10 * BACKOFF_MAX_MS)
+        assert engine.loads == 4
+
+
 async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
     """A read error that may pass is COORDINATOR_NOT_AVAILABLE until a later load succeeds."""
     engine = Loading()
@@ -171,11 +186,14 @@ async def test_a_partition_that_can_not_be_read_is_tried_again() -> None:
         assert (await peer.join("g", instance="i")).error_code == ErrorCode.NONE
 
 
-async def test_records_that_can_not_be_decoded_refuse_their_partition() -> None:
+@pytest.mark.parametrize(
+    "record", [Record(b"\0\2\0\1g", b"\0\3garbage", 0), Record(b"\0", b"", 0)], ids=["value", "key"]
+)
+async def test_records_that_can_not_be_decoded_refuse_their_partition(record: Record) -> None:
     """A record that can't be decoded refuses the whole partition; it is not loaded in part."""
     engine = ManualEngine(4, 1)
     partition = partition_for("g", 4)
-    engine.records[partition] = [Record(b"\0\2\0\1g", b"\0\3garbage", 0)]
+    engine.records[partition] = [record]
     async with serving(engine=engine) as server:
         await server.loaded()
         peer = await server.peer()

@@ -45,3 +45,19 @@ async def test_each_failure_of_the_log_is_told_of_once() -> None:
             await server.advance(BACKOFF_MIN_MS)
             assert await commit(peer, "g", 2) == ErrorCode.NONE
             assert len(server.events("log_failed")) == len(server.events("log_recovered")) == number
+
+
+async def test_a_trouble_has_the_time_of_its_first_failure() -> None:
+    """A further failure doesn't move the time; the next trouble after a recovery has its own."""
+    engine = ManualEngine(4, 1)
+    async with connected(engine=engine) as (server, peer):
+        trouble = server.server.runtime.partition_of("g").trouble
+        for _ in range(2):
+            began_ms = server.clock.wall_ms()
+            for _ in range(2):
+                engine.fail_next(FULL)
+                assert await commit(peer, "g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert (trouble.since_ms, trouble.reason) == (began_ms, str(FULL))
+                await server.advance(BACKOFF_MAX_MS)
+            assert await commit(peer, "g", 2) == ErrorCode.NONE
+            assert trouble.reason == ""
