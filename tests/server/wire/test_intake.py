@@ -79,6 +79,17 @@ def test_a_request_that_stalls_others_is_given_up() -> None:
     assert given_up == [first, second]
 
 
+def test_an_intake_that_has_stopped_gives_nobody_up() -> None:
+    """A server that ends closes all connections itself, with its own reason."""
+    clock, given_up = ManualClock(), list[Source]()
+    intake = intake_of(clock, given_up)
+    for source in (Source(), Source()):
+        intake.take(source, 600_000)
+    intake.stop()
+    clock.advance(STALLED_MAX_MS)
+    assert given_up == []
+
+
 @pytest.mark.parametrize("end", [Intake.is_whole, Intake.release], ids=["whole", "gone"])
 def test_a_request_that_stalls_nobody_any_more_is_not_given_up(end: Callable[[Intake[Source], Source], None]) -> None:
     """It is whole, or its connection is gone; from then on the next oldest stalls the others."""

@@ -23,6 +23,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, seat, serving
 
 SESSION_MS = 10_000
+HEARTBEAT = API_KEYS["Heartbeat"]
 
 
 def beats(server: Serving) -> Callable[[bytes], bytes | None]:
@@ -47,6 +48,17 @@ async def test_a_heartbeats_answer_is_what_the_codec_would_write(peer: Peer, ver
             frame = await peer.receive_frame()
             expected = encode_response(12, version, correlation_id, HeartbeatResponse(error_code=error))
             assert frame == expected[4:]
+
+
+async def test_each_heartbeat_counts_as_an_answer(peer: Peer, server: Serving) -> None:
+    """First heartbeats and refused ones count under their error, repeated ones in a number of their own."""
+    joined = await seat(peer, "g", "i")
+    measures = server.server._api._services.measures
+    for request in [heartbeat_request("g", joined)] * 3 + [heartbeat_request("absent", joined)] * 2:
+        await peer.ask(request, 4)
+    counted = {error: count for (api_key, error), count in measures.answers.items() if api_key == HEARTBEAT}
+    assert counted == {ErrorCode.NONE: 1, ErrorCode.UNKNOWN_MEMBER_ID: 2}
+    assert measures.repeated_heartbeats == 2
 
 
 async def test_the_same_heartbeat_in_another_version_is_another_one(peer: Peer) -> None:
