@@ -168,6 +168,28 @@ def test_segments_are_of_one_moment(data_dir: Path, monkeypatch: pytest.MonkeyPa
     assert [each.header.partition_leader_epoch for each in found if isinstance(each, Frame)] == [9, 9]
 
 
+def test_a_segment_that_is_removed_meanwhile_is_left_out(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine may delete a segment between the reader's list and its open: the reader opens what there is then."""
+    log = Log(2, data_dir / "__consumer_offsets-2")
+
+    def remove_and_open(disk: Disk, path: Path) -> int:
+        segment_at(log.folder, 0).path.unlink(missing_ok=True)
+        return os.open(path, os.O_RDONLY)
+
+    monkeypatch.setattr(Disk, "open_to_read", remove_and_open)
+    assert names(log) == [segment_at(log.folder, 4).path.name]
+
+
+def test_a_segment_that_is_gone_is_not_waited_for(data_dir: Path) -> None:
+    """A reader of one segment raises FileNotFoundError when somebody has deleted it: no other takes its place."""
+    path = segment_at(data_dir / "__consumer_offsets-2", 4).path
+    (log,) = find_logs(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as raised, opened(log):
+        pass
+    assert raised.value.filename == str(path)
+
+
 def test_folder_that_never_rests_is_told(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader gives up on a folder that changes at each attempt, and leaves no descriptor open."""
     log = Log(2, data_dir / "__consumer_offsets-2")

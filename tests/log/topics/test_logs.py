@@ -109,6 +109,7 @@ def test_a_mistake_of_ours_costs_its_callers_only(tmp_path: Path) -> None:
     assert caller.outcomes[-1] is error
     caller.append(part(), 1)
     assert caller.values(part()) == expected(2)
+    assert caller.ask(lambda: caller.logs.log(part()).reads) == 2
     caller.logs.close()
 
 
