@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from coordinator.log.cluster.port import Compacted, Lost, Page, Put, Rejected, Status, Txn
@@ -51,6 +52,24 @@ def test_old_versions_are_forgotten_and_new_ones_kept() -> None:
     assert isinstance(world.read_at(old), Compacted)
     assert isinstance(world.read_at(kept), Page)
     assert old < world.etcd.store.compacted <= kept
+
+
+def test_a_lost_answer_and_one_behind_the_end_compact_nothing() -> None:
+    """The next tick asks again after a lost answer; a node that ends leaves the history to others."""
+    world = World()
+    world.write(10)
+    held: list[Callable[[], None]] = []
+    asked, ask = world.port.txn, partial(setattr, world.port, "txn")
+    ask(lambda txn, done: asked(txn, lambda outcome: held.append(partial(done, outcome))))
+    world.time.run(KEPT_MS + 2 * TICK_MS)
+    ask(lambda _txn, done: done(Lost("no answer")))
+    world.time.run(TICK_MS)
+    world.keeping.end()
+    assert held
+    for answer in held:
+        answer()
+    world.time.run(1_000)
+    assert world.etcd.store.compacted == 0
 
 
 def test_only_the_owner_of_partition_0_compacts() -> None:
