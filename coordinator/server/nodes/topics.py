@@ -217,8 +217,10 @@ class Topics:
         self._do(self._apply(change, done))
 
     def _apply(self, change: Change, done: Callable[[], None] = lambda: None) -> Iterator[None]:
+        names = set()
         for topic in change.created:
             self.changes += 1
+            names.add(topic.name)
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
             self._plain_names[plain(topic.name)] = topic.name
@@ -231,6 +233,7 @@ class Topics:
                 self._entries[altered.topic_id] = changed_entry = altered.of(entry)
                 yield from self.on_entry(changed_entry)
             elif known is not None:
+                names.add(known.name)
                 self._by_name[known.name] = self._by_id[known.topic_id] = altered.of(known)
             yield
         deleted = []
@@ -238,12 +241,10 @@ class Topics:
             self.changes += 1
             known = self._by_id.pop(topic_id, None)
             if known is not None:
+                names.add(known.name)
                 del self._by_name[known.name]
                 deleted.append(known)
             yield
-        names = {topic.name for topic in (*change.created, *deleted)}
-        altered_topics = [self._by_id.get(altered.topic_id) for altered in change.altered]
-        names |= {topic.name for topic in altered_topics if topic is not None}
         if names:
             self.on_changed(frozenset(names), bool(change.created))
         in_use = len(deleted) + 1

@@ -126,9 +126,8 @@ def leave_group(call: Call, request: LeaveGroupRequest) -> Steps | None:
 def _leave_in_parts(call: Call, request: LeaveGroupRequest) -> Steps:
     """A LeaveGroup of many members: an event for some members at a time."""
     call.is_kept = True
-    some = list(parts(request.members, LEAVING_AT_ONCE))
-    answers = Answers(len(some))
-    for members, reply in zip(some, answers, strict=True):
+    answers = Answers(math.ceil(len(request.members) / LEAVING_AT_ONCE))
+    for members, reply in zip(parts(request.members, LEAVING_AT_ONCE), answers, strict=True):
         body = LeaveGroupRequest(group_id=request.group_id, members=members)
         call.services.runtime.submit(request.group_id, LeaveGroup(reply, call.api_version, call.client, body))
         yield
