@@ -203,12 +203,23 @@ format: .venv/.dev ## format the code, and rewrite docs/ask-why/audit-checks.md
 bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of 1 GB, made once in build/)
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
+# Each part runs even if an earlier one failed, so that one night shows all failures.
+NIGHTLY := nightly-rounds test-suites nightly-cluster nightly-kubernetes nightly-clients
+
 .PHONY: nightly
-nightly: .venv/.audit ## all of test and test-long with the longest rounds, each real client in each of its rounds, long faults of a cluster, and test-suites (hours)
+nightly: .venv/.audit ## all rare and long rounds: the parts below and test-suites, one after the other (three hours)
+	@failed=; for part in $(NIGHTLY); do \
+		began=$$(date +%s); printf '\n==== %s\n' $$part; \
+		if $(MAKE) $$part; then ends=passed; else ends=FAILED; failed="$$failed $$part"; fi; \
+		printf '==== %s: %s in %d s\n' $$part $$ends $$(($$(date +%s) - began)); \
+	done; test -z "$$failed" || { echo "make nightly: failed:$$failed" >&2; exit 1; }
+
+.PHONY: nightly-rounds
+nightly-rounds: .venv/.audit programs ## all of test and test-long with the longest rounds
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(AT_ONCE) -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes or suites)' $(ARGS)
-	$(MAKE) test-suites
-	$(MAKE) nightly-cluster
-	$(MAKE) nightly-kubernetes
+
+.PHONY: nightly-clients
+nightly-clients: .venv/.audit ## each real client in each of its rounds, on Tenure and Apache Kafka, as far as their tools are installed
 	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
 	$(MAKE) test-interop ARGS='--server tenure'
 	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.

@@ -41,7 +41,7 @@ settings.register_profile("dev", deadline=None, max_examples=100, print_blob=Tru
 settings.register_profile(
     "nightly",
     deadline=None,
-    max_examples=10_000,
+    max_examples=3_000,
     stateful_step_count=200,
     print_blob=True,
     # Without Phase.explain: it multiplies the time of a failure, and the shrunk example is enough.

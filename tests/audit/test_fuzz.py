@@ -60,7 +60,7 @@ from tests.cli.conftest import make_app
 from tests.support.batches import with_crc
 from tests.support.length import rounds
 
-SEEDS, LOGS, STRIDE = rounds(25, 80, 20_000), rounds(12, 40, 10_000), rounds(139, 41, 1)
+SEEDS, LOGS, STRIDE = rounds(25, 80, 2_000), rounds(12, 40, 1_000), rounds(139, 41, 1)
 """The number of seeds and logs, and the stride through cases that would take minutes otherwise.
 
 The stride is prime, so that it meets every kind of case in turn.

@@ -35,7 +35,7 @@ PARTITION_COUNT = 6
 MEMBERS = 3
 SESSION_MS = 6_000
 ROUNDS_OF = ("aiokafka", "confluent-kafka", "franz-go", "kafka-clients-4")
-ROUNDS = rounds(3, 3, 50)
+ROUNDS = rounds(3, 3, 20)
 
 
 @pytest.mark.early

@@ -27,7 +27,7 @@ from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
-CHURN_S = rounds(60.0, 120.0, 900.0)
+CHURN_S = rounds(60.0, 120.0, 300.0)
 PAUSE_S = 4.0, 9.0
 GROUPS = "billing", "shipping"
 TOPIC = "orders"

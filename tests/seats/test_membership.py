@@ -12,7 +12,7 @@ from coordinator.seats.supervisor import Action, Event, Kill, Supervisor
 from tests.seats.pool_model import GRACE_S, POOL, SESSION_S, PoolWorld, Process
 from tests.support.length import rounds
 
-SEEDS = rounds(6, 40, 1_000)
+SEEDS = rounds(6, 40, 300)
 FAULTY = 300
 
 

@@ -45,7 +45,7 @@ from tests.group.test_transactions import Bench as Groups
 from tests.support.length import rounds
 from tests.transaction.harness import ORDERS, Bench
 
-SEEDS = rounds(100, 1_000, 20_000)
+SEEDS = rounds(100, 1_000, 5_000)
 FAULT_SEEDS = 500
 STEPS = 100
 OFFSETS = TopicPartition("__consumer_offsets", 0)

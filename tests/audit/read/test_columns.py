@@ -53,7 +53,7 @@ def whole(parts: Iterable[Tables]) -> Tables:
 @pytest.mark.rounds
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=rounds(10, 100, 10_000),
+    max_examples=rounds(10, 100, 1_000),
 )
 @given(batches=logs())
 def test_columns_are_the_rows_of_the_parser(tmp_path: Path, batches: list[bytes]) -> None:

@@ -332,7 +332,7 @@ class Play:
 
 
 @pytest.mark.rounds
-@settings(max_examples=rounds(100, 300, 10_000), deadline=None)
+@settings(max_examples=rounds(100, 300, 3_000), deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_each_acknowledged_append_is_written_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     """Answers get lost, tries come late or twice, and other nodes claim partitions in between."""

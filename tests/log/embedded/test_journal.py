@@ -39,7 +39,7 @@ from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
 from tests.support.tenure import wait_until
 
-HISTORIES = rounds(60, 200, 10_000)
+HISTORIES = rounds(60, 200, 2_000)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tests.support.length import rounds
 SHARES = 4
 """Tests that can run side by side."""
 
-SEEDS = rounds(8, 32, 10_000)
+SEEDS = rounds(8, 32, 1_000)
 """How many schedules are played."""
 
 MUTANT_SEEDS = 80
