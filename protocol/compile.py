@@ -18,7 +18,7 @@ Source: Kafka's MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -39,7 +39,8 @@ class Message:
 
     NAME: "JoinGroupRequest". API_KEY: None for records. VERSIONS: first and last, inclusive. FLEXIBLE: the first
     flexible version (KIP-482), None if there is none.
-    unknown_tagged_fields: tagged fields that the schema doesn't know, by tag, as they came; they are encoded again.
+    unknown_tagged_fields: tagged fields that the schema doesn't know, by tag, as they came; they are encoded again. It
+    can be replaced, but not changed.
 
     Two messages are equal if their class and all their fields are. A message may change, so it has no hash.
     """
@@ -57,7 +58,7 @@ class Message:
     _step_decoders: ClassVar[_Functions]
     _step_encoders: ClassVar[_Functions]
 
-    unknown_tagged_fields: dict[int, bytes]
+    unknown_tagged_fields: Mapping[int, bytes]
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -255,15 +256,18 @@ def _class(definition: Struct, message: Definition, qualified_name: str) -> type
 
 def _init(cls: type[Message], definition: Struct) -> Callable[..., None]:
     """`__init__` with a keyword per field. A default that is a list or a struct is new for each message."""
-    namespace: dict[str, Any] = {"NEW": object(), "cls": cls, "ZERO": None}
+    namespace: dict[str, Any] = {"NEW": object(), "cls": cls, "ZERO": None, "NO_TAGS": source.NO_TAGS}
     if any(field.type == "uuid" for field in definition.fields):
         namespace["ZERO"] = source.zero_uuid()
     parameters = "".join(f"{field.name}={_default(field)}, " for field in definition.fields)
-    lines = [f"def __init__(self, *, {parameters}unknown_tagged_fields=NEW):"]
-    for field in (*definition.fields, None):
-        name = field.name if field else "unknown_tagged_fields"
-        if field is None or _default(field) == "NEW":
-            new = "{}" if field is None else "[]" if field.array else f"cls.{field.type}()"
+    lines = [
+        f"def __init__(self, *, {parameters}unknown_tagged_fields=NO_TAGS):",
+        "    self.unknown_tagged_fields = unknown_tagged_fields",
+    ]
+    for field in definition.fields:
+        name = field.name
+        if _default(field) == "NEW":
+            new = "[]" if field.array else f"cls.{field.type}()"
             lines.append(f"    self.{name} = {new} if {name} is NEW else {name}")
         else:
             lines.append(f"    self.{name} = {name}")

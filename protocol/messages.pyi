@@ -1,5 +1,6 @@
 # Written by `make stubs` from the schemas. Change those and run it again.
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import ClassVar, Final
 from uuid import UUID
@@ -34,7 +35,7 @@ class ProduceRequest(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partition_data: list[ProduceRequest.PartitionProduceData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionProduceData(Message):
@@ -45,7 +46,7 @@ class ProduceRequest(Message):
             *,
             index: int = ...,
             records: bytes | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     transactional_id: str | None
@@ -59,7 +60,7 @@ class ProduceRequest(Message):
         acks: int = ...,
         timeout_ms: int = ...,
         topic_data: list[ProduceRequest.TopicProduceData] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ProduceResponse(Message):
@@ -75,7 +76,7 @@ class ProduceResponse(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionProduceResponse(Message):
@@ -98,7 +99,7 @@ class ProduceResponse(Message):
             record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = ...,
             error_message: str | None = ...,
             current_leader: ProduceResponse.LeaderIdAndEpoch = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class BatchIndexAndErrorMessage(Message):
@@ -109,7 +110,7 @@ class ProduceResponse(Message):
             *,
             batch_index: int = ...,
             batch_index_error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class LeaderIdAndEpoch(Message):
@@ -120,7 +121,7 @@ class ProduceResponse(Message):
             *,
             leader_id: int = ...,
             leader_epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class NodeEndpoint(Message):
@@ -135,7 +136,7 @@ class ProduceResponse(Message):
             host: str = ...,
             port: int = ...,
             rack: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     responses: list[ProduceResponse.TopicProduceResponse]
@@ -147,7 +148,7 @@ class ProduceResponse(Message):
         responses: list[ProduceResponse.TopicProduceResponse] = ...,
         throttle_time_ms: int = ...,
         node_endpoints: list[ProduceResponse.NodeEndpoint] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class FetchRequest(Message):
@@ -161,7 +162,7 @@ class FetchRequest(Message):
             *,
             replica_id: int = ...,
             replica_epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class FetchTopic(Message):
@@ -174,7 +175,7 @@ class FetchRequest(Message):
             topic: str = ...,
             topic_id: UUID = ...,
             partitions: list[FetchRequest.FetchPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class FetchPartition(Message):
@@ -197,7 +198,7 @@ class FetchRequest(Message):
             partition_max_bytes: int = ...,
             replica_directory_id: UUID = ...,
             high_watermark: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ForgottenTopic(Message):
@@ -210,7 +211,7 @@ class FetchRequest(Message):
             topic: str = ...,
             topic_id: UUID = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     cluster_id: str | None
@@ -240,7 +241,7 @@ class FetchRequest(Message):
         topics: list[FetchRequest.FetchTopic] = ...,
         forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
         rack_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class FetchResponse(Message):
@@ -256,7 +257,7 @@ class FetchResponse(Message):
             topic: str = ...,
             topic_id: UUID = ...,
             partitions: list[FetchResponse.PartitionData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionData(Message):
@@ -285,7 +286,7 @@ class FetchResponse(Message):
             aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ...,
             preferred_read_replica: int = ...,
             records: bytes | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class EpochEndOffset(Message):
@@ -296,7 +297,7 @@ class FetchResponse(Message):
             *,
             epoch: int = ...,
             end_offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class LeaderIdAndEpoch(Message):
@@ -307,7 +308,7 @@ class FetchResponse(Message):
             *,
             leader_id: int = ...,
             leader_epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class SnapshotId(Message):
@@ -318,7 +319,7 @@ class FetchResponse(Message):
             *,
             end_offset: int = ...,
             epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AbortedTransaction(Message):
@@ -329,7 +330,7 @@ class FetchResponse(Message):
             *,
             producer_id: int = ...,
             first_offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class NodeEndpoint(Message):
@@ -344,7 +345,7 @@ class FetchResponse(Message):
             host: str = ...,
             port: int = ...,
             rack: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -360,7 +361,7 @@ class FetchResponse(Message):
         session_id: int = ...,
         responses: list[FetchResponse.FetchableTopicResponse] = ...,
         node_endpoints: list[FetchResponse.NodeEndpoint] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListOffsetsRequest(Message):
@@ -374,7 +375,7 @@ class ListOffsetsRequest(Message):
             *,
             name: str = ...,
             partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ListOffsetsPartition(Message):
@@ -389,7 +390,7 @@ class ListOffsetsRequest(Message):
             current_leader_epoch: int = ...,
             timestamp: int = ...,
             max_num_offsets: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     replica_id: int
@@ -403,7 +404,7 @@ class ListOffsetsRequest(Message):
         isolation_level: int = ...,
         topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
         timeout_ms: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListOffsetsResponse(Message):
@@ -417,7 +418,7 @@ class ListOffsetsResponse(Message):
             *,
             name: str = ...,
             partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ListOffsetsPartitionResponse(Message):
@@ -436,7 +437,7 @@ class ListOffsetsResponse(Message):
             timestamp: int = ...,
             offset: int = ...,
             leader_epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -446,7 +447,7 @@ class ListOffsetsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class MetadataRequest(Message):
@@ -460,7 +461,7 @@ class MetadataRequest(Message):
             *,
             topic_id: UUID = ...,
             name: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[MetadataRequest.MetadataRequestTopic] | None
@@ -474,7 +475,7 @@ class MetadataRequest(Message):
         allow_auto_topic_creation: bool = ...,
         include_cluster_authorized_operations: bool = ...,
         include_topic_authorized_operations: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class MetadataResponse(Message):
@@ -492,7 +493,7 @@ class MetadataResponse(Message):
             host: str = ...,
             port: int = ...,
             rack: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class MetadataResponseTopic(Message):
@@ -511,7 +512,7 @@ class MetadataResponse(Message):
             is_internal: bool = ...,
             partitions: list[MetadataResponse.MetadataResponsePartition] = ...,
             topic_authorized_operations: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class MetadataResponsePartition(Message):
@@ -532,7 +533,7 @@ class MetadataResponse(Message):
             replica_nodes: list[int] = ...,
             isr_nodes: list[int] = ...,
             offline_replicas: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -552,7 +553,7 @@ class MetadataResponse(Message):
         topics: list[MetadataResponse.MetadataResponseTopic] = ...,
         cluster_authorized_operations: int = ...,
         error_code: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetCommitRequest(Message):
@@ -568,7 +569,7 @@ class OffsetCommitRequest(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetCommitRequestPartition(Message):
@@ -585,7 +586,7 @@ class OffsetCommitRequest(Message):
             committed_leader_epoch: int = ...,
             commit_timestamp: int = ...,
             committed_metadata: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -603,7 +604,7 @@ class OffsetCommitRequest(Message):
         group_instance_id: str | None = ...,
         retention_time_ms: int = ...,
         topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetCommitResponse(Message):
@@ -619,7 +620,7 @@ class OffsetCommitResponse(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetCommitResponsePartition(Message):
@@ -630,7 +631,7 @@ class OffsetCommitResponse(Message):
             *,
             partition_index: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -640,7 +641,7 @@ class OffsetCommitResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetFetchRequest(Message):
@@ -654,7 +655,7 @@ class OffsetFetchRequest(Message):
             *,
             name: str = ...,
             partition_indexes: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchRequestGroup(Message):
@@ -669,7 +670,7 @@ class OffsetFetchRequest(Message):
             member_id: str | None = ...,
             member_epoch: int = ...,
             topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchRequestTopics(Message):
@@ -682,7 +683,7 @@ class OffsetFetchRequest(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partition_indexes: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -696,7 +697,7 @@ class OffsetFetchRequest(Message):
         topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
         groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
         require_stable: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetFetchResponse(Message):
@@ -710,7 +711,7 @@ class OffsetFetchResponse(Message):
             *,
             name: str = ...,
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchResponsePartition(Message):
@@ -727,7 +728,7 @@ class OffsetFetchResponse(Message):
             committed_leader_epoch: int = ...,
             metadata: str | None = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchResponseGroup(Message):
@@ -740,7 +741,7 @@ class OffsetFetchResponse(Message):
             group_id: str = ...,
             topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchResponseTopics(Message):
@@ -753,7 +754,7 @@ class OffsetFetchResponse(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetFetchResponsePartitions(Message):
@@ -770,7 +771,7 @@ class OffsetFetchResponse(Message):
             committed_leader_epoch: int = ...,
             metadata: str | None = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -784,7 +785,7 @@ class OffsetFetchResponse(Message):
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = ...,
         error_code: int = ...,
         groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class FindCoordinatorRequest(Message):
@@ -799,7 +800,7 @@ class FindCoordinatorRequest(Message):
         key: str = ...,
         key_type: int = ...,
         coordinator_keys: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class FindCoordinatorResponse(Message):
@@ -821,7 +822,7 @@ class FindCoordinatorResponse(Message):
             port: int = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -841,7 +842,7 @@ class FindCoordinatorResponse(Message):
         host: str = ...,
         port: int = ...,
         coordinators: list[FindCoordinatorResponse.Coordinator] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class JoinGroupRequest(Message):
@@ -855,7 +856,7 @@ class JoinGroupRequest(Message):
             *,
             name: str = ...,
             metadata: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -879,7 +880,7 @@ class JoinGroupRequest(Message):
         protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
         reason: str | None = ...,
         join_reason: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class JoinGroupResponse(Message):
@@ -895,7 +896,7 @@ class JoinGroupResponse(Message):
             member_id: str = ...,
             group_instance_id: str | None = ...,
             metadata: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -919,7 +920,7 @@ class JoinGroupResponse(Message):
         skip_assignment: bool = ...,
         member_id: str = ...,
         members: list[JoinGroupResponse.JoinGroupResponseMember] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class HeartbeatRequest(Message):
@@ -936,7 +937,7 @@ class HeartbeatRequest(Message):
         generation_id: int = ...,
         member_id: str = ...,
         group_instance_id: str | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class HeartbeatResponse(Message):
@@ -949,7 +950,7 @@ class HeartbeatResponse(Message):
         *,
         throttle_time_ms: int = ...,
         error_code: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class LeaveGroupRequest(Message):
@@ -965,7 +966,7 @@ class LeaveGroupRequest(Message):
             member_id: str = ...,
             group_instance_id: str | None = ...,
             reason: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -977,7 +978,7 @@ class LeaveGroupRequest(Message):
         group_id: str = ...,
         member_id: str = ...,
         members: list[LeaveGroupRequest.MemberIdentity] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class LeaveGroupResponse(Message):
@@ -993,7 +994,7 @@ class LeaveGroupResponse(Message):
             member_id: str = ...,
             group_instance_id: str | None = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1005,7 +1006,7 @@ class LeaveGroupResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         members: list[LeaveGroupResponse.MemberResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SyncGroupRequest(Message):
@@ -1019,7 +1020,7 @@ class SyncGroupRequest(Message):
             *,
             member_id: str = ...,
             assignment: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -1039,7 +1040,7 @@ class SyncGroupRequest(Message):
         protocol_type: str | None = ...,
         protocol_name: str | None = ...,
         assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SyncGroupResponse(Message):
@@ -1058,7 +1059,7 @@ class SyncGroupResponse(Message):
         protocol_type: str | None = ...,
         protocol_name: str | None = ...,
         assignment: bytes = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeGroupsRequest(Message):
@@ -1073,7 +1074,7 @@ class DescribeGroupsRequest(Message):
         groups: list[str] = ...,
         include_authorized_operations: bool = ...,
         include_waiting: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeGroupsResponse(Message):
@@ -1105,7 +1106,7 @@ class DescribeGroupsResponse(Message):
             waiting: DescribeGroupsResponse.GroupWaiting = ...,
             expects: DescribeGroupsResponse.GroupExpects = ...,
             target_size: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribedGroupMember(Message):
@@ -1132,7 +1133,7 @@ class DescribeGroupsResponse(Message):
             silent_ms: int = ...,
             standby_ms: int = ...,
             client_software: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class GroupWaiting(Message):
@@ -1151,7 +1152,7 @@ class DescribeGroupsResponse(Message):
             leader: str = ...,
             members: list[DescribeGroupsResponse.GroupAwaitedMember] = ...,
             pending: list[DescribeGroupsResponse.GroupPendingMember] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class GroupAwaitedMember(Message):
@@ -1164,7 +1165,7 @@ class DescribeGroupsResponse(Message):
             member_id: str = ...,
             client_id: str = ...,
             client_host: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class GroupPendingMember(Message):
@@ -1179,7 +1180,7 @@ class DescribeGroupsResponse(Message):
             client_id: str = ...,
             client_host: str = ...,
             lapses_ms: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class GroupExpects(Message):
@@ -1192,7 +1193,7 @@ class DescribeGroupsResponse(Message):
             missing: list[str] = ...,
             held: int = ...,
             until_ms: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1202,7 +1203,7 @@ class DescribeGroupsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         groups: list[DescribeGroupsResponse.DescribedGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListGroupsRequest(Message):
@@ -1215,7 +1216,7 @@ class ListGroupsRequest(Message):
         *,
         states_filter: list[str] = ...,
         types_filter: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListGroupsResponse(Message):
@@ -1233,7 +1234,7 @@ class ListGroupsResponse(Message):
             protocol_type: str = ...,
             group_state: str = ...,
             group_type: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1245,7 +1246,7 @@ class ListGroupsResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         groups: list[ListGroupsResponse.ListedGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SaslHandshakeRequest(Message):
@@ -1256,7 +1257,7 @@ class SaslHandshakeRequest(Message):
         self,
         *,
         mechanism: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SaslHandshakeResponse(Message):
@@ -1269,7 +1270,7 @@ class SaslHandshakeResponse(Message):
         *,
         error_code: int = ...,
         mechanisms: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ApiVersionsRequest(Message):
@@ -1286,7 +1287,7 @@ class ApiVersionsRequest(Message):
         client_software_version: str = ...,
         cluster_id: str | None = ...,
         node_id: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ApiVersionsResponse(Message):
@@ -1302,7 +1303,7 @@ class ApiVersionsResponse(Message):
             api_key: int = ...,
             min_version: int = ...,
             max_version: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class SupportedFeatureKey(Message):
@@ -1315,7 +1316,7 @@ class ApiVersionsResponse(Message):
             name: str = ...,
             min_version: int = ...,
             max_version: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class FinalizedFeatureKey(Message):
@@ -1328,7 +1329,7 @@ class ApiVersionsResponse(Message):
             name: str = ...,
             max_version_level: int = ...,
             min_version_level: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     error_code: int
@@ -1348,7 +1349,7 @@ class ApiVersionsResponse(Message):
         finalized_features_epoch: int = ...,
         finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = ...,
         zk_migration_ready: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreateTopicsRequest(Message):
@@ -1368,7 +1369,7 @@ class CreateTopicsRequest(Message):
             replication_factor: int = ...,
             assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
             configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CreatableReplicaAssignment(Message):
@@ -1379,7 +1380,7 @@ class CreateTopicsRequest(Message):
             *,
             partition_index: int = ...,
             broker_ids: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CreatableTopicConfig(Message):
@@ -1390,7 +1391,7 @@ class CreateTopicsRequest(Message):
             *,
             name: str = ...,
             value: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[CreateTopicsRequest.CreatableTopic]
@@ -1402,7 +1403,7 @@ class CreateTopicsRequest(Message):
         topics: list[CreateTopicsRequest.CreatableTopic] = ...,
         timeout_ms: int = ...,
         validate_only: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreateTopicsResponse(Message):
@@ -1428,7 +1429,7 @@ class CreateTopicsResponse(Message):
             num_partitions: int = ...,
             replication_factor: int = ...,
             configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CreatableTopicConfigs(Message):
@@ -1445,7 +1446,7 @@ class CreateTopicsResponse(Message):
             read_only: bool = ...,
             config_source: int = ...,
             is_sensitive: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1455,7 +1456,7 @@ class CreateTopicsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[CreateTopicsResponse.CreatableTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteTopicsRequest(Message):
@@ -1469,7 +1470,7 @@ class DeleteTopicsRequest(Message):
             *,
             name: str | None = ...,
             topic_id: UUID = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[DeleteTopicsRequest.DeleteTopicState]
@@ -1481,7 +1482,7 @@ class DeleteTopicsRequest(Message):
         topics: list[DeleteTopicsRequest.DeleteTopicState] = ...,
         topic_names: list[str] = ...,
         timeout_ms: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteTopicsResponse(Message):
@@ -1499,7 +1500,7 @@ class DeleteTopicsResponse(Message):
             topic_id: UUID = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1509,7 +1510,7 @@ class DeleteTopicsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         responses: list[DeleteTopicsResponse.DeletableTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteRecordsRequest(Message):
@@ -1523,7 +1524,7 @@ class DeleteRecordsRequest(Message):
             *,
             name: str = ...,
             partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DeleteRecordsPartition(Message):
@@ -1534,7 +1535,7 @@ class DeleteRecordsRequest(Message):
             *,
             partition_index: int = ...,
             offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
@@ -1544,7 +1545,7 @@ class DeleteRecordsRequest(Message):
         *,
         topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = ...,
         timeout_ms: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteRecordsResponse(Message):
@@ -1558,7 +1559,7 @@ class DeleteRecordsResponse(Message):
             *,
             name: str = ...,
             partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DeleteRecordsPartitionResult(Message):
@@ -1571,7 +1572,7 @@ class DeleteRecordsResponse(Message):
             partition_index: int = ...,
             low_watermark: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1581,7 +1582,7 @@ class DeleteRecordsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class InitProducerIdRequest(Message):
@@ -1598,7 +1599,7 @@ class InitProducerIdRequest(Message):
         transaction_timeout_ms: int = ...,
         producer_id: int = ...,
         producer_epoch: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class InitProducerIdResponse(Message):
@@ -1615,7 +1616,7 @@ class InitProducerIdResponse(Message):
         error_code: int = ...,
         producer_id: int = ...,
         producer_epoch: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetForLeaderEpochRequest(Message):
@@ -1629,7 +1630,7 @@ class OffsetForLeaderEpochRequest(Message):
             *,
             topic: str = ...,
             partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetForLeaderPartition(Message):
@@ -1642,7 +1643,7 @@ class OffsetForLeaderEpochRequest(Message):
             partition: int = ...,
             current_leader_epoch: int = ...,
             leader_epoch: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     replica_id: int
@@ -1652,7 +1653,7 @@ class OffsetForLeaderEpochRequest(Message):
         *,
         replica_id: int = ...,
         topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetForLeaderEpochResponse(Message):
@@ -1666,7 +1667,7 @@ class OffsetForLeaderEpochResponse(Message):
             *,
             topic: str = ...,
             partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class EpochEndOffset(Message):
@@ -1681,7 +1682,7 @@ class OffsetForLeaderEpochResponse(Message):
             partition: int = ...,
             leader_epoch: int = ...,
             end_offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1691,7 +1692,7 @@ class OffsetForLeaderEpochResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AddPartitionsToTxnRequest(Message):
@@ -1711,7 +1712,7 @@ class AddPartitionsToTxnRequest(Message):
             producer_epoch: int = ...,
             verify_only: bool = ...,
             topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AddPartitionsToTxnTopic(Message):
@@ -1722,7 +1723,7 @@ class AddPartitionsToTxnRequest(Message):
             *,
             name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class V3AndBelowTopic(Message):
@@ -1733,7 +1734,7 @@ class AddPartitionsToTxnRequest(Message):
             *,
             name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
@@ -1749,7 +1750,7 @@ class AddPartitionsToTxnRequest(Message):
         v3_and_below_producer_id: int = ...,
         v3_and_below_producer_epoch: int = ...,
         v3_and_below_topics: list[AddPartitionsToTxnRequest.V3AndBelowTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AddPartitionsToTxnResponse(Message):
@@ -1763,7 +1764,7 @@ class AddPartitionsToTxnResponse(Message):
             *,
             transactional_id: str = ...,
             topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AddPartitionsToTxnTopicResult(Message):
@@ -1774,7 +1775,7 @@ class AddPartitionsToTxnResponse(Message):
             *,
             name: str = ...,
             results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AddPartitionsToTxnPartitionResult(Message):
@@ -1785,7 +1786,7 @@ class AddPartitionsToTxnResponse(Message):
             *,
             partition_index: int = ...,
             partition_error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class V3AndBelowTopicResult(Message):
@@ -1796,7 +1797,7 @@ class AddPartitionsToTxnResponse(Message):
             *,
             name: str = ...,
             results_by_partition: list[AddPartitionsToTxnResponse.V3AndBelowPartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class V3AndBelowPartitionResult(Message):
@@ -1807,7 +1808,7 @@ class AddPartitionsToTxnResponse(Message):
             *,
             partition_index: int = ...,
             partition_error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -1821,7 +1822,7 @@ class AddPartitionsToTxnResponse(Message):
         error_code: int = ...,
         results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = ...,
         results_by_topic_v3_and_below: list[AddPartitionsToTxnResponse.V3AndBelowTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AddOffsetsToTxnRequest(Message):
@@ -1838,7 +1839,7 @@ class AddOffsetsToTxnRequest(Message):
         producer_id: int = ...,
         producer_epoch: int = ...,
         group_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AddOffsetsToTxnResponse(Message):
@@ -1851,7 +1852,7 @@ class AddOffsetsToTxnResponse(Message):
         *,
         throttle_time_ms: int = ...,
         error_code: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class EndTxnRequest(Message):
@@ -1868,7 +1869,7 @@ class EndTxnRequest(Message):
         producer_id: int = ...,
         producer_epoch: int = ...,
         committed: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class EndTxnResponse(Message):
@@ -1885,7 +1886,7 @@ class EndTxnResponse(Message):
         error_code: int = ...,
         producer_id: int = ...,
         producer_epoch: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class WriteTxnMarkersRequest(Message):
@@ -1907,7 +1908,7 @@ class WriteTxnMarkersRequest(Message):
             topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
             coordinator_epoch: int = ...,
             transaction_version: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class WritableTxnMarkerTopic(Message):
@@ -1918,7 +1919,7 @@ class WriteTxnMarkersRequest(Message):
             *,
             name: str = ...,
             partition_indexes: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
@@ -1926,7 +1927,7 @@ class WriteTxnMarkersRequest(Message):
         self,
         *,
         markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class WriteTxnMarkersResponse(Message):
@@ -1940,7 +1941,7 @@ class WriteTxnMarkersResponse(Message):
             *,
             producer_id: int = ...,
             topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class WritableTxnMarkerTopicResult(Message):
@@ -1951,7 +1952,7 @@ class WriteTxnMarkersResponse(Message):
             *,
             name: str = ...,
             partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class WritableTxnMarkerPartitionResult(Message):
@@ -1962,7 +1963,7 @@ class WriteTxnMarkersResponse(Message):
             *,
             partition_index: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
@@ -1970,7 +1971,7 @@ class WriteTxnMarkersResponse(Message):
         self,
         *,
         markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class TxnOffsetCommitRequest(Message):
@@ -1986,7 +1987,7 @@ class TxnOffsetCommitRequest(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TxnOffsetCommitRequestPartition(Message):
@@ -2001,7 +2002,7 @@ class TxnOffsetCommitRequest(Message):
             committed_offset: int = ...,
             committed_leader_epoch: int = ...,
             committed_metadata: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     transactional_id: str
@@ -2023,7 +2024,7 @@ class TxnOffsetCommitRequest(Message):
         member_id: str = ...,
         group_instance_id: str | None = ...,
         topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class TxnOffsetCommitResponse(Message):
@@ -2039,7 +2040,7 @@ class TxnOffsetCommitResponse(Message):
             name: str = ...,
             topic_id: UUID = ...,
             partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TxnOffsetCommitResponsePartition(Message):
@@ -2050,7 +2051,7 @@ class TxnOffsetCommitResponse(Message):
             *,
             partition_index: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2060,7 +2061,7 @@ class TxnOffsetCommitResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeAclsRequest(Message):
@@ -2083,7 +2084,7 @@ class DescribeAclsRequest(Message):
         host_filter: str | None = ...,
         operation: int = ...,
         permission_type: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeAclsResponse(Message):
@@ -2101,7 +2102,7 @@ class DescribeAclsResponse(Message):
             resource_name: str = ...,
             pattern_type: int = ...,
             acls: list[DescribeAclsResponse.AclDescription] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AclDescription(Message):
@@ -2116,7 +2117,7 @@ class DescribeAclsResponse(Message):
             host: str = ...,
             operation: int = ...,
             permission_type: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2130,7 +2131,7 @@ class DescribeAclsResponse(Message):
         error_code: int = ...,
         error_message: str | None = ...,
         resources: list[DescribeAclsResponse.DescribeAclsResource] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreateAclsRequest(Message):
@@ -2154,7 +2155,7 @@ class CreateAclsRequest(Message):
             host: str = ...,
             operation: int = ...,
             permission_type: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     creations: list[CreateAclsRequest.AclCreation]
@@ -2162,7 +2163,7 @@ class CreateAclsRequest(Message):
         self,
         *,
         creations: list[CreateAclsRequest.AclCreation] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreateAclsResponse(Message):
@@ -2176,7 +2177,7 @@ class CreateAclsResponse(Message):
             *,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2186,7 +2187,7 @@ class CreateAclsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[CreateAclsResponse.AclCreationResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteAclsRequest(Message):
@@ -2210,7 +2211,7 @@ class DeleteAclsRequest(Message):
             host_filter: str | None = ...,
             operation: int = ...,
             permission_type: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     filters: list[DeleteAclsRequest.DeleteAclsFilter]
@@ -2218,7 +2219,7 @@ class DeleteAclsRequest(Message):
         self,
         *,
         filters: list[DeleteAclsRequest.DeleteAclsFilter] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteAclsResponse(Message):
@@ -2234,7 +2235,7 @@ class DeleteAclsResponse(Message):
             error_code: int = ...,
             error_message: str | None = ...,
             matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DeleteAclsMatchingAcl(Message):
@@ -2259,7 +2260,7 @@ class DeleteAclsResponse(Message):
             host: str = ...,
             operation: int = ...,
             permission_type: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2269,7 +2270,7 @@ class DeleteAclsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeConfigsRequest(Message):
@@ -2285,7 +2286,7 @@ class DescribeConfigsRequest(Message):
             resource_type: int = ...,
             resource_name: str = ...,
             configuration_keys: list[str] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     resources: list[DescribeConfigsRequest.DescribeConfigsResource]
@@ -2297,7 +2298,7 @@ class DescribeConfigsRequest(Message):
         resources: list[DescribeConfigsRequest.DescribeConfigsResource] = ...,
         include_synonyms: bool = ...,
         include_documentation: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeConfigsResponse(Message):
@@ -2317,7 +2318,7 @@ class DescribeConfigsResponse(Message):
             resource_type: int = ...,
             resource_name: str = ...,
             configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeConfigsResourceResult(Message):
@@ -2342,7 +2343,7 @@ class DescribeConfigsResponse(Message):
             synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
             config_type: int = ...,
             documentation: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeConfigsSynonym(Message):
@@ -2355,7 +2356,7 @@ class DescribeConfigsResponse(Message):
             name: str = ...,
             value: str | None = ...,
             source: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2365,7 +2366,7 @@ class DescribeConfigsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[DescribeConfigsResponse.DescribeConfigsResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterConfigsRequest(Message):
@@ -2381,7 +2382,7 @@ class AlterConfigsRequest(Message):
             resource_type: int = ...,
             resource_name: str = ...,
             configs: list[AlterConfigsRequest.AlterableConfig] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AlterableConfig(Message):
@@ -2392,7 +2393,7 @@ class AlterConfigsRequest(Message):
             *,
             name: str = ...,
             value: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     resources: list[AlterConfigsRequest.AlterConfigsResource]
@@ -2402,7 +2403,7 @@ class AlterConfigsRequest(Message):
         *,
         resources: list[AlterConfigsRequest.AlterConfigsResource] = ...,
         validate_only: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterConfigsResponse(Message):
@@ -2420,7 +2421,7 @@ class AlterConfigsResponse(Message):
             error_message: str | None = ...,
             resource_type: int = ...,
             resource_name: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2430,7 +2431,7 @@ class AlterConfigsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterReplicaLogDirsRequest(Message):
@@ -2444,7 +2445,7 @@ class AlterReplicaLogDirsRequest(Message):
             *,
             path: str = ...,
             topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AlterReplicaLogDirTopic(Message):
@@ -2455,7 +2456,7 @@ class AlterReplicaLogDirsRequest(Message):
             *,
             name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
@@ -2463,7 +2464,7 @@ class AlterReplicaLogDirsRequest(Message):
         self,
         *,
         dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterReplicaLogDirsResponse(Message):
@@ -2477,7 +2478,7 @@ class AlterReplicaLogDirsResponse(Message):
             *,
             topic_name: str = ...,
             partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AlterReplicaLogDirPartitionResult(Message):
@@ -2488,7 +2489,7 @@ class AlterReplicaLogDirsResponse(Message):
             *,
             partition_index: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2498,7 +2499,7 @@ class AlterReplicaLogDirsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeLogDirsRequest(Message):
@@ -2512,7 +2513,7 @@ class DescribeLogDirsRequest(Message):
             *,
             topic: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
@@ -2520,7 +2521,7 @@ class DescribeLogDirsRequest(Message):
         self,
         *,
         topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeLogDirsResponse(Message):
@@ -2542,7 +2543,7 @@ class DescribeLogDirsResponse(Message):
             total_bytes: int = ...,
             usable_bytes: int = ...,
             is_cordoned: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeLogDirsTopic(Message):
@@ -2553,7 +2554,7 @@ class DescribeLogDirsResponse(Message):
             *,
             name: str = ...,
             partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeLogDirsPartition(Message):
@@ -2568,7 +2569,7 @@ class DescribeLogDirsResponse(Message):
             partition_size: int = ...,
             offset_lag: int = ...,
             is_future_key: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2580,7 +2581,7 @@ class DescribeLogDirsResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SaslAuthenticateRequest(Message):
@@ -2591,7 +2592,7 @@ class SaslAuthenticateRequest(Message):
         self,
         *,
         auth_bytes: bytes = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class SaslAuthenticateResponse(Message):
@@ -2608,7 +2609,7 @@ class SaslAuthenticateResponse(Message):
         error_message: str | None = ...,
         auth_bytes: bytes = ...,
         session_lifetime_ms: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreatePartitionsRequest(Message):
@@ -2624,7 +2625,7 @@ class CreatePartitionsRequest(Message):
             name: str = ...,
             count: int = ...,
             assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CreatePartitionsAssignment(Message):
@@ -2633,7 +2634,7 @@ class CreatePartitionsRequest(Message):
             self,
             *,
             broker_ids: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
@@ -2645,7 +2646,7 @@ class CreatePartitionsRequest(Message):
         topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = ...,
         timeout_ms: int = ...,
         validate_only: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class CreatePartitionsResponse(Message):
@@ -2661,7 +2662,7 @@ class CreatePartitionsResponse(Message):
             name: str = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2671,7 +2672,7 @@ class CreatePartitionsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteGroupsRequest(Message):
@@ -2682,7 +2683,7 @@ class DeleteGroupsRequest(Message):
         self,
         *,
         groups_names: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DeleteGroupsResponse(Message):
@@ -2698,7 +2699,7 @@ class DeleteGroupsResponse(Message):
             group_id: str = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2708,7 +2709,7 @@ class DeleteGroupsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[DeleteGroupsResponse.DeletableGroupResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ElectLeadersRequest(Message):
@@ -2722,7 +2723,7 @@ class ElectLeadersRequest(Message):
             *,
             topic: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     election_type: int
@@ -2734,7 +2735,7 @@ class ElectLeadersRequest(Message):
         election_type: int = ...,
         topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = ...,
         timeout_ms: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ElectLeadersResponse(Message):
@@ -2748,7 +2749,7 @@ class ElectLeadersResponse(Message):
             *,
             topic: str = ...,
             partition_result: list[ElectLeadersResponse.PartitionResult] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionResult(Message):
@@ -2761,7 +2762,7 @@ class ElectLeadersResponse(Message):
             partition_id: int = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2773,7 +2774,7 @@ class ElectLeadersResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class IncrementalAlterConfigsRequest(Message):
@@ -2789,7 +2790,7 @@ class IncrementalAlterConfigsRequest(Message):
             resource_type: int = ...,
             resource_name: str = ...,
             configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AlterableConfig(Message):
@@ -2802,7 +2803,7 @@ class IncrementalAlterConfigsRequest(Message):
             name: str = ...,
             config_operation: int = ...,
             value: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource]
@@ -2812,7 +2813,7 @@ class IncrementalAlterConfigsRequest(Message):
         *,
         resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = ...,
         validate_only: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class IncrementalAlterConfigsResponse(Message):
@@ -2830,7 +2831,7 @@ class IncrementalAlterConfigsResponse(Message):
             error_message: str | None = ...,
             resource_type: int = ...,
             resource_name: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2840,7 +2841,7 @@ class IncrementalAlterConfigsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterPartitionReassignmentsRequest(Message):
@@ -2854,7 +2855,7 @@ class AlterPartitionReassignmentsRequest(Message):
             *,
             name: str = ...,
             partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ReassignablePartition(Message):
@@ -2865,7 +2866,7 @@ class AlterPartitionReassignmentsRequest(Message):
             *,
             partition_index: int = ...,
             replicas: list[int] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     timeout_ms: int
@@ -2877,7 +2878,7 @@ class AlterPartitionReassignmentsRequest(Message):
         timeout_ms: int = ...,
         allow_replication_factor_change: bool = ...,
         topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterPartitionReassignmentsResponse(Message):
@@ -2891,7 +2892,7 @@ class AlterPartitionReassignmentsResponse(Message):
             *,
             name: str = ...,
             partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ReassignablePartitionResponse(Message):
@@ -2904,7 +2905,7 @@ class AlterPartitionReassignmentsResponse(Message):
             partition_index: int = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2920,7 +2921,7 @@ class AlterPartitionReassignmentsResponse(Message):
         error_code: int = ...,
         error_message: str | None = ...,
         responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListPartitionReassignmentsRequest(Message):
@@ -2934,7 +2935,7 @@ class ListPartitionReassignmentsRequest(Message):
             *,
             name: str = ...,
             partition_indexes: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     timeout_ms: int
@@ -2944,7 +2945,7 @@ class ListPartitionReassignmentsRequest(Message):
         *,
         timeout_ms: int = ...,
         topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListPartitionReassignmentsResponse(Message):
@@ -2958,7 +2959,7 @@ class ListPartitionReassignmentsResponse(Message):
             *,
             name: str = ...,
             partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OngoingPartitionReassignment(Message):
@@ -2973,7 +2974,7 @@ class ListPartitionReassignmentsResponse(Message):
             replicas: list[int] = ...,
             adding_replicas: list[int] = ...,
             removing_replicas: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2987,7 +2988,7 @@ class ListPartitionReassignmentsResponse(Message):
         error_code: int = ...,
         error_message: str | None = ...,
         topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetDeleteRequest(Message):
@@ -3001,7 +3002,7 @@ class OffsetDeleteRequest(Message):
             *,
             name: str = ...,
             partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetDeleteRequestPartition(Message):
@@ -3010,7 +3011,7 @@ class OffsetDeleteRequest(Message):
             self,
             *,
             partition_index: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -3020,7 +3021,7 @@ class OffsetDeleteRequest(Message):
         *,
         group_id: str = ...,
         topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetDeleteResponse(Message):
@@ -3034,7 +3035,7 @@ class OffsetDeleteResponse(Message):
             *,
             name: str = ...,
             partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OffsetDeleteResponsePartition(Message):
@@ -3045,7 +3046,7 @@ class OffsetDeleteResponse(Message):
             *,
             partition_index: int = ...,
             error_code: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     error_code: int
@@ -3057,7 +3058,7 @@ class OffsetDeleteResponse(Message):
         error_code: int = ...,
         throttle_time_ms: int = ...,
         topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeClientQuotasRequest(Message):
@@ -3073,7 +3074,7 @@ class DescribeClientQuotasRequest(Message):
             entity_type: str = ...,
             match_type: int = ...,
             match: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     components: list[DescribeClientQuotasRequest.ComponentData]
@@ -3083,7 +3084,7 @@ class DescribeClientQuotasRequest(Message):
         *,
         components: list[DescribeClientQuotasRequest.ComponentData] = ...,
         strict: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeClientQuotasResponse(Message):
@@ -3097,7 +3098,7 @@ class DescribeClientQuotasResponse(Message):
             *,
             entity: list[DescribeClientQuotasResponse.EntityData] = ...,
             values: list[DescribeClientQuotasResponse.ValueData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class EntityData(Message):
@@ -3108,7 +3109,7 @@ class DescribeClientQuotasResponse(Message):
             *,
             entity_type: str = ...,
             entity_name: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ValueData(Message):
@@ -3119,7 +3120,7 @@ class DescribeClientQuotasResponse(Message):
             *,
             key: str = ...,
             value: float = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3133,7 +3134,7 @@ class DescribeClientQuotasResponse(Message):
         error_code: int = ...,
         error_message: str | None = ...,
         entries: list[DescribeClientQuotasResponse.EntryData] | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterClientQuotasRequest(Message):
@@ -3147,7 +3148,7 @@ class AlterClientQuotasRequest(Message):
             *,
             entity: list[AlterClientQuotasRequest.EntityData] = ...,
             ops: list[AlterClientQuotasRequest.OpData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class EntityData(Message):
@@ -3158,7 +3159,7 @@ class AlterClientQuotasRequest(Message):
             *,
             entity_type: str = ...,
             entity_name: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class OpData(Message):
@@ -3171,7 +3172,7 @@ class AlterClientQuotasRequest(Message):
             key: str = ...,
             value: float = ...,
             remove: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     entries: list[AlterClientQuotasRequest.EntryData]
@@ -3181,7 +3182,7 @@ class AlterClientQuotasRequest(Message):
         *,
         entries: list[AlterClientQuotasRequest.EntryData] = ...,
         validate_only: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterClientQuotasResponse(Message):
@@ -3197,7 +3198,7 @@ class AlterClientQuotasResponse(Message):
             error_code: int = ...,
             error_message: str | None = ...,
             entity: list[AlterClientQuotasResponse.EntityData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class EntityData(Message):
@@ -3208,7 +3209,7 @@ class AlterClientQuotasResponse(Message):
             *,
             entity_type: str = ...,
             entity_name: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3218,7 +3219,7 @@ class AlterClientQuotasResponse(Message):
         *,
         throttle_time_ms: int = ...,
         entries: list[AlterClientQuotasResponse.EntryData] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeUserScramCredentialsRequest(Message):
@@ -3230,7 +3231,7 @@ class DescribeUserScramCredentialsRequest(Message):
             self,
             *,
             name: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     users: list[DescribeUserScramCredentialsRequest.UserName] | None
@@ -3238,7 +3239,7 @@ class DescribeUserScramCredentialsRequest(Message):
         self,
         *,
         users: list[DescribeUserScramCredentialsRequest.UserName] | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeUserScramCredentialsResponse(Message):
@@ -3256,7 +3257,7 @@ class DescribeUserScramCredentialsResponse(Message):
             error_code: int = ...,
             error_message: str | None = ...,
             credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CredentialInfo(Message):
@@ -3267,7 +3268,7 @@ class DescribeUserScramCredentialsResponse(Message):
             *,
             mechanism: int = ...,
             iterations: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3281,7 +3282,7 @@ class DescribeUserScramCredentialsResponse(Message):
         error_code: int = ...,
         error_message: str | None = ...,
         results: list[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterUserScramCredentialsRequest(Message):
@@ -3295,7 +3296,7 @@ class AlterUserScramCredentialsRequest(Message):
             *,
             name: str = ...,
             mechanism: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ScramCredentialUpsertion(Message):
@@ -3312,7 +3313,7 @@ class AlterUserScramCredentialsRequest(Message):
             iterations: int = ...,
             salt: bytes = ...,
             salted_password: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion]
@@ -3322,7 +3323,7 @@ class AlterUserScramCredentialsRequest(Message):
         *,
         deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = ...,
         upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class AlterUserScramCredentialsResponse(Message):
@@ -3338,7 +3339,7 @@ class AlterUserScramCredentialsResponse(Message):
             user: str = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3348,7 +3349,7 @@ class AlterUserScramCredentialsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeClusterRequest(Message):
@@ -3365,7 +3366,7 @@ class DescribeClusterRequest(Message):
         endpoint_type: int = ...,
         include_fenced_brokers: bool = ...,
         include_failing_logs: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeClusterResponse(Message):
@@ -3385,7 +3386,7 @@ class DescribeClusterResponse(Message):
             port: int = ...,
             rack: str | None = ...,
             is_fenced: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class FailingLog(Message):
@@ -3398,7 +3399,7 @@ class DescribeClusterResponse(Message):
             name: str = ...,
             since_ms: int = ...,
             reason: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class StoreHealth(Message):
@@ -3417,7 +3418,7 @@ class DescribeClusterResponse(Message):
             longest_ms: int = ...,
             used: int = ...,
             quota: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3445,7 +3446,7 @@ class DescribeClusterResponse(Message):
         failing_logs: list[DescribeClusterResponse.FailingLog] = ...,
         failing_log_count: int = ...,
         store: DescribeClusterResponse.StoreHealth = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeProducersRequest(Message):
@@ -3459,7 +3460,7 @@ class DescribeProducersRequest(Message):
             *,
             name: str = ...,
             partition_indexes: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[DescribeProducersRequest.TopicRequest]
@@ -3467,7 +3468,7 @@ class DescribeProducersRequest(Message):
         self,
         *,
         topics: list[DescribeProducersRequest.TopicRequest] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeProducersResponse(Message):
@@ -3481,7 +3482,7 @@ class DescribeProducersResponse(Message):
             *,
             name: str = ...,
             partitions: list[DescribeProducersResponse.PartitionResponse] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionResponse(Message):
@@ -3496,7 +3497,7 @@ class DescribeProducersResponse(Message):
             error_code: int = ...,
             error_message: str | None = ...,
             active_producers: list[DescribeProducersResponse.ProducerState] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ProducerState(Message):
@@ -3515,7 +3516,7 @@ class DescribeProducersResponse(Message):
             last_timestamp: int = ...,
             coordinator_epoch: int = ...,
             current_txn_start_offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3525,7 +3526,7 @@ class DescribeProducersResponse(Message):
         *,
         throttle_time_ms: int = ...,
         topics: list[DescribeProducersResponse.TopicResponse] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeTransactionsRequest(Message):
@@ -3536,7 +3537,7 @@ class DescribeTransactionsRequest(Message):
         self,
         *,
         transactional_ids: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeTransactionsResponse(Message):
@@ -3562,7 +3563,7 @@ class DescribeTransactionsResponse(Message):
             producer_id: int = ...,
             producer_epoch: int = ...,
             topics: list[DescribeTransactionsResponse.TopicData] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicData(Message):
@@ -3573,7 +3574,7 @@ class DescribeTransactionsResponse(Message):
             *,
             topic: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3583,7 +3584,7 @@ class DescribeTransactionsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         transaction_states: list[DescribeTransactionsResponse.TransactionState] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListTransactionsRequest(Message):
@@ -3600,7 +3601,7 @@ class ListTransactionsRequest(Message):
         producer_id_filters: list[int] = ...,
         duration_filter: int = ...,
         transactional_id_pattern: str | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListTransactionsResponse(Message):
@@ -3616,7 +3617,7 @@ class ListTransactionsResponse(Message):
             transactional_id: str = ...,
             producer_id: int = ...,
             transaction_state: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3630,7 +3631,7 @@ class ListTransactionsResponse(Message):
         error_code: int = ...,
         unknown_state_filters: list[str] = ...,
         transaction_states: list[ListTransactionsResponse.TransactionState] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupHeartbeatRequest(Message):
@@ -3644,7 +3645,7 @@ class ConsumerGroupHeartbeatRequest(Message):
             *,
             topic_id: UUID = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     group_id: str
@@ -3670,7 +3671,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         subscribed_topic_regex: str | None = ...,
         server_assignor: str | None = ...,
         topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(Message):
@@ -3682,7 +3683,7 @@ class ConsumerGroupHeartbeatResponse(Message):
             self,
             *,
             topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicPartitions(Message):
@@ -3693,7 +3694,7 @@ class ConsumerGroupHeartbeatResponse(Message):
             *,
             topic_id: UUID = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3713,7 +3714,7 @@ class ConsumerGroupHeartbeatResponse(Message):
         member_epoch: int = ...,
         heartbeat_interval_ms: int = ...,
         assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupDescribeRequest(Message):
@@ -3728,7 +3729,7 @@ class ConsumerGroupDescribeRequest(Message):
         group_ids: list[str] = ...,
         include_authorized_operations: bool = ...,
         include_waiting: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupDescribeResponse(Message):
@@ -3760,7 +3761,7 @@ class ConsumerGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             waiting: ConsumerGroupDescribeResponse.ConsumerGroupWaiting = ...,
             expects: ConsumerGroupDescribeResponse.ConsumerGroupExpects = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Member(Message):
@@ -3793,7 +3794,7 @@ class ConsumerGroupDescribeResponse(Message):
             member_type: int = ...,
             session_timeout_ms: int = ...,
             silent_ms: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Assignment(Message):
@@ -3802,7 +3803,7 @@ class ConsumerGroupDescribeResponse(Message):
             self,
             *,
             topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicPartitions(Message):
@@ -3815,7 +3816,7 @@ class ConsumerGroupDescribeResponse(Message):
             topic_id: UUID = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ConsumerGroupWaiting(Message):
@@ -3828,7 +3829,7 @@ class ConsumerGroupDescribeResponse(Message):
             since_ms: int = ...,
             members: list[ConsumerGroupDescribeResponse.AwaitedMember] = ...,
             regexes_without_topics: list[str] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class AwaitedMember(Message):
@@ -3845,7 +3846,7 @@ class ConsumerGroupDescribeResponse(Message):
             partitions: int = ...,
             since_ms: int = ...,
             until_ms: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ConsumerGroupExpects(Message):
@@ -3854,7 +3855,7 @@ class ConsumerGroupDescribeResponse(Message):
             self,
             *,
             missing: list[str] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3864,7 +3865,7 @@ class ConsumerGroupDescribeResponse(Message):
         *,
         throttle_time_ms: int = ...,
         groups: list[ConsumerGroupDescribeResponse.DescribedGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListConfigResourcesRequest(Message):
@@ -3875,7 +3876,7 @@ class ListConfigResourcesRequest(Message):
         self,
         *,
         resource_types: list[int] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ListConfigResourcesResponse(Message):
@@ -3889,7 +3890,7 @@ class ListConfigResourcesResponse(Message):
             *,
             resource_name: str = ...,
             resource_type: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3901,7 +3902,7 @@ class ListConfigResourcesResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         config_resources: list[ListConfigResourcesResponse.ConfigResource] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupDescribeRequest(Message):
@@ -3914,7 +3915,7 @@ class ShareGroupDescribeRequest(Message):
         *,
         group_ids: list[str] = ...,
         include_authorized_operations: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupDescribeResponse(Message):
@@ -3942,7 +3943,7 @@ class ShareGroupDescribeResponse(Message):
             assignor_name: str = ...,
             members: list[ShareGroupDescribeResponse.Member] = ...,
             authorized_operations: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Member(Message):
@@ -3963,7 +3964,7 @@ class ShareGroupDescribeResponse(Message):
             client_host: str = ...,
             subscribed_topic_names: list[str] = ...,
             assignment: ShareGroupDescribeResponse.Assignment = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Assignment(Message):
@@ -3972,7 +3973,7 @@ class ShareGroupDescribeResponse(Message):
             self,
             *,
             topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicPartitions(Message):
@@ -3985,7 +3986,7 @@ class ShareGroupDescribeResponse(Message):
             topic_id: UUID = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -3995,7 +3996,7 @@ class ShareGroupDescribeResponse(Message):
         *,
         throttle_time_ms: int = ...,
         groups: list[ShareGroupDescribeResponse.DescribedGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupDescribeRequest(Message):
@@ -4008,7 +4009,7 @@ class StreamsGroupDescribeRequest(Message):
         *,
         group_ids: list[str] = ...,
         include_authorized_operations: bool = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupDescribeResponse(Message):
@@ -4036,7 +4037,7 @@ class StreamsGroupDescribeResponse(Message):
             topology: StreamsGroupDescribeResponse.Topology | None = ...,
             members: list[StreamsGroupDescribeResponse.Member] = ...,
             authorized_operations: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Topology(Message):
@@ -4047,7 +4048,7 @@ class StreamsGroupDescribeResponse(Message):
             *,
             epoch: int = ...,
             subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Subtopology(Message):
@@ -4064,7 +4065,7 @@ class StreamsGroupDescribeResponse(Message):
             repartition_sink_topics: list[str] = ...,
             state_changelog_topics: list[StreamsGroupDescribeResponse.TopicInfo] = ...,
             repartition_source_topics: list[StreamsGroupDescribeResponse.TopicInfo] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicInfo(Message):
@@ -4079,7 +4080,7 @@ class StreamsGroupDescribeResponse(Message):
             partitions: int = ...,
             replication_factor: int = ...,
             topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class KeyValue(Message):
@@ -4090,7 +4091,7 @@ class StreamsGroupDescribeResponse(Message):
             *,
             key: str = ...,
             value: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Member(Message):
@@ -4127,7 +4128,7 @@ class StreamsGroupDescribeResponse(Message):
             assignment: StreamsGroupDescribeResponse.Assignment = ...,
             target_assignment: StreamsGroupDescribeResponse.Assignment = ...,
             is_classic: bool = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Endpoint(Message):
@@ -4138,7 +4139,7 @@ class StreamsGroupDescribeResponse(Message):
             *,
             host: str = ...,
             port: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TaskOffset(Message):
@@ -4151,7 +4152,7 @@ class StreamsGroupDescribeResponse(Message):
             subtopology_id: str = ...,
             partition: int = ...,
             offset: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class Assignment(Message):
@@ -4164,7 +4165,7 @@ class StreamsGroupDescribeResponse(Message):
             active_tasks: list[StreamsGroupDescribeResponse.TaskIds] = ...,
             standby_tasks: list[StreamsGroupDescribeResponse.TaskIds] = ...,
             warmup_tasks: list[StreamsGroupDescribeResponse.TaskIds] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TaskIds(Message):
@@ -4175,7 +4176,7 @@ class StreamsGroupDescribeResponse(Message):
             *,
             subtopology_id: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -4185,7 +4186,7 @@ class StreamsGroupDescribeResponse(Message):
         *,
         throttle_time_ms: int = ...,
         groups: list[StreamsGroupDescribeResponse.DescribedGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeShareGroupOffsetsRequest(Message):
@@ -4199,7 +4200,7 @@ class DescribeShareGroupOffsetsRequest(Message):
             *,
             group_id: str = ...,
             topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeShareGroupOffsetsRequestTopic(Message):
@@ -4210,7 +4211,7 @@ class DescribeShareGroupOffsetsRequest(Message):
             *,
             topic_name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
@@ -4218,7 +4219,7 @@ class DescribeShareGroupOffsetsRequest(Message):
         self,
         *,
         groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class DescribeShareGroupOffsetsResponse(Message):
@@ -4236,7 +4237,7 @@ class DescribeShareGroupOffsetsResponse(Message):
             topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeShareGroupOffsetsResponseTopic(Message):
@@ -4249,7 +4250,7 @@ class DescribeShareGroupOffsetsResponse(Message):
             topic_name: str = ...,
             topic_id: UUID = ...,
             partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class DescribeShareGroupOffsetsResponsePartition(Message):
@@ -4268,7 +4269,7 @@ class DescribeShareGroupOffsetsResponse(Message):
             lag: int = ...,
             error_code: int = ...,
             error_message: str | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -4278,7 +4279,7 @@ class DescribeShareGroupOffsetsResponse(Message):
         *,
         throttle_time_ms: int = ...,
         groups: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class GroupMetadataKey(Message):
@@ -4287,7 +4288,7 @@ class GroupMetadataKey(Message):
         self,
         *,
         group: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class GroupMetadataValue(Message):
@@ -4311,7 +4312,7 @@ class GroupMetadataValue(Message):
             session_timeout: int = ...,
             subscription: bytes = ...,
             assignment: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     protocol_type: str
@@ -4329,7 +4330,7 @@ class GroupMetadataValue(Message):
         leader: str | None = ...,
         current_state_timestamp: int = ...,
         members: list[GroupMetadataValue.MemberMetadata] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetCommitKey(Message):
@@ -4342,7 +4343,7 @@ class OffsetCommitKey(Message):
         group: str = ...,
         topic: str = ...,
         partition: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class OffsetCommitValue(Message):
@@ -4361,7 +4362,7 @@ class OffsetCommitValue(Message):
         commit_timestamp: int = ...,
         expire_timestamp: int = ...,
         topic_id: UUID = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupMetadataKey(Message):
@@ -4370,7 +4371,7 @@ class ConsumerGroupMetadataKey(Message):
         self,
         *,
         group_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupMetadataValue(Message):
@@ -4381,7 +4382,7 @@ class ConsumerGroupMetadataValue(Message):
         *,
         epoch: int = ...,
         metadata_hash: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupPartitionMetadataKey(Message):
@@ -4390,7 +4391,7 @@ class ConsumerGroupPartitionMetadataKey(Message):
         self,
         *,
         group_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupPartitionMetadataValue(Message):
@@ -4406,7 +4407,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
             topic_name: str = ...,
             num_partitions: int = ...,
             partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class PartitionMetadata(Message):
@@ -4417,7 +4418,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
             *,
             partition: int = ...,
             racks: list[str] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
@@ -4425,7 +4426,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
         self,
         *,
         topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupMemberMetadataKey(Message):
@@ -4436,7 +4437,7 @@ class ConsumerGroupMemberMetadataKey(Message):
         *,
         group_id: str = ...,
         member_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupMemberMetadataValue(Message):
@@ -4448,7 +4449,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             *,
             session_timeout_ms: int = ...,
             supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class ClassicProtocol(Message):
@@ -4459,7 +4460,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             *,
             name: str = ...,
             metadata: bytes = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     instance_id: str | None
@@ -4483,7 +4484,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         rebalance_timeout_ms: int = ...,
         server_assignor: str | None = ...,
         classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
@@ -4492,7 +4493,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
         self,
         *,
         group_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
@@ -4503,7 +4504,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
         *,
         assignment_epoch: int = ...,
         assignment_timestamp: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupTargetAssignmentMemberKey(Message):
@@ -4514,7 +4515,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
         *,
         group_id: str = ...,
         member_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
@@ -4526,7 +4527,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
             *,
             topic_id: UUID = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
@@ -4534,7 +4535,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
         self,
         *,
         topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
@@ -4545,7 +4546,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
         *,
         group_id: str = ...,
         member_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
@@ -4559,7 +4560,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             topic_id: UUID = ...,
             partitions: list[int] = ...,
             assignment_epochs: list[int] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     member_epoch: int
@@ -4575,7 +4576,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         state: int = ...,
         assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
         partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupRegularExpressionKey(Message):
@@ -4586,7 +4587,7 @@ class ConsumerGroupRegularExpressionKey(Message):
         *,
         group_id: str = ...,
         regular_expression: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerGroupRegularExpressionValue(Message):
@@ -4599,7 +4600,7 @@ class ConsumerGroupRegularExpressionValue(Message):
         topics: list[str] = ...,
         version: int = ...,
         timestamp: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupMetadataValue(Message):
@@ -4610,7 +4611,7 @@ class ShareGroupMetadataValue(Message):
         *,
         epoch: int = ...,
         metadata_hash: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupMemberMetadataValue(Message):
@@ -4625,7 +4626,7 @@ class ShareGroupMemberMetadataValue(Message):
         client_id: str = ...,
         client_host: str = ...,
         subscribed_topic_names: list[str] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupCurrentMemberAssignmentValue(Message):
@@ -4637,7 +4638,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
             *,
             topic_id: UUID = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     member_epoch: int
@@ -4651,7 +4652,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
         previous_member_epoch: int = ...,
         state: int = ...,
         assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ShareGroupStatePartitionMetadataValue(Message):
@@ -4665,7 +4666,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
             topic_id: UUID = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicInfo(Message):
@@ -4676,7 +4677,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
             *,
             topic_id: UUID = ...,
             topic_name: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
@@ -4688,7 +4689,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
         initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
         initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
         deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupMetadataValue(Message):
@@ -4700,7 +4701,7 @@ class StreamsGroupMetadataValue(Message):
             *,
             key: str = ...,
             value: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     epoch: int
@@ -4718,7 +4719,7 @@ class StreamsGroupMetadataValue(Message):
         last_assignment_configs: list[StreamsGroupMetadataValue.LastAssignmentConfig] | None = ...,
         stored_description_topology_epoch: int = ...,
         failed_description_topology_epoch: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupMemberMetadataValue(Message):
@@ -4730,7 +4731,7 @@ class StreamsGroupMemberMetadataValue(Message):
             *,
             host: str = ...,
             port: int = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class KeyValue(Message):
@@ -4741,7 +4742,7 @@ class StreamsGroupMemberMetadataValue(Message):
             *,
             key: str = ...,
             value: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     instance_id: str | None
@@ -4765,7 +4766,7 @@ class StreamsGroupMemberMetadataValue(Message):
         process_id: str = ...,
         user_endpoint: StreamsGroupMemberMetadataValue.Endpoint | None = ...,
         client_tags: list[StreamsGroupMemberMetadataValue.KeyValue] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupTargetAssignmentMemberValue(Message):
@@ -4777,7 +4778,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
             *,
             subtopology_id: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     active_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
@@ -4789,7 +4790,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         active_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
         standby_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
         warmup_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupCurrentMemberAssignmentValue(Message):
@@ -4803,7 +4804,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             subtopology_id: str = ...,
             partitions: list[int] = ...,
             assignment_epochs: list[int] | None = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     member_epoch: int
@@ -4827,7 +4828,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         active_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
         standby_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
         warmup_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class StreamsGroupTopologyValue(Message):
@@ -4849,7 +4850,7 @@ class StreamsGroupTopologyValue(Message):
             repartition_sink_topics: list[str] = ...,
             repartition_source_topics: list[StreamsGroupTopologyValue.TopicInfo] = ...,
             copartition_groups: list[StreamsGroupTopologyValue.CopartitionGroup] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicInfo(Message):
@@ -4864,7 +4865,7 @@ class StreamsGroupTopologyValue(Message):
             partitions: int = ...,
             replication_factor: int = ...,
             topic_configs: list[StreamsGroupTopologyValue.TopicConfig] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class TopicConfig(Message):
@@ -4875,7 +4876,7 @@ class StreamsGroupTopologyValue(Message):
             *,
             key: str = ...,
             value: str = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     class CopartitionGroup(Message):
@@ -4888,7 +4889,7 @@ class StreamsGroupTopologyValue(Message):
             source_topics: list[int] = ...,
             source_topic_regex: list[int] = ...,
             repartition_source_topics: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     epoch: int
@@ -4898,7 +4899,7 @@ class StreamsGroupTopologyValue(Message):
         *,
         epoch: int = ...,
         subtopologies: list[StreamsGroupTopologyValue.Subtopology] = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class TransactionLogKey(Message):
@@ -4907,7 +4908,7 @@ class TransactionLogKey(Message):
         self,
         *,
         transactional_id: str = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class TransactionLogValue(Message):
@@ -4919,7 +4920,7 @@ class TransactionLogValue(Message):
             *,
             topic: str = ...,
             partition_ids: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     producer_id: int
@@ -4947,7 +4948,7 @@ class TransactionLogValue(Message):
         next_producer_id: int = ...,
         client_transaction_version: int = ...,
         next_producer_epoch: int = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerProtocolSubscription(Message):
@@ -4959,7 +4960,7 @@ class ConsumerProtocolSubscription(Message):
             *,
             topic: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     topics: list[str]
@@ -4975,7 +4976,7 @@ class ConsumerProtocolSubscription(Message):
         owned_partitions: list[ConsumerProtocolSubscription.TopicPartition] = ...,
         generation_id: int = ...,
         rack_id: str | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...
 
 class ConsumerProtocolAssignment(Message):
@@ -4987,7 +4988,7 @@ class ConsumerProtocolAssignment(Message):
             *,
             topic: str = ...,
             partitions: list[int] = ...,
-            unknown_tagged_fields: dict[int, bytes] = ...,
+            unknown_tagged_fields: Mapping[int, bytes] = ...,
         ) -> None: ...
 
     assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
@@ -4997,5 +4998,5 @@ class ConsumerProtocolAssignment(Message):
         *,
         assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition] = ...,
         user_data: bytes | None = ...,
-        unknown_tagged_fields: dict[int, bytes] = ...,
+        unknown_tagged_fields: Mapping[int, bytes] = ...,
     ) -> None: ...

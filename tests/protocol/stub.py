@@ -21,6 +21,7 @@ from protocol.messages import NAMES, definition
 HEAD = """\
 # Written by `make stubs` from the schemas. Change those and run it again.
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import ClassVar, Final
 from uuid import UUID
@@ -80,7 +81,7 @@ def _members(struct: Struct, message: str, indent: str) -> list[str]:
     lines = [f"{name}: {type_name}" for name, type_name in fields]
     lines += ["def __init__(", "    self,", "    *,"]
     lines += [f"    {name}: {type_name} = ...," for name, type_name in fields]
-    lines += ["    unknown_tagged_fields: dict[int, bytes] = ...,", ") -> None: ..."]
+    lines += ["    unknown_tagged_fields: Mapping[int, bytes] = ...,", ") -> None: ..."]
     return [indent + line for line in lines]
 
 

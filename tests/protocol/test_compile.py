@@ -88,12 +88,14 @@ def test_class_tells_what_it_is(example: type[Any]) -> None:
 
 
 def test_constructor_fills_in_kafkas_defaults(example: type[Any]) -> None:
-    """A field without a value gets the schema's default; each message has its own lists, structs and dicts."""
+    """A field without a value gets the schema's default; each message has its own lists and structs."""
     one, other = example(), example()
     assert (one.name, one.size, one.remark, one.topic_id, one.note) == ("", -1, None, UUID(int=0), -1)
     assert (one.partitions, one.window, one.unknown_tagged_fields) == ([], example.Window(first=-1), {})
-    for field in ("partitions", "window", "unknown_tagged_fields"):
+    for field in ("partitions", "window"):
         assert getattr(one, field) is not getattr(other, field)
+    with pytest.raises(TypeError, match="a dict of its own"):
+        one.unknown_tagged_fields[7] = b""
 
 
 def test_constructor_takes_keywords_only(example: type[Any]) -> None:
@@ -160,7 +162,7 @@ def test_repr_can_be_read() -> None:
         "LeaveGroupResponse(throttle_time_ms=0, error_code=0, "
         "members=[LeaveGroupResponse.MemberResponse(member_id='m', group_instance_id='', error_code=0)])"
     )
-    message.unknown_tagged_fields[7] = b"x"
+    message.unknown_tagged_fields = {7: b"x"}
     assert repr(message).endswith("unknown_tagged_fields={7: b'x'})")
 
 

@@ -87,7 +87,7 @@ def describe(call: Call, request: ConsumerGroupDescribeRequest) -> Steps:
     answers = Answers(len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeConsumerGroup(reply, group_id, call.client, request.include_waiting)
-        asked.append(Asked(event, call.services.runtime.partition_of(group_id).stays()))
+        asked.append(Asked.now(event, call.services.runtime.partition_of(group_id)))
         if not may(call, Operation.DESCRIBE, Resource.GROUP, group_id):
             reply.deliver(event.refused(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif not group_id:

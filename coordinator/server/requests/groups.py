@@ -151,7 +151,7 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> Steps:
     answers = Answers(len(group_ids))
     for group_id, reply in zip(group_ids, answers, strict=True):
         event = DescribeGroup(reply, call.api_version, group_id, request.include_waiting, call.client)
-        asked.append(Asked(event, call.services.runtime.partition_of(group_id).stays()))
+        asked.append(Asked.now(event, call.services.runtime.partition_of(group_id)))
         if may(call, Operation.DESCRIBE, Resource.GROUP, group_id):
             call.services.runtime.submit(group_id, event)
         else:

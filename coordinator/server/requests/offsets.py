@@ -226,7 +226,7 @@ def _fetch_groups(call: Call, request: OffsetFetchRequest) -> Steps:
     answers = Answers(len(groups))
     for group, reply in zip(groups, answers, strict=True):
         event = FetchOffsets(call, group.group_id, None, request.require_stable, call.client)
-        asked.append(Asked(event, call.services.runtime.partition_of(group.group_id).stays()))
+        asked.append(Asked.now(event, call.services.runtime.partition_of(group.group_id)))
         steps = _fetch_group(
             call, group.group_id, group.topics, reply, require_stable=request.require_stable, member=group
         )

@@ -187,10 +187,9 @@ class Partition:
         # Without a lease there is no doubt, and this is asked often.
         return self._host.lease is None or (self.ownership is not None and self.ownership.valid())
 
-    def stays(self) -> Callable[[], bool]:
-        """Says later whether this node is sure that it has owned the partition all the time since now."""
-        own = self.ownership
-        return lambda: self.ownership is own and self.is_sure
+    def has_stayed(self, own: Ownership | None) -> bool:
+        """Whether this node is sure that it has owned the partition all the time since `ownership` was `own`."""
+        return self.ownership is own and self.is_sure
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int | None:
         """The error code of a heartbeat; None if it needs an event.

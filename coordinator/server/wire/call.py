@@ -27,7 +27,7 @@ from coordinator.loop.pace import Pace
 from coordinator.security.access import Access
 from coordinator.server.nodes.discovery import Discovery
 from coordinator.server.nodes.topic_data import TopicData
-from coordinator.server.runtime.replies import Errand, Reply
+from coordinator.server.runtime.replies import Reply
 from coordinator.server.runtime.runtime import Runtime
 from coordinator.server.telemetry.measures import Measures
 from coordinator.server.transactions import Transactions
@@ -334,13 +334,14 @@ class Answers:
         self._left = count
 
     def __iter__(self) -> Iterator[Reply]:
-        return (Errand(partial(self._take, number)) for number in range(self._left))
+        return (_Place(self, number) for number in range(self._left))
 
     def let_go(self) -> None:
         """The steps that wait won't go on: steps of the same call, which would have answered, have ended before."""
         self.go_on = None
 
-    def _take(self, number: int, answer: Any) -> None:
+    def take(self, number: int, answer: Any) -> None:
+        """Take the answer at a place."""
         self.found[number] = answer
         self._left -= 1
         if not self._left:
@@ -348,6 +349,20 @@ class Answers:
             if self.go_on is not None:
                 go_on, self.go_on = self.go_on, None  # it refers to this
                 go_on()
+
+
+class _Place(Reply):
+    """One of several answers. There may be as many as elements in a request, so it is small."""
+
+    __slots__ = ("_answers", "_number")
+
+    def __init__(self, answers: Answers, number: int) -> None:
+        self._answers = answers
+        self._number = number
+
+    def deliver(self, body: Any) -> None:
+        """See Reply."""
+        self._answers.take(self._number, body)
 
 
 def short(steps_of: Callable[[Call, Any], Steps]) -> Callable[[Call, Any], None]:
