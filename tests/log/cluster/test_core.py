@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.log.cluster.core import GIVE_UP_MS
 from coordinator.log.cluster.keys import Head, Keys, best_node
-from coordinator.log.cluster.port import Delete, Rejected, Txn
+from coordinator.log.cluster.port import Delete, Lost, Put, Rejected, Txn
 from coordinator.log.engine import EngineError, Fenced, Ownership, Unavailable
 from protocol.records.batch import Record
 from tests.log.calls import record
@@ -52,6 +54,24 @@ def test_a_claim_ends_with_the_lease_that_it_began_with() -> None:
     core.session.lease += 1
     world.time.run(1_000)
     assert isinstance(came[0], Fenced)
+
+
+def test_an_append_of_the_former_owner_during_a_claim_makes_the_claim_read_the_head_again() -> None:
+    """The claim holds the partition's key, so it goes on behind that append, with an epoch above the head's."""
+    world = World(1)
+    port = world.cores[1]._port
+    send = port.txn
+
+    def append_first(txn: Txn, done: Any) -> None:
+        if any(isinstance(each, Put) and each.key == KEYS.head(0) for each in txn.success):
+            patched.undo()
+            send(Txn([], [Put(KEYS.head(0), Head(4, 8, "2/7").text())]), lambda _outcome: send(txn, done))
+        else:
+            send(txn, done)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(port, "txn", append_first)
+        assert world.own(1).epoch == 5
 
 
 def test_a_wish_to_hand_over_comes_after_the_ownership_that_it_is_about() -> None:
@@ -112,6 +132,21 @@ def test_a_release_that_etcd_refused_is_made_later(monkeypatch: pytest.MonkeyPat
     world.time.run(3_000)
     assert world.etcd.store.get(KEYS.own(0)) is None
     assert world.own(1).epoch == own.epoch + 1
+
+
+def test_a_release_ends_with_the_lease_though_etcd_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """etcd deletes the key with its lease, so there is nothing left to wait for."""
+    world = World(1)
+    core = world.cores[1]
+    own = world.own(1)
+    monkeypatch.setattr(core._port, "txn", lambda _txn, done: done(Lost("no answer")))
+    released: list[object] = []
+    core.release(own, released.append)
+    world.time.run(TTL_MS)
+    assert released == []
+    core.session.lease += 1
+    world.time.run(TTL_MS)
+    assert released == [None]
 
 
 def test_a_load_that_etcd_refuses_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
