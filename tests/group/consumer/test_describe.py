@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.consumer import describe
+from coordinator.group.consumer.group import UNRELEASED
 from coordinator.group.events import DescribeConsumerGroup
 from tests.group.consumer.play import CLIENT, GROUP, Play
 from tests.group.consumer.test_static import seats
@@ -98,4 +99,20 @@ def test_a_description_names_so_many_that_are_waited_for(monkeypatch: pytest.Mon
     play.set_topics(t=12)
     play.beat("a", play.group.members["a"].epoch)
     assert len(play.group.unsettled) > 2
+    assert len(awaited(play)) == 2
+
+
+def test_a_description_looks_at_so_many_that_may_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look costs as much as the partitions that the member waits for."""
+    monkeypatch.setattr(describe, "BLOCKED_MAX", 2)
+    play = Play()
+    play.join("a")
+    for name in "bcd":
+        play.join(name)
+    play.beat("a", 2, {"t": [0, 1, 2, 3]})
+    for name in "bcd":
+        play.beat(name, play.group.members[name].epoch, {})
+    play.beat("a", 2, {"t": [0]})
+    assert {member.state for name, member in play.group.members.items() if name != "a"} == {UNRELEASED}
+    assert not any(map(play.group.is_blocked, play.group.members.values()))
     assert len(awaited(play)) == 2
