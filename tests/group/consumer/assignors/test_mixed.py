@@ -58,11 +58,15 @@ def test_a_free_partition_goes_to_the_smallest_subscriber() -> None:
 
 
 def test_the_largest_holder_gives_to_the_smallest_subscriber() -> None:
-    """Whichever places they have among the members; members of the right size neither give nor take."""
+    """Whichever places they have among the members; members of the right size neither give nor take.
+
+    Each move counts for the next one: of two of one size that give, each gives half.
+    """
     for owned, sizes, changed in (
         ((3, 2, 5, 2), [3, 3, 3, 3], {1, 2, 3}),
         ((2, 3, 1, 6), [3, 3, 3, 3], {0, 2, 3}),
         ((2, 2, 2, 0, 4), [2, 2, 2, 2, 2], {3, 4}),
+        ((4, 4, 0, 0), [2, 2, 2, 2], {0, 1, 2, 3}),
     ):
         table = table_of(*owned, partitions=sum(owned))
         assert set(done(level(table, table.topics[T1], Pauses()))) == changed
