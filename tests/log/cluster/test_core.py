@@ -149,6 +149,21 @@ def test_a_release_ends_with_the_lease_though_etcd_answers_nothing(monkeypatch: 
     assert released == [None]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_node_that_ends_gives_its_lease_back_once_behind_its_last_release(count: int) -> None:
+    """Its partitions are free, and other nodes know at once that it is gone: nobody waits until a lease expires."""
+    world = World(1)
+    for partition in range(count):
+        world.own(1, partition)
+    keys = [KEYS.node(1), *map(KEYS.own, range(count))]
+    assert all(world.etcd.store.get(key) is not None for key in keys)
+    ended: list[bool] = []
+    world.cores[1].end(lambda: ended.append(True))
+    world.time.run(TTL_MS // 2)
+    assert ended == [True]
+    assert all(world.etcd.store.get(key) is None for key in keys)
+
+
 def test_a_load_that_etcd_refuses_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator who sees the line knows what to do."""
     world = World(1)

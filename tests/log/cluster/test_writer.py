@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from coordinator.config import STORED_MAX_BYTES, STORED_MAX_RECORDS
 from coordinator.log.cluster.keys import Head, Keys, parse_head
 from coordinator.log.cluster.port import Get, KeyValue, Put, Txn, TxnResult
-from coordinator.log.cluster.writer import OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer
+from coordinator.log.cluster.writer import BYTES_MAX, OPERATIONS_MAX, PARTITIONS_MAX, Owned, Writer
 from coordinator.log.engine import EngineError, Fenced, Unavailable
 from protocol.records.batch import Record
-from protocol.records.packing import packed, unpacked
+from protocol.records.packing import packed, plain_bytes, unpacked
 from tests.log.calls import Session, record
 from tests.support.length import rounds
 
@@ -78,6 +78,27 @@ def test_all_that_waits_goes_into_one_transaction() -> None:
     assert KEYS.log(0) + b"key-1" not in store.keys
     assert (parse_head(store.keys[KEYS.head(0)]).sequence, parse_head(store.keys[KEYS.head(1)]).sequence) == (1, 1)
     assert writer.next() is None
+
+
+def sent_at_once(*batches: list[Record]) -> int:
+    """How many of these batches, of a partition each, the first transaction has."""
+    store, writer = Store(), Writer(KEYS)
+    for partition, batch in enumerate(batches):
+        appended(writer, owned(store, partition), *batch)
+    txn = writer.next()
+    assert txn is not None
+    return len(txn.compares)
+
+
+def test_a_transaction_is_filled_up_to_its_bound() -> None:
+    """With one operation more, or one byte more, the second batch waits. The head of a partition is an operation."""
+    half = [record(number) for number in range(OPERATIONS_MAX // 2 - 1)]
+    assert sent_at_once(half, half) == 2
+    assert sent_at_once(half, [*half, record(-1)]) == 1
+    value = bytes(BYTES_MAX // 2 - plain_bytes([Record(b"key", b"", 0)]))
+    large = Record(b"key", value, 0)
+    assert sent_at_once([large], [large]) == 2
+    assert sent_at_once([large], [Record(b"key", value + b"\0", 0)]) == 1
 
 
 def test_a_lost_answer_is_asked_for_with_the_same_transaction() -> None:
