@@ -106,6 +106,20 @@ def test_a_request_that_stalls_nobody_any_more_is_not_given_up(end: Callable[[In
     assert given_up == [second]
 
 
+def test_a_request_that_only_those_gone_waited_for_has_its_time() -> None:
+    """Until it stalls others again; then its time begins anew."""
+    clock, given_up = ManualClock(), list[Source]()
+    intake = intake_of(clock, given_up)
+    first, other = Source(), Source()
+    for _ in range(2):
+        intake.take(first, 600_000)
+        intake.take(other, 600_000)
+        clock.advance(STALLED_MAX_MS - 1)
+        intake.release(other)
+    clock.advance(STALLED_MAX_MS)
+    assert given_up == []
+
+
 def test_a_whole_request_counts_for_a_time_only() -> None:
     """A client can't keep the memory of others by requests that wait."""
     clock = ManualClock()
