@@ -303,6 +303,25 @@ def test_topics_that_grow_after_an_expression_was_resolved() -> None:
     ]
 
 
+def test_two_epochs_of_one_batch_have_their_own_causes() -> None:
+    """An expression that was resolved before the first is no cause of the second."""
+    play = Watched()
+    play.join("r", regex="t.*")
+    play.resolve(**{"t.*": ["t"]})
+    play.set_topics(t=6)
+    play.beat("r", 1)
+    observed = Observed({topic_id("t"): "t"}, {GROUP: SESSION_MS})
+    events = [
+        event
+        for offset, each in enumerate(play.log)
+        for event in observed.add(offset, 5, each.key, each.value, Batch(0))
+    ]
+    assert [event["cause"]["kind"] for event in map(fields_of, events) if "cause" in event] == [
+        "regex_resolved",
+        "topics_changed",
+    ]
+
+
 def test_a_member_that_was_silent_held_the_others_up() -> None:
     """It took longer to hear of the target than to give up its partitions."""
     play = Watched()
