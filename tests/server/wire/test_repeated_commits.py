@@ -25,6 +25,7 @@ from protocol.messages import (
 from protocol.records.batch import Record
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, connected, heartbeat_request, join_request, serving, sync_request
+from tests.server.requests.test_acls import STANDARD
 from tests.support.length import rounds
 from tests.support.memory import ManualEngine
 from tests.support.requests import delete_offsets_request, group_offsets_request, request, topics_request
@@ -387,6 +388,15 @@ async def test_an_answer_to_a_closed_connection_goes_nowhere() -> None:
         assert fetched.topics[0].partitions[0].committed_offset == 2
         assert not server.events("runtime_broke")
         assert [each for each in gc.get_objects() if isinstance(each, Commit)] == []
+
+
+async def test_a_denied_commit_is_in_the_log_once() -> None:
+    """The question whether it may be remembered is none of the client's."""
+    async with connected(STANDARD, "super.users=User:admin") as (server, peer):
+        for count in (1, 2):
+            answer = await peer.ask(commit_request(("orders", 0, 1)), 7)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+            assert len(server.events("authorizer_denied")) == count
 
 
 async def test_a_commit_never_passes_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
