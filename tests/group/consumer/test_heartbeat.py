@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.group.causes import CauseKind
 from coordinator.group.consumer.step import NAMES_MAX
+from coordinator.group.effects import REBALANCE, SESSION
 from coordinator.group.notes import MembersDropped, RebalanceCause, RebalanceStarted
 from schemas.errors import ErrorCode
 from tests.group.consumer.play import GROUP, Play, given
@@ -165,6 +166,16 @@ def test_member_that_never_gives_up_is_dropped_in_its_own_time(play: Play) -> No
     assert list(play.group.members) == ["b"]
     assert MembersDropped(GROUP, 3, ("a",), "did not give up its partitions in time") in play.notes
     assert given(play.beat("b", 3)) == {"t": [0, 1, 2, 3]}
+
+
+def test_a_member_that_leaves_takes_its_timers_along(play: Play) -> None:
+    """That of its session, and that of the partitions that it had to give up: nothing is left to fire for nobody."""
+    play.join("a")
+    play.join("b")
+    play.beat("a", 2, {"t": [0, 1, 2, 3]})
+    assert {key.kind for key in play.timers if key.member_id == "a"} == {SESSION, REBALANCE}
+    play.leave("a")
+    assert {key.member_id for key in play.timers} == {"b"}
 
 
 def test_epochs_go_on_after_a_restart(play: Play) -> None:
