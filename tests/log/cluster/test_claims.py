@@ -166,6 +166,16 @@ def test_a_node_that_leaves_wants_nothing_and_is_gone_for_the_others() -> None:
     assert set(world.cores[2].claims.picture.nodes) == {2}
 
 
+def test_a_node_that_leaves_hands_its_partitions_over_at_once() -> None:
+    """It waits for no answer of etcd: its registration is as good as gone."""
+    world = World(1, 2)
+    partition = next(each for each in range(PARTITIONS) if best_node(each, (1, 2)) == 1)
+    own = world.own(1, partition)
+    assert world.told[1][-1] == (partition, 1, own.epoch)
+    world.cores[1].claims.leave()
+    assert (partition, 2, own.epoch) in world.told[1]
+
+
 def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() -> None:
     """Its lease goes on: it still has partitions to hand over."""
     world = World(1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -147,6 +148,24 @@ def test_a_release_ends_with_the_lease_though_etcd_answers_nothing(monkeypatch: 
     core.session.lease += 1
     world.time.run(TTL_MS)
     assert released == [None]
+
+
+def test_a_release_that_comes_behind_the_next_claim_does_not_hide_its_owner() -> None:
+    """The key is another one's by then, and the watch has told so: the node forgets only a key that it deleted."""
+    world = World(1)
+    core, own, lease = world.cores[1], world.own(1), Etcd(world).lease()
+    send = core._port.txn
+
+    def overtaken(txn: Txn, done: Any) -> None:
+        patched.undo()
+        claimed = Txn([], [Put(KEYS.own(0), b"2", lease)])
+        late = partial(core._port.later, 100, partial(send, txn, done))
+        send(Txn([], [Delete(KEYS.own(0))]), lambda _: send(claimed, lambda _: late()))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core._port, "txn", overtaken)
+        assert world.ask(core.release, own) == "done"
+    assert core.claims.picture.owners[0] == 2
 
 
 @pytest.mark.parametrize("count", [1, 2])
