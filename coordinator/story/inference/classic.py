@@ -183,8 +183,7 @@ class Classic:
         others = self.signs.of.keys() - {seat} if not seen.seats else stayed
         least_ms = most_ms if is_alone else self.signs.latest(others) - sign.last_ms
         pause_ms = max(2 * sign.longest_ms, session_ms // SLACK)
-        is_long = 2 * (most_ms - least_ms) >= session_ms
-        if is_awaited and not stayed and is_long and session_ms <= most_ms <= session_ms + pause_ms:
+        if is_awaited and not stayed and session_ms <= most_ms <= session_ms + pause_ms:
             # All others had only just come, so this one was waited for until its session ended. A member that stayed
             # may have been waited for as well.
             least_ms = most_ms
