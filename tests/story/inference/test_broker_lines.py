@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.story.events import TopicChange
+from coordinator.story.inference import broker_lines
 from coordinator.story.inference.broker_lines import LINE_MAX, BrokerLines
 from coordinator.story.inference.knowledge import Told
 from coordinator.story.inference.observed import Observed
@@ -222,6 +223,13 @@ def test_a_group_epoch_has_the_cause_of_the_lines_before_it(
     assert causes[0].is_first
     assert short(causes) == [expected]
     assert heard(NEW, *(f"[GroupId other] {line}" for line in lines), BUMPED)[0].kinds[1:], "of another group"
+
+
+def test_so_many_lines_before_a_group_epoch_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ones: an administrator may remove thousands of members at once."""
+    monkeypatch.setattr(broker_lines, "FACTS_MAX", 2)
+    causes = heard(NEW, *(f"[GroupId workers] Member {name} left the consumer group." for name in "abc"), BUMPED)
+    assert [cause.member_ids for cause in causes] == [("b",), ("c",)]
 
 
 def test_lines_of_another_request_are_no_cause() -> None:

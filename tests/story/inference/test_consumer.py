@@ -278,6 +278,14 @@ def test_topics_grow() -> None:
     assert play.inferred[-1]["causes"][0]["kind"] == "topics_changed"
 
 
+def test_a_target_has_the_assignor_that_every_member_wants() -> None:
+    """Without a wish, or with several, the log doesn't tell whose rule made the target."""
+    play = Watched()
+    play.join("m", assignor="range")
+    play.join("n", assignor="uniform")
+    assert [event["assignor"] for event in play.inferred if event["type"] == "target_assigned"] == ["range", None]
+
+
 def test_a_regular_expression_is_resolved() -> None:
     """Its member is there before; the epoch grows when the expression has topics."""
     play = Watched()
