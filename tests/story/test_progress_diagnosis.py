@@ -296,8 +296,10 @@ def test_a_rebalance_of_which_the_server_does_not_say_whom_it_waits_for() -> Non
     assert young.findings()["rebalancing"].severity == "notice"
     late = replace(ONE, seat=ConsumerSeat(3, {"t": [0]}, None, False))
     there = replace(OTHER, seat=ConsumerSeat(4, {"t": [1]}, None, False))
-    group = replace(group_of(late, there, state="Reconciling"), consumer=ConsumerState(4, 4))
-    assert "; not at its target: i (c at h)" in replace(REBALANCES, group=group).findings()["rebalancing"].found
+    other = replace(member("k", {"t"}, {"t": [2]}), seat=ConsumerSeat(4, {"t": [3]}, None, False))
+    group = replace(group_of(late, there, other, state="Reconciling"), consumer=ConsumerState(4, 4))
+    found = replace(REBALANCES, group=group).findings()["rebalancing"]
+    assert found.found.endswith("; not at its target: i (c at h), k (c at h)")
     told = replace(group, consumer=ConsumerState(4, 4, awaited=[]))
     assert "rebalancing" not in replace(REBALANCES, group=told).findings()
 

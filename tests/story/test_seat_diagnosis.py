@@ -89,6 +89,13 @@ def test_a_member_that_came_back_meanwhile() -> None:
         assert (finding.severity, finding.found) == (Severity.NOTICE, "1 expected member is missing: b (for 1.0 s)")
 
 
+def test_a_standby_that_takes_a_seat_leaves_a_name_missing_and_brings_its_own() -> None:
+    """The name of the former member is missing as of then; the standby's own is there, until it goes."""
+    taken = event("seat_taken", OLD_MS, group_instance_id="b", old_group_instance_id="c")
+    (finding,) = found(expecting("b", "c"), started(OLD_MS - 1, "member_expired", "b"), taken)
+    assert finding.found == "2 expected members are missing: c (for 3 min 0 s), b"
+
+
 def test_missing_members_that_are_no_problem_yet() -> None:
     """Joins are held for them, or the group is not in use."""
     (finding,) = found(expecting("b", held=2, until_ms=NOW_MS))

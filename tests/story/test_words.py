@@ -19,6 +19,7 @@ from coordinator.story.words import (
     cause_text,
     entry_lines,
     expects_lines,
+    folded_lines,
     held_up_lines,
     is_cut,
     revoking_text,
@@ -26,7 +27,7 @@ from coordinator.story.words import (
     waiting_lines,
     with_client,
 )
-from tests.story.test_diagnosis import awaited
+from tests.story.test_diagnosis import awaited, replaced
 from tests.support.told import but, cause, cause_of, entries_of, told
 
 ONE = {"client_id": "app-1", "client_host": "/10.0.0.1"}
@@ -461,3 +462,14 @@ def test_each_kind_has_words_where_it_is_one_of_several(kind: CauseKind) -> None
 def test_seats_that_changed_name_their_setting() -> None:
     """An operator finds what to look at."""
     assert cause_text(cause_of(cause("target_size_changed"))).startswith("target.group.size changed")
+
+
+def test_restarts_in_one_line_name_the_programs_that_take_turns() -> None:
+    """Else the line would tell of one program that restarts. The line begins with the time of the first restart."""
+    for clients, said in (
+        ("xx", "static member i is back as i-"),
+        ("xy", "x at h and y at h take the seat of i from "),
+    ):
+        entries = entries_of(*(replaced(3_000 * number, clients[number % 2]) for number in range(5)))
+        ((line,),) = folded_lines(entries)
+        assert line.startswith("1970-01-01 00:00:00.000Z  5 restarts until 1970-01-01 00:00:12.000Z: " + said)
