@@ -47,6 +47,14 @@ def test_order_pauses_between_runs() -> None:
     assert ended(ordered(["b", "a"], str)) == (0, ["a", "b"])
 
 
+def test_subscriptions_pause_for_members_too() -> None:
+    """Members that share their collection of topics cost little each; a large group has many."""
+    members = dict.fromkeys(map(str, range(2 * UNITS_PER_PAUSE)), Subscriber(None, (T1,), {}))
+    paused, found = ended(subscriptions(members, members, {T1: 1}, Pauses()))
+    assert paused == 2
+    assert set(found) == {(T1,)}
+
+
 def test_equal_subscriptions_are_one_object() -> None:
     """Topics that don't exist are left out, and what remains is compared by value."""
     members = {
