@@ -38,12 +38,16 @@ def test_two_calls_for_one_partition_are_one_claim() -> None:
 
 
 def test_a_partition_that_another_node_has_is_not_acquired() -> None:
-    """The refusal names its owner."""
+    """The refusal names its owner, and the node is told again whose the partition is: the refusal may come late."""
     world = World(1, 2)
     world.own(1)
+    world.time.run(1_000)
+    world.told[2].clear()
     refused = world.ask(world.cores[2].acquire, 0)
     assert isinstance(refused, Fenced)
     assert str(refused) == "node 1 owns partition 0"
+    world.time.run(1_000)
+    assert world.told[2] == [(0, 1, -1)]
 
 
 def test_a_claim_ends_with_the_lease_that_it_began_with() -> None:
@@ -132,6 +136,7 @@ def test_a_release_that_etcd_refused_is_made_later(monkeypatch: pytest.MonkeyPat
         assert world.ask(core.release, own) == "done"
     world.time.run(3_000)
     assert world.etcd.store.get(KEYS.own(0)) is None
+    assert world.logged == []  # the key is this node's own
     assert world.own(1).epoch == own.epoch + 1
 
 

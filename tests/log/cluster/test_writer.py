@@ -130,6 +130,18 @@ def test_one_fenced_partition_stops_no_other() -> None:
     assert KEYS.log(0) + b"key-1" not in store.keys
 
 
+def test_an_append_that_finds_no_head_is_fenced() -> None:
+    """Somebody has deleted it: the partition is nobody's, and nothing was written."""
+    store, writer = Store(), Writer(KEYS)
+    outcomes = appended(writer, owned(store, 0), record(1))
+    del store.keys[KEYS.head(0)]
+    txn = writer.next()
+    assert txn is not None
+    assert writer.told(store.carry_out(txn)) is None
+    assert [str(error) for _, error in outcomes] == ["nobody owns partition 0 now"]
+    assert store.keys == {}
+
+
 def test_a_late_duplicate_changes_nothing() -> None:
     """A transaction that arrives again behind a newer one finds another head: the newer value stays."""
     store, writer = Store(), Writer(KEYS)
