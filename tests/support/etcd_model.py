@@ -355,7 +355,7 @@ class Watch:
         is_late = len(revisions) > 1
         taken = revisions[: self._etcd.random.randint(1, WATCH_REVISIONS_MAX)] if is_late else revisions
         for_now = len(taken) == len(revisions)
-        self._next = store.revision + 1 if for_now else taken[-1][-1].kv.mod_revision + 1
+        self._next = max(self._next, store.revision + 1 if for_now else taken[-1][-1].kv.mod_revision + 1)
         if taken:
             revision = store.revision if is_late else taken[-1][-1].kv.mod_revision
             self._deliver(partial(self._on_events, [event for events in taken for event in events], revision))

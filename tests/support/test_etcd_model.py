@@ -139,6 +139,18 @@ def begin_watch(world: World, told: list[Event], start: int) -> None:
     world.port.watch(b"", start, lambda events, _revision: told.extend(events), on_end)
 
 
+def test_a_watch_from_a_later_revision_hears_of_none_before_it() -> None:
+    """As in etcd: a node that asks for too late a revision misses a change, and a test of it must fail."""
+    world = World()
+    told: list[Event] = []
+    begin_watch(world, told, world.etcd.store.revision + 2)
+    for value in (b"1", b"2"):
+        world.time.run(1_000)
+        world.put(value)
+    world.time.run(1_000)
+    assert [event.kv.value for event in told] == [b"2"]
+
+
 def test_a_watch_of_forgotten_history_ends() -> None:
     """Its end says why."""
     world = World()
