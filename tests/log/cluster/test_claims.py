@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.log.cluster import NodeShare
 from coordinator.log.cluster.claims import ORPHAN_KEPT_MAX_MS, ORPHAN_KEPT_MS, ORPHAN_MS, SETTLE_MS, TAKEN_MS
+from coordinator.log.cluster.core import Core
 from coordinator.log.cluster.keys import Keys, best_node
 from coordinator.log.cluster.port import Delete, Put, Txn
 from coordinator.log.engine import NOBODY, Fenced
@@ -187,6 +188,13 @@ def test_a_node_that_leaves_while_etcd_does_not_answer_is_gone_once_it_does() ->
         world.etcd.heal(member)
     world.time.run(2 * TTL_MS)
     assert set(world.cores[2].claims.picture.nodes) == {2}
+
+
+def test_a_node_that_is_not_registered_has_no_share() -> None:
+    """It may be asked before it has a lease."""
+    world = World()
+    core = Core(world.etcd.port(world.time.process("node 1")), KEYS, 1, PARTITIONS, TTL_MS)
+    assert core.claims.share == NodeShare(0, frozenset())
 
 
 def test_a_share_says_since_when_it_counts() -> None:

@@ -17,9 +17,10 @@ def test_keys_have_the_names_that_the_module_says() -> None:
 
 
 def test_a_prefix_ends_behind_all_its_keys() -> None:
-    """A record key may have any bytes."""
+    """A record key may have any bytes. The keys of a cluster whose name goes on are behind it."""
     start, end = KEYS.log(1), prefix_end(KEYS.log(1))
     assert start <= start + b"\xff" * 50 < end <= KEYS.log(2)
+    assert prefix_end(Keys("c").prefix) <= Keys("c0").prefix
 
 
 @pytest.mark.parametrize("head", [Head(0, 0, "1/7"), Head(2**31 - 1, 2**40, "100/123456")])
