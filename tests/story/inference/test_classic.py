@@ -36,6 +36,14 @@ def test_a_member_that_joined_lately_left() -> None:
     assert last_kinds(scene.group([member("a", A)], 2)) == ["member_left"]
 
 
+def test_a_member_that_has_less_time_to_join_than_its_session_may_have_been_late() -> None:
+    """It was silent for longer than its rebalance timeout, so the group may have gone on without it."""
+    late = member("b", B)
+    late.rebalance_timeout = 6_000
+    scene = Scene().group([member("a", A), late], 1).tick(8_000)
+    assert last_kinds(scene.group([member("a", A)], 2)) == [GONE]
+
+
 def test_a_silent_member_left_or_expired() -> None:
     """Without a commit nobody knows; a member with an instance id doesn't leave by itself, but may be removed."""
     scene = Scene().group([member("a", A), member("b", B)], 1).tick(60_000)
