@@ -168,6 +168,17 @@ def test_member_that_never_gives_up_is_dropped_in_its_own_time(play: Play) -> No
     assert given(play.beat("b", 3)) == {"t": [0, 1, 2, 3]}
 
 
+def test_a_heartbeat_that_says_all_has_the_assignment(play: Play) -> None:
+    """A member says all after it lost an answer; as long as it lacks one thing, it knows what it has."""
+    play.join("a")
+    held = {"t": [0, 1, 2, 3]}
+    play.beat("a", 2, held)
+    assert given(play.beat("a", 2, held, topics=["t"], timeout_ms=10_000)) == held
+    assert given(play.beat("a", 2, held, timeout_ms=10_000)) is None
+    assert given(play.beat("a", 2, held, topics=["t"])) is None
+    assert given(play.beat("a", 2, topics=["t"], timeout_ms=10_000)) is None
+
+
 def test_a_member_that_leaves_takes_its_timers_along(play: Play) -> None:
     """That of its session, and that of the partitions that it had to give up: nothing is left to fire for nobody."""
     play.join("a")

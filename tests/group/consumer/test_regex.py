@@ -76,6 +76,20 @@ def test_an_expression_stays_as_long_as_a_member_has_it() -> None:
     assert not play.group.regexes
 
 
+def test_the_topics_of_an_expression_that_nobody_has_any_more_are_not_kept() -> None:
+    """Its member left while the resolution was under way."""
+    play = Play({"t1": 1, "u1": 1})
+    play.join("a", regex="t.*")
+    play.join("b", regex="u.*")
+    play.resolve(**{"t.*": ["t1"]})
+    play.wait(10_001)
+    play.beat("a", 1)
+    assert play.asked[-1].regexes == {"t.*", "u.*"}
+    play.leave("b")
+    play.resolve(**{"t.*": ["t1"], "u.*": ["u1"]})
+    assert play.group.regexes.keys() == {"t.*"}
+
+
 def test_a_resolution_is_for_all_expressions_of_the_group() -> None:
     """Those that a member has once the sender has its new one. None is asked for if they are resolved already."""
     play = Play({"t1": 1})
