@@ -164,8 +164,11 @@ def test_a_release_that_comes_behind_the_next_claim_does_not_hide_its_owner() ->
     def overtaken(txn: Txn, done: Any) -> None:
         patched.undo()
         claimed = Txn([], [Put(KEYS.own(0), b"2", lease)])
-        late = partial(core._port.later, 100, partial(send, txn, done))
-        send(Txn([], [Delete(KEYS.own(0))]), lambda _: send(claimed, lambda _: late()))
+
+        def late(_: object) -> None:
+            core._port.later(100, partial(send, txn, done))
+
+        send(Txn([], [Delete(KEYS.own(0))]), lambda _: send(claimed, late))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(core._port, "txn", overtaken)
