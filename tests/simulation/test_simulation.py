@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -19,6 +20,7 @@ from coordinator.group.state import State
 from protocol.messages import GroupMetadataKey, decode
 from tests.group.harness import Bench, Call, Protocols, subscription
 from tests.group.invariants import replay_differences
+from tests.support.length import rounds
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Effects
@@ -313,3 +315,4 @@ class Simulation(RuleBasedStateMachine):
 
 
 TestSimulation = Simulation.TestCase
+TestSimulation.settings = settings(max_examples=rounds(15, 45, 300))
