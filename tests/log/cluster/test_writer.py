@@ -130,6 +130,19 @@ def test_one_fenced_partition_stops_no_other() -> None:
     assert KEYS.log(0) + b"key-1" not in store.keys
 
 
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_a_refused_append_needs_a_barrier_if_a_try_before_had_no_answer(*, was_lost: bool) -> None:
+    """That try may be carried out late."""
+    store, writer = Store(), Writer(KEYS)
+    own = owned(store, 0)
+    outcomes = appended(writer, own, record(1))
+    assert writer.next() is not None
+    heads = TxnResult(succeeded=True, revision=1, gets=[KeyValue(KEYS.head(0), own.head.text(), 1, 1, 0)])
+    writer.was_refused(heads, Unavailable("no space"), was_lost=was_lost)
+    assert [str(error) for _, error in outcomes] == ["no space"]
+    assert own.unknown == was_lost
+
+
 def test_an_append_that_finds_no_head_is_fenced() -> None:
     """Somebody has deleted it: the partition is nobody's, and nothing was written."""
     store, writer = Store(), Writer(KEYS)
