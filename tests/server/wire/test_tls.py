@@ -478,6 +478,23 @@ async def test_what_tls_says_by_itself_does_not_pile_up(server: Serving, certifi
     raw.abort()
 
 
+async def test_a_request_that_comes_with_new_keys_is_answered(server: Serving, certificates: Certificates) -> None:
+    """The answer to the new keys goes out, and the connection goes on."""
+    peer = await greeted(server, client_context(certificates.ca))
+    await peer.ask(ApiVersionsRequest(), 0)
+    (connection,) = server.connections()
+    transport = connection._transport
+    assert isinstance(transport, TlsTransport)
+    raw, sink = transport._raw, Sink()
+    transport._raw = sink
+    transport._outgoing.write(b"new keys")
+    transport.data_received(peer.encrypted(peer.frame(ApiVersionsRequest(), 0)))
+    await server.barrier()
+    assert sink.waiting > len(b"new keys")
+    transport._raw = raw
+    raw.abort()
+
+
 HALF_OPEN = rounds(1_000, 1_000, 10_000)
 
 
