@@ -168,6 +168,15 @@ def test_member_that_never_gives_up_is_dropped_in_its_own_time(play: Play) -> No
     assert given(play.beat("b", 3)) == {"t": [0, 1, 2, 3]}
 
 
+def test_a_member_joins_with_topics_or_an_expression(play: Play) -> None:
+    """Also with no topics at all; without a word about them it is refused, and the message says why."""
+    refused = play.beat("a", 0, {}, timeout_ms=10_000)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert "SubscribedTopicNames or SubscribedTopicRegex" in refused.error_message
+    for number, said in enumerate(({"topics": []}, {"regex": "t.*"})):
+        assert play.beat(f"m{number}", 0, {}, timeout_ms=10_000, **said).error_code == ErrorCode.NONE
+
+
 def test_a_heartbeat_that_says_all_has_the_assignment(play: Play) -> None:
     """A member says all after it lost an answer; as long as it lacks one thing, it knows what it has."""
     play.join("a")
