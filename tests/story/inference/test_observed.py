@@ -177,6 +177,8 @@ def test_unreadable_records_are_counted() -> None:
     observed = Observed()
     assert len(events_of(scene.group([member("a", A), member("b", B)], 2), observed)) == 2
     assert observed.unreadable == 1
+    assert events_of(Scene().append((newer_key(GROUP), b"\0")), observed) == []
+    assert observed.unreadable == 2
 
 
 def test_records_of_share_groups_are_read() -> None:
