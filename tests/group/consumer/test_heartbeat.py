@@ -173,8 +173,8 @@ def test_a_member_joins_with_topics_or_an_expression(play: Play) -> None:
     refused = play.beat("a", 0, {}, timeout_ms=10_000)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert "SubscribedTopicNames or SubscribedTopicRegex" in refused.error_message
-    for number, said in enumerate(({"topics": []}, {"regex": "t.*"})):
-        assert play.beat(f"m{number}", 0, {}, timeout_ms=10_000, **said).error_code == ErrorCode.NONE
+    assert play.beat("m", 0, {}, timeout_ms=10_000, topics=[]).error_code == ErrorCode.NONE
+    assert play.beat("n", 0, {}, timeout_ms=10_000, regex="t.*").error_code == ErrorCode.NONE
 
 
 def test_a_heartbeat_that_says_all_has_the_assignment(play: Play) -> None:
