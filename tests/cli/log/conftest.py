@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from protocol.records.batch import Record, encode_batch
 from protocol.records.codecs import Codec
 from tests.audit.scenes import compressed, group_on, with_attributes
 from tests.group.consumer.play import Play
+from tests.support.peak import run_measured as measured
 from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4
@@ -177,8 +177,7 @@ def beyond_limits(folder: Path) -> Path:
 
 
 MEMORY_KIB_MAX = 1_000_000
-"""The most memory of a process that reads `beyond_limits`. It needs about 180,000; the kernel adds that of the tests.
-"""
+"""The most memory of a process that reads `beyond_limits`. It needs about 180,000."""
 
 
 class Peak(NamedTuple):
@@ -192,11 +191,8 @@ class Peak(NamedTuple):
 def run_measured(folder: Path, *arguments: str) -> Peak:
     """Run the program; its output goes through a file in `folder`."""
     path = folder / "printed"
-    with path.open("w") as printed:
-        process = subprocess.Popen([*tenure_command(), *arguments], stdout=printed, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return Peak(process.returncode, usage.ru_maxrss, path.read_text())
+    code, kib = measured(path, Path(os.devnull), *tenure_command(), *arguments)
+    return Peak(code, kib, path.read_text())
 
 
 @pytest.fixture
