@@ -40,6 +40,9 @@ SEQUENCE = struct.Struct(">Q")
 SEQUENCE_AT = WINDOWS_AT + 12
 """Where a file of the journal has the number of its first window."""
 
+EXPECTED = {"tail_cut", "journal_recovered", "journal_cut", "load_progress"}
+"""Events of a start behind a kill; a load that a busy machine makes slow tells its progress."""
+
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 3,
@@ -206,7 +209,7 @@ def test_killed_while_appending(tmp_path: Path, journal: bool) -> None:
         engine.close()
         assert found == list(range(len(found)))
         assert 0 <= len(found) - (first + len(acknowledged)) <= WINDOW
-        assert set(events.names()) <= {"tail_cut", "journal_recovered", "journal_cut"}
+        assert set(events.names()) <= EXPECTED
 
 
 def test_killed_while_compacting(tmp_path: Path, journal: bool) -> None:
@@ -230,6 +233,6 @@ def test_killed_while_compacting(tmp_path: Path, journal: bool) -> None:
             found = int(last[b"key-%d" % (number % keys)].value or b"")
             assert number <= found <= newest + WINDOW
             assert found % keys == number % keys
-        assert set(events.names()) <= {"tail_cut", "journal_recovered", "journal_cut"}
+        assert set(events.names()) <= EXPECTED
         fewest.append(first - len(records))
     assert max(fewest) > 1_000
