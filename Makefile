@@ -207,7 +207,7 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 NIGHTLY := nightly-rounds test-suites nightly-cluster nightly-kubernetes nightly-clients
 
 .PHONY: nightly
-nightly: .venv/.audit ## all rare and long rounds: the parts below and test-suites, one after the other (three hours)
+nightly: .venv/.audit ## all rare and long rounds: the parts below and test-suites, one after the other (a night)
 	@failed=; for part in $(NIGHTLY); do \
 		began=$$(date +%s); printf '\n==== %s\n' $$part; \
 		if $(MAKE) $$part; then ends=passed; else ends=FAILED; failed="$$failed $$part"; fi; \

@@ -36,6 +36,9 @@ TIMES = 3_000 if IS_NIGHTLY else 100
 TIMES_HTTP = 3_000 if IS_NIGHTLY else 50
 """The same for an address of HTTP."""
 
+STREAMS = 10_000 if IS_NIGHTLY else 50
+"""The same for streams of events. A stream has some four events, and a server keeps the newest 10,000."""
+
 GROWN_MAX = 2 * 1024 * 1024
 """Bytes by which memory may grow meanwhile. The index of a log grows by 100 bytes with each Produce."""
 
@@ -177,7 +180,7 @@ def test_memory_stays_whatever_streams_of_events_are_opened(site: Tenure) -> Non
         for stream in unread:
             stream.close()
 
-    assert grown(site, "streams of /events", ask, TIMES_HTTP) <= GROWN_MAX
+    assert grown(site, "streams of /events", ask, STREAMS) <= GROWN_MAX
 
 
 def change(server: Tenure) -> None:
