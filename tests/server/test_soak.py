@@ -61,6 +61,8 @@ def served(events: str) -> Iterator[Tenure]:
         "tenure.events.enable": events,
         "group.initial.rebalance.delay.ms": 0,
         "group.max.size": 20,
+        # Each ten minutes an empty group would go, and with it, as in Kafka, the id of a member that is about to join.
+        "offsets.retention.check.interval.ms": 86_400_000,
     }
     with Tenure(given) as tenure:
         for group in GROUPS:
