@@ -352,7 +352,10 @@ class Answers:
 
 
 class _Place(Reply):
-    """One of several answers. There may be as many as elements in a request, so it is small."""
+    """One of several answers. There may be as many as elements in a request, so it is small.
+
+    No Errand: a partition delivers to that even if it has refused the request before.
+    """
 
     __slots__ = ("_answers", "_number")
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from coordinator.group.client import NOBODY
+from coordinator.group.events import LeaveGroup
 from coordinator.group.offsets import REMOVED_AT_ONCE
 from coordinator.group.partition import partition_for
 from coordinator.log.engine import Fenced, Unavailable
 from coordinator.server.runtime.partition import Standing
 from coordinator.server.runtime.runtime import LEASE_LOOK_MS, REFUSED_AFTER_MS
+from coordinator.server.wire.call import Answers
 from protocol.messages import (
     ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
@@ -34,7 +37,7 @@ from tests.server.runtime.calls import commit, commit_request, committed
 from tests.server.wire.test_repeated_beats import TOPICS
 from tests.server.wire.test_repeated_beats import join as join_steady
 from tests.support.memory import ManualEngine, ManualLog
-from tests.support.requests import group_offsets_request
+from tests.support.requests import group_offsets_request, leave_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -353,6 +356,29 @@ async def test_a_lapse_that_lasts_ends_all_waits(it: Cluster) -> None:
     await second.send(join_request(BESIDE, instance="j"), 5)
     rejoined = await first.ask(join_request(BESIDE, instance="i", member_id=joined.member_id), 5)
     assert {rejoined.error_code, (await second.receive()).error_code} == {ErrorCode.NONE}
+
+
+async def test_a_part_of_a_request_that_was_refused_is_not_answered_again(it: Cluster) -> None:
+    """Its record becomes durable afterwards. A second answer would stand for that of another part, which is to come."""
+    node, engine = it.nodes[1], it.log.engines[1]
+    await seat(await node.peer(), "g", "i")
+    answers = Answers(2)
+    reply, _ = answers
+    engine.hold = True
+    body = leave_request("g", ("", "i"))
+    node.server.runtime.submit("g", LeaveGroup(reply, 5, NOBODY, body))
+    await node.until(lambda: bool(engine._held))
+    engine.lapse()
+    for _ in range(REFUSED_AFTER_MS // LEASE_LOOK_MS + 2):
+        it.clock.advance(LEASE_LOOK_MS)
+        await node.barrier()
+    assert answers.found[0].error_code == ErrorCode.NOT_COORDINATOR
+    engine.hold = False
+    engine.flush()
+    engine.come_back()
+    await node.barrier()
+    assert answers.found[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert answers.is_missing
 
 
 async def test_a_deletion_that_a_lapse_meets_leaves_no_offsets() -> None:
