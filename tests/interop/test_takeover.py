@@ -1,6 +1,6 @@
 """The tests kill members, and standbys read on, with unmodified clients. The others have no callback.
 
-`make nightly` plays 50 rounds with each client of ROUNDS_OF, other runs three: one of them with a crash of the
+`make nightly` plays 20 rounds with each client of ROUNDS_OF, other runs three: one of them with a crash of the
 coordinator, one in a rebalance.
 
 House rule: conftest.py's. Apache Kafka has no standbys, so these run on Tenure alone.

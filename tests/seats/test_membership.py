@@ -1,6 +1,6 @@
 """coordinator.seats.membership and supervisor in random worlds, by seed: never do two programs work under one name.
 
-`make test` runs few worlds, `make nightly` 1,000. Planted faults show that the model would tell.
+`make test` runs few worlds, `make nightly` 300. Planted faults show that the model would tell.
 """
 
 from __future__ import annotations
