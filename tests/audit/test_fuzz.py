@@ -58,7 +58,7 @@ from tests.audit.scenes import (
 from tests.cli.conftest import make_app
 from tests.support.batches import with_crc
 from tests.support.length import rounds
-from tests.support.peak import run_measured
+from tests.support.peak import peak_of
 
 SEEDS, LOGS, STRIDE = rounds(25, 80, 2_000), rounds(12, 40, 1_000), rounds(139, 41, 1)
 """The number of seeds and logs, and the stride through cases that would take minutes otherwise.
@@ -287,7 +287,7 @@ def run_audit(folder: Path, out: Path) -> tuple[int, int, str]:
     """Run the command; returns exit code, peak memory in KiB and standard output."""
     out.mkdir()
     command = (sys.executable, "-m", "coordinator.cli.main", "audit", str(folder), "--out", str(out))
-    code, peak_kib = run_measured(out / "printed", out / "errors", *command)
+    code, peak_kib = peak_of(out / "printed", out / "errors", *command)
     assert "Traceback" not in (out / "errors").read_text()
     return code, peak_kib, (out / "printed").read_text()
 

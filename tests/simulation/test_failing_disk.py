@@ -17,7 +17,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -40,7 +39,7 @@ from protocol.messages import (
 )
 from protocol.records.batch import Record
 from tests.server.harness import ManualClock, config_of, subscription
-from tests.support.length import rounds
+from tests.support.length import at_most
 from tests.support.memory import ManualEngine
 from tests.support.requests import (
     commit_request,
@@ -387,4 +386,4 @@ class FailingDisk(RuleBasedStateMachine):
 
 
 TestFailingDisk = FailingDisk.TestCase
-TestFailingDisk.settings = settings(max_examples=rounds(15, 45, 300))
+TestFailingDisk.settings = at_most(300)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
@@ -21,7 +20,7 @@ from coordinator.group.state import State
 from protocol.consumer import NO_PARTITIONS
 from schemas.errors import ErrorCode
 from tests.simulation.test_simulation import GROUPS, PROTOCOLS, SETTLED, Actor, Simulation, World
-from tests.support.length import rounds
+from tests.support.length import at_most
 
 HEARTBEAT_MS = 3_000
 
@@ -166,4 +165,4 @@ class Seats(Simulation):
 
 
 TestSeats = Seats.TestCase
-TestSeats.settings = settings(max_examples=rounds(15, 45, 300))
+TestSeats.settings = at_most(300)

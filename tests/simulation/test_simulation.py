@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -20,7 +19,7 @@ from coordinator.group.state import State
 from protocol.messages import GroupMetadataKey, decode
 from tests.group.harness import Bench, Call, Protocols, subscription
 from tests.group.invariants import replay_differences
-from tests.support.length import rounds
+from tests.support.length import at_most
 
 if TYPE_CHECKING:
     from coordinator.group.effects import Effects
@@ -315,4 +314,4 @@ class Simulation(RuleBasedStateMachine):
 
 
 TestSimulation = Simulation.TestCase
-TestSimulation.settings = settings(max_examples=rounds(15, 45, 300))
+TestSimulation.settings = at_most(300)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "short")
 """short, dev, long, nightly or fuzz."""
@@ -25,6 +26,11 @@ Number = TypeVar("Number", int, float)
 def rounds(short: Number, long: Number, nightly: Number) -> Number:
     """The number for this run. Its test has the marker `rounds` or `long`, so that `make test-long` runs it."""
     return nightly if IS_NIGHTLY else long if PROFILE == "long" else short
+
+
+def at_most(examples: int) -> settings:
+    """Hypothesis's settings of this run with so many examples at most, for a test whose examples are long."""
+    return settings(max_examples=min(examples, settings().max_examples))
 
 
 def most_are_long(

@@ -18,7 +18,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def run_measured(printed: Path, errors: Path, *command: str) -> tuple[int, int]:
+def peak_of(printed: Path, errors: Path, *command: str) -> tuple[int, int]:
     """Run a program; its exit code and its peak in KiB. printed, errors: files for what it writes."""
     between = [sys.executable, "-c", _BETWEEN, str(printed), str(errors)]
     code, peak_kib = subprocess.run([*between, *command], check=True, capture_output=True, text=True).stdout.split()

@@ -27,7 +27,7 @@ from protocol.records.batch import Record, encode_batch
 from protocol.records.codecs import Codec
 from tests.audit.scenes import compressed, group_on, with_attributes
 from tests.group.consumer.play import Play
-from tests.support.peak import run_measured as measured
+from tests.support.peak import peak_of
 from tests.support.tenure import tenure_command
 
 PARTITION_COUNT = 4
@@ -191,7 +191,7 @@ class Peak(NamedTuple):
 def run_measured(folder: Path, *arguments: str) -> Peak:
     """Run the program; its output goes through a file in `folder`."""
     path = folder / "printed"
-    code, kib = measured(path, Path(os.devnull), *tenure_command(), *arguments)
+    code, kib = peak_of(path, Path(os.devnull), *tenure_command(), *arguments)
     return Peak(code, kib, path.read_text())
 
 

@@ -27,7 +27,7 @@ from protocol.messages import (
 from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_quotas import alter, entry
-from tests.server.tls_peer import greeted, tls_peer
+from tests.server.tls_peer import TlsPeer, greeted, tls_peer
 from tests.support.certificates import Certificates, client_context
 from tests.support.length import rounds
 
@@ -308,13 +308,18 @@ async def test_what_comes_behind_a_goodbye_is_not_read(server: Serving, certific
     assert (await other.ask(ApiVersionsRequest(), 0)).api_keys
 
 
-async def test_nothing_is_written_behind_a_goodbye(server: Serving, certificates: Certificates) -> None:
-    """A second close does nothing, and what is written afterwards goes nowhere."""
+async def greeted_alone(server: Serving, certificates: Certificates) -> tuple[TlsPeer, TlsTransport]:
+    """The only client of a server, which has answered it, and the server's end of its connection."""
     peer = await greeted(server, client_context(certificates.ca))
     await peer.ask(ApiVersionsRequest(), 0)
     (connection,) = server.connections()
-    transport = connection._transport
-    assert isinstance(transport, TlsTransport)
+    assert isinstance(connection._transport, TlsTransport)
+    return peer, connection._transport
+
+
+async def test_nothing_is_written_behind_a_goodbye(server: Serving, certificates: Certificates) -> None:
+    """A second close does nothing, and what is written afterwards goes nowhere."""
+    peer, transport = await greeted_alone(server, certificates)
     transport.close()
     assert transport.is_closing()
     transport.write(b"late")
@@ -459,11 +464,7 @@ class Sink(asyncio.Transport):
 
 async def test_what_tls_says_by_itself_does_not_pile_up(server: Serving, certificates: Certificates) -> None:
     """A client that has the server answer, again and again, and reads nothing, is closed at OWN_BYTES_MAX."""
-    peer = await greeted(server, client_context(certificates.ca))
-    await peer.ask(ApiVersionsRequest(), 0)
-    (connection,) = server.connections()
-    transport = connection._transport
-    assert isinstance(transport, TlsTransport)
+    peer, transport = await greeted_alone(server, certificates)
     raw, transport._raw = transport._raw, Sink()
     answer, request = bytes(1_000), peer.frame(ApiVersionsRequest(), 0)
     for _ in range(OWN_BYTES_MAX // len(answer)):
@@ -480,11 +481,7 @@ async def test_what_tls_says_by_itself_does_not_pile_up(server: Serving, certifi
 
 async def test_a_request_that_comes_with_new_keys_is_answered(server: Serving, certificates: Certificates) -> None:
     """The answer to the new keys goes out, and the connection goes on."""
-    peer = await greeted(server, client_context(certificates.ca))
-    await peer.ask(ApiVersionsRequest(), 0)
-    (connection,) = server.connections()
-    transport = connection._transport
-    assert isinstance(transport, TlsTransport)
+    peer, transport = await greeted_alone(server, certificates)
     raw, sink = transport._raw, Sink()
     transport._raw = sink
     transport._outgoing.write(b"new keys")
