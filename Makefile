@@ -203,16 +203,18 @@ format: .venv/.dev ## format the code, and rewrite docs/ask-why/audit-checks.md
 bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of 1 GB, made once in build/)
 	$(BIN)/python -m tests.audit.bench $(ARGS)
 
-# Each part runs even if an earlier one failed, so that one night shows all failures.
-NIGHTLY := nightly-rounds test-suites nightly-cluster nightly-kubernetes nightly-clients
+# The longest part comes first. A part that fails doesn't end the others, so that one night shows all failures.
+NIGHTLY := nightly-rounds nightly-cluster nightly-clients test-suites nightly-kubernetes
 
 .PHONY: nightly
-nightly: .venv/.audit ## all rare and long rounds: the parts below and test-suites, one after the other (a night)
-	@failed=; for part in $(NIGHTLY); do \
-		began=$$(date +%s); printf '\n==== %s\n' $$part; \
-		if $(MAKE) $$part; then ends=passed; else ends=FAILED; failed="$$failed $$part"; fi; \
-		printf '==== %s: %s in %d s\n' $$part $$ends $$(($$(date +%s) - began)); \
-	done; test -z "$$failed" || { echo "make nightly: failed:$$failed" >&2; exit 1; }
+nightly: .venv/.audit programs ## all rare and long rounds: the parts below and test-suites, two at a time (a night)
+	@mkdir -p build/nightly; $(MAKE) -k -j2 $(NIGHTLY:%=night-of-%)
+
+# Each part has a log of its own in build/nightly.
+night-of-%:
+	@began=$$(date +%s); log=build/nightly/$*.log; \
+	if $(MAKE) $* >$$log 2>&1; then ends=passed; else ends=FAILED; tail -n 40 $$log; fi; \
+	echo "==== $*: $$ends in $$(($$(date +%s) - began)) s, $$log"; test $$ends = passed
 
 .PHONY: nightly-rounds
 nightly-rounds: .venv/.audit programs ## all of test and test-long with the longest rounds
