@@ -58,6 +58,8 @@ def _elements(data: bytes) -> Iterator[Element]:
         if len(data) < at + 2:
             raise ValueError("a DER element is cut off")
         length, start = data[at + 1], at + 2
+        if length == 0x80:
+            raise ValueError("an element says no length: that is BER, not DER")
         if length & 0x80:
             start += length & 0x7F
             length = int.from_bytes(data[at + 2 : start], "big")

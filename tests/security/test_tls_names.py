@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from coordinator.security.tls_names import NAME_MAX, Mapping, distinguished_name, subject_of
-from tests.support.certificates import Authority, client_name
+from tests.support.certificates import Authority, client_name, with_subject_in_ber
 
 IN_JAVA = (
     (
@@ -134,6 +134,13 @@ def test_broken_bytes_are_an_error_of_their_own(cut: int) -> None:
     made = Authority("CA").issue("a").certificate.public_bytes(Encoding.DER)
     with pytest.raises(ValueError, match=r"cut off|no subject"):
         subject_of(made[:cut])
+
+
+def test_a_name_in_ber_is_an_error() -> None:
+    """OpenSSL takes a certificate with a subject of indefinite length; it isn't read as an empty name."""
+    authority = Authority("CA")
+    with pytest.raises(ValueError, match="not DER"):
+        subject_of(with_subject_in_ber(authority, authority.issue("a")))
 
 
 ALICE = "CN=Alice,OU=Tests,O=Tenure,C=DE"

@@ -130,6 +130,29 @@ class Authority:
         return builder.sign(self.key, hashes.SHA256())
 
 
+def with_subject_in_ber(authority: Authority, identity: Identity) -> bytes:
+    """The certificate of an identity, signed anew, with an indefinite length of its subject, as DER has none."""
+    assert isinstance(authority.key, ec.EllipticCurvePrivateKey)
+    made = identity.certificate
+    subject = made.subject.public_bytes()
+    before, found, behind = made.tbs_certificate_bytes.rpartition(subject)
+    assert found == subject
+    signed = _sequence(_content(before + b"\x30\x80" + _content(subject) + b"\0\0" + behind))
+    signature = b"\0" + authority.key.sign(signed, ec.ECDSA(hashes.SHA256()))
+    algorithm = _content(made.public_bytes(Encoding.DER))[len(made.tbs_certificate_bytes) :][:12]
+    return _sequence(signed + algorithm + b"\x03" + bytes([len(signature)]) + signature)
+
+
+def _content(element: bytes) -> bytes:
+    """The content of a DER element."""
+    return element[2 + (element[1] & 0x7F if element[1] & 0x80 else 0) :]
+
+
+def _sequence(content: bytes) -> bytes:
+    """A DER sequence of 256 to 65,535 bytes."""
+    return b"\x30\x82" + len(content).to_bytes(2, "big") + content
+
+
 def _ca() -> x509.BasicConstraints:
     return x509.BasicConstraints(ca=True, path_length=None)
 

@@ -28,7 +28,7 @@ from schemas.errors import ErrorCode
 from tests.server.harness import Peer, Serving, heartbeat_request, seat, serving
 from tests.server.requests.test_quotas import alter, entry
 from tests.server.tls_peer import TlsPeer, greeted, tls_peer
-from tests.support.certificates import Certificates, client_context
+from tests.support.certificates import Certificates, client_context, with_subject_in_ber
 from tests.support.length import rounds
 
 
@@ -249,6 +249,20 @@ async def test_a_client_learns_why_it_is_refused(
             assert (await peer.said()).endswith(alert)
         (why,) = await failed(server)
         assert words in why
+        await server.until(lambda: not server.connections())
+
+
+async def test_a_client_whose_name_can_not_be_read_is_nobody(certificates: Certificates, tmp_path: Path) -> None:
+    """OpenSSL trusts its certificate, but the subject is no DER: the client isn't let in under another name."""
+    own, identity = tmp_path / "ber.pem", certificates.authority.issue("alice")
+    made = with_subject_in_ber(certificates.authority, identity)
+    own.write_text(identity.key_pem() + ssl.DER_cert_to_PEM_cert(made))
+    async with serving_tls(certificates, "ssl.client.auth=required") as server:
+        peer = await tls_peer(server, client_context(certificates.ca, own))
+        await peer.finish()
+        await peer.said()
+        (why,) = await failed(server)
+        assert why == "its certificate's name can't be read: an element says no length: that is BER, not DER"
         await server.until(lambda: not server.connections())
 
 
