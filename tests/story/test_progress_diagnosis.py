@@ -333,7 +333,7 @@ def test_a_partition_that_somebody_adds_has_time_to_get_a_member() -> None:
 
 def test_records_of_a_partition_without_a_member_wait() -> None:
     """Those behind the committed offset; without one, all that the log has."""
-    for place, count in (((4, 9), 5), ((None, 12, 2), 10)):
+    for place, count in (((4, 9), 5), ((None, 12, 2), 10), ((None, 12, 12), 0)):
         found = replace(OWNERLESS, steps=((0, (9, 9), place),)).findings(SETTLED)["partition_ownerless"].found
         assert found.endswith(f"of the topic: {count} records wait")
 

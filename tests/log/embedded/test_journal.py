@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -221,6 +222,7 @@ class TestWindow:
 
         is_early: the checkpoint began before its file was full, so that the window waits for another one too.
         """
+        began = time.perf_counter()
         disk, counts = Gated(), Counts()
         engine = journaling(tmp_path, disk, counts=counts)
         owns = begun(engine, 2)
@@ -251,6 +253,7 @@ class TestWindow:
         assert outcomes.get(timeout=WITHIN_S) is None
         engine.close()
         assert sum(counts.journal_waits.counts) > 0
+        assert counts.journal_waits.total < time.perf_counter() - began
 
     def test_a_cut_in_the_first_window_of_a_file_that_is_written_anew(self, tmp_path: Path) -> None:
         """The segments have all that the file had, and the other file says so before: nothing is missed."""
@@ -324,6 +327,22 @@ class TestWindow:
         assert engine._journal._making is None
         assert path.read_bytes()[:WINDOWS_AT] == salt
         disk.gate.set()
+        engine.close()
+
+    def test_the_small_first_file_is_replaced_once_nothing_in_it_is_needed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A window tells so when the checkpoint of the first file's windows has ended."""
+        monkeypatch.setattr(journal, "FIRST_SIZE", JOURNAL_SIZE * 3 // 8)
+        engine = journaling(tmp_path)
+        owns = begun(engine, 2)
+        number = fill(engine, owns, 1, lambda: engine._journal._current == 1)
+        path = journal_path(tmp_path, 1, 0)
+        assert path.stat().st_size < JOURNAL_SIZE // 2
+        join_checkpoints()
+        acquire(engine, 48)  # the engine takes what ended
+        fill(engine, owns, number, lambda: engine._journal._current == 0)
+        assert path.stat().st_size == JOURNAL_SIZE // 2
         engine.close()
 
     def test_a_checkpoint_that_began_too_early_is_followed_by_another(
@@ -613,14 +632,19 @@ class TestFailure:
         assert numbers_left(tmp_path, 0) == [[0, 1]]
 
     def test_given_up_while_nothing_works(self, tmp_path: Path, disk: FailingDisk) -> None:
-        """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it."""
-        engine = journaling(tmp_path, disk)
+        """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it.
+
+        The failure is reported, as any.
+        """
+        events = Events()
+        engine = journaling(tmp_path, disk, report=events)
         (own,) = begun(engine, 1)
         assert append(engine, own, record(1)) is None
         failing = {"fdatasync", "remove"}
         disk.fails = lambda name, _: OSError(errno.EIO, os.strerror(errno.EIO)) if name in failing else None
         assert release(engine, own) is None
         assert list(tmp_path.glob(".journal-left-0.*.new"))
+        assert events == [("partition_unavailable", {"partition": 0, "reason": os.strerror(errno.EIO)})]
         disk.fails = lambda _name, _number: None
         engine.close()
         assert not list(tmp_path.glob(".journal*"))

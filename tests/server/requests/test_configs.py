@@ -19,7 +19,7 @@ from protocol.messages import (
     ListConfigResourcesRequest,
 )
 from schemas.errors import ErrorCode
-from tests.server.harness import Peer, Serving, connected, serving
+from tests.server.harness import Peer, Serving, connected, join_request, serving
 from tests.server.requests.test_records import ONE, produce
 from tests.support.batches import batch
 from tests.support.raw import Connection, ask
@@ -439,6 +439,16 @@ async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat(p
     assert await change(server, (SESSION, DELETE, None), name="g", kind=GROUP) == 0
     assert (await beat(peer, first.member_epoch)).heartbeat_interval_ms == 7_000
     assert session.session_timeout_ms == 45_000
+
+
+async def test_held_joins_come_in_when_their_group_expects_nobody_any_more(peer: Peer, server: Serving) -> None:
+    """A change of a group's settings has its effect at once, without a further request to the group."""
+    assert await change(server, ("expected.instance.ids", SET, "a,b"), name="g", kind=GROUP) == 0
+    await peer.send(join_request("g", instance="a"), 5)
+    await server.barrier()
+    assert peer.is_silent()
+    assert await change(server, ("expected.instance.ids", DELETE, None), name="g", kind=GROUP) == 0
+    assert (await peer.receive()).error_code == ErrorCode.NONE
 
 
 def test_settings_of_groups_reach_all_workers_and_last() -> None:

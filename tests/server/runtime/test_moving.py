@@ -206,6 +206,18 @@ async def test_what_is_under_way_is_answered_before_the_release(it: Cluster) -> 
     assert await committed(two, "g") == (ErrorCode.NONE, 7)
 
 
+async def test_answers_of_this_turn_go_out_before_the_release(it: Cluster) -> None:
+    """A join that was read in the turn of the hand-over gets its answer, behind its notes."""
+    peer = await it.nodes[1].peer()
+    await seat(peer, "g", "i")
+    (connection,) = it.nodes[1].connections()
+    connection.data_received(peer.frame(join_request("g"), 5))
+    it.nodes[1].server.runtime.partition_of("g").hand_off()
+    assert it.standing(1, "g") is Standing.LEAVING
+    assert (await peer.receive()).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert it.standing(1, "g") is not Standing.LEAVING
+
+
 async def test_an_answer_about_two_groups_is_true_of_both_when_it_leaves() -> None:
     """One group waits for the store. The other one moves meanwhile: its old offset, and its old state, aren't told."""
     async with cluster(TOPICS) as it:

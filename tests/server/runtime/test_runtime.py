@@ -6,6 +6,8 @@ import gc
 from collections.abc import Callable
 from functools import partial
 
+from coordinator.log.engine import Fenced
+from coordinator.server.runtime.loading import Loading
 from coordinator.server.runtime.replies import Reply
 from coordinator.server.wire.repeated_commits import Commit
 from protocol.messages import DescribeGroupsRequest
@@ -92,6 +94,32 @@ async def test_nothing_of_an_answered_request_is_left_to_the_garbage_collector(s
         assert [each for each in gc.get_objects() if isinstance(each, Reply) and type(each) is not Commit] == []
     finally:
         gc.enable()
+
+
+async def test_nothing_of_a_load_is_left_to_a_partition_that_serves(server: Serving) -> None:
+    """The records that it has read are freed."""
+    await server.loaded()
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, Loading)] == []
+
+
+async def test_the_end_waits_for_no_window_of_a_partition_that_was_lost(peer: Peer, server: Serving) -> None:
+    """A commit is to go with the next window when its partition is lost: it is refused, and nothing is written."""
+    await committed(peer, "g")
+    (connection,) = server.connections()
+    connection.data_received(peer.frame(commit_request("g", 1), 7))
+    runtime = server.server.runtime
+    runtime.partition_of("g").step_down(Fenced("another node"))
+    ended = False
+
+    def end() -> None:
+        nonlocal ended
+        ended = True
+
+    runtime.when_idle(end)
+    assert not ended
+    await server.until(lambda: ended)
+    assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_ids_of_absent_groups_are_not_remembered(peer: Peer, server: Serving) -> None:

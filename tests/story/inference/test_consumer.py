@@ -297,6 +297,17 @@ def test_a_regular_expression_is_resolved() -> None:
     assert play.inferred[-1].get("cause", {}).get("kind") in {"regex_resolved", None}
 
 
+def test_a_member_leaves_while_an_expression_is_not_resolved_yet() -> None:
+    """The member with the expression is no cause of this epoch: it waits."""
+    play = Watched()
+    play.join("m")
+    play.beat("m", 2, {})
+    play.join("r", regex="t.*")
+    play.leave("m")
+    agree(play)
+    assert [event["cause"]["kind"] for event in play.inferred if "cause" in event] == ["member_joined", "member_left"]
+
+
 def test_topics_that_grow_after_an_expression_was_resolved() -> None:
     """The next epoch has a cause of its own: the expression was that of the last one."""
     play = Watched()
