@@ -422,8 +422,6 @@ class Journal:
             raise
         self._orphans.clear()
         self._needed = max(self._needed, sequence + 1)
-        if any(own.log.is_behind for own in self.owned.values()):
-            self._sync_due_s = self._sync_due_s or time.monotonic() + SYNC_S
 
     def _take_results(self) -> int:
         """Wait for the checkpoint, and tell the logs; return the last sequence number that it covers."""
