@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from coordinator.group import notes
-from coordinator.group.causes import Cause, CauseKind, Party
+from coordinator.group.causes import Cause, CauseKind, Change, Party, TopicChange
 from coordinator.group.client import ANONYMOUS, Client
 from coordinator.group.course import Outcome, Phase, Snapshot, Waited
 from coordinator.story.making import MEMBERS_MAX, MOVES_MAX, TEXT_MAX, json_fields, moves, record_of
@@ -108,6 +108,15 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
         "member_id": odd, "group_instance_id": odd, "client_id": odd, "client_host": odd, "partitions": 1,
     }  # fmt: skip
     assert body["moved"] == [{"topic": odd, "partition": 3, "from": None, "to": odd}]
+
+
+def test_a_cause_names_the_topics_that_changed() -> None:
+    """And says how many more did."""
+    changes = (TopicChange("t", Change.ADDED), TopicChange("u", Change.REMOVED))
+    cause = Cause(CauseKind.SUBSCRIPTION_CHANGED, ("m-1",), topics=changes, further_topics=3)
+    body = body_of(TimedNote(1, notes.RebalanceCause("g", 3, cause)))
+    assert body["cause"]["topics"] == [{"topic": "t", "change": "added"}, {"topic": "u", "change": "removed"}]
+    assert body["cause"]["further_topics"] == 3
 
 
 def test_what_the_server_knows_is_beside_it() -> None:

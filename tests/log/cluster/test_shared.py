@@ -20,7 +20,7 @@ from coordinator.log.cluster.shared import (
     Writes,
 )
 from coordinator.log.engine import EngineError, Unavailable
-from tests.support.etcd_model import EtcdModel
+from tests.support.etcd_model import EtcdModel, ModelPort
 from tests.support.virtual_time import Timeline
 
 KEYS = Keys("test")
@@ -224,6 +224,26 @@ def test_a_copy_is_read_anew_when_its_watch_is_silent(world: World, monkeypatch:
     world.time.run(POLL_MS)
     assert late.shared.entries == {"a": b"1"}
     assert late.shared.rereads == 1
+
+
+def test_a_copy_whose_pages_are_too_large_for_an_answer_is_read_in_smaller_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Etcd, or gRPC, refuses an answer beyond its bound."""
+    wanted = {f"topic/{number}": b"x" for number in range(100)}
+    assert world.ask(world.nodes[0], _write(wanted)) is None
+    answer = ModelPort.range
+
+    def bounded(port: ModelPort, start: bytes, end: bytes, done: Callable[..., None], **asked: int) -> None:
+        if asked["limit"] > 30:
+            done(Rejected("received message larger than max", 8))
+        else:
+            answer(port, start, end, done, limit=asked["limit"], revision=asked["revision"])
+
+    monkeypatch.setattr(ModelPort, "range", bounded)
+    late = Node(world, 3)
+    world.time.run(1_000)
+    assert late.shared.entries == wanted
 
 
 def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(
