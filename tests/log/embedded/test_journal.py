@@ -464,6 +464,24 @@ class TestFailure:
         engine.close()
         assert numbers_left(tmp_path, 7, 8) == [[0, 1, 40], [*range(40)]]
 
+    def test_a_segment_that_fails_behind_the_answer_is_reported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """At once: nobody may append to that partition for long."""
+        monkeypatch.setattr(journal, "WRITE_S", 600.0)
+        events, disk = Events(), BrokenFiles("consumer_offsets-0/")
+        engine = journaling(tmp_path, disk, report=events)
+        (own,) = begun(engine, 1)
+        disk.is_broken = True
+        assert append(engine, own, record(1)) is None
+        assert events == []
+        written = threading.Event()
+        engine.write_out([0], written.set)
+        assert written.wait(WITHIN_S)
+        assert events == [("partition_unavailable", {"partition": 0, "reason": os.strerror(errno.EDQUOT)})]
+        disk.is_broken = False
+        engine.close()
+
     @pytest.mark.parametrize("at", [9, WINDOWS_AT + 9, WINDOWS_AT + 100], ids=["first page", "head", "batches"])
     def test_damaged_left_file(self, tmp_path: Path, at_once: None, at: int) -> None:
         """A damaged file of what is left for a partition refuses this one by that file's name; the others serve."""

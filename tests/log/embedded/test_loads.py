@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
+from coordinator.log.embedded.loads import PROGRESS_INTERVAL_S
 from coordinator.log.engine import Damaged, EngineError, Fenced, Ownership, Unavailable
 from coordinator.log.segments.segment import CHUNK_SIZE, partition_folder
 from protocol.records.batch import Batch, Record
@@ -164,3 +167,19 @@ def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert percents == sorted(percents)
     assert percents[0] == 33
     assert percents[-1] == 100
+
+
+def test_progress_is_said_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with each page: a line each PROGRESS_INTERVAL_S is enough."""
+    events, pages = Events(), list[Sequence[Record]]()
+    with running(tmp_path, segment_size=1) as engine:
+        own, _ = opened(engine, 1)
+        for number in range(20):
+            assert append(engine, own, record(number)) is None
+    now_s = count(0.0, PROGRESS_INTERVAL_S * 0.4)  # the clock is read as a load begins, and behind each page
+    monkeypatch.setattr("coordinator.log.embedded.loads.time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    ended: SimpleQueue[EngineError | None] = SimpleQueue()
+    with running(tmp_path, report=events) as engine:
+        engine.load(owned(engine, 1), pages.append, ended.put)
+        assert ended.get(timeout=WITHIN_S) is None
+    assert len(events) == len(pages) // 3 > 2
