@@ -24,6 +24,7 @@ from coordinator.story.words import (
     is_cut,
     revoking_text,
     target_text,
+    timed_lines,
     waiting_lines,
     with_client,
 )
@@ -473,3 +474,4 @@ def test_restarts_in_one_line_name_the_programs_that_take_turns() -> None:
         entries = entries_of(*(replaced(3_000 * number, clients[number % 2]) for number in range(5)))
         ((line,),) = folded_lines(entries)
         assert line.startswith("1970-01-01 00:00:00.000Z  5 restarts until 1970-01-01 00:00:12.000Z: " + said)
+        assert list(folded_lines(entries[:1])) == [timed_lines(entries[0])]

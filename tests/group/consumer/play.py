@@ -221,9 +221,9 @@ class Play:
         body = leave_request(GROUP, *((member_id, None) for member_id in member_ids))
         return [member.error_code for member in self.handle(LeaveGroup("r", 5, CLIENT, body)).members]
 
-    def describe(self, group: str = GROUP) -> Any:
+    def describe(self, group: str = GROUP, *, waiting: bool = False) -> Any:
         """The group as ConsumerGroupDescribe shows it."""
-        found = self.handle(DescribeConsumerGroup("r", group, CLIENT))
+        found = self.handle(DescribeConsumerGroup("r", group, CLIENT, waiting=waiting))
         if not isinstance(found, Description):
             return found
         steps = described(self.coordinator.topics, found)

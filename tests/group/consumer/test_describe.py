@@ -37,6 +37,18 @@ def test_only_who_asks_is_told() -> None:
     assert pair().describe().waiting.since_ms == -1
 
 
+def test_members_show_their_silence() -> None:
+    """Session timeout and silence of each member, to one who asks."""
+    play = Play()
+    play.join("a")
+    play.wait(400)
+    play.join("b")
+    play.wait(100)
+    for is_asked, told in ((True, [(45_000, 500), (45_000, 100)]), (False, [(-1, -1)] * 2)):
+        members = play.describe(waiting=is_asked).members
+        assert [(each.session_timeout_ms, each.silent_ms) for each in members] == told
+
+
 def test_a_member_that_has_not_heard_of_the_target_is_waited_for() -> None:
     """Until its next heartbeat, and at most until its session ends."""
     play = pair()

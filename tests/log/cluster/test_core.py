@@ -176,7 +176,7 @@ def test_a_release_that_comes_behind_the_next_claim_does_not_hide_its_owner() ->
     assert core.claims.picture.owners[0] == 2
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_node_that_ends_gives_its_lease_back_once_behind_its_last_release(count: int) -> None:
     """Its partitions are free, and other nodes know at once that it is gone: nobody waits until a lease expires."""
     world = World(1)

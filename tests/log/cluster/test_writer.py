@@ -266,6 +266,20 @@ def test_more_partitions_than_a_transaction_holds_wait_for_the_next() -> None:
     assert outcomes[-1] == [(1, None)]
 
 
+def test_a_partition_that_a_transaction_has_no_room_for_comes_first_in_the_next() -> None:
+    """However much waits for another one."""
+    store, writer = Store(), Writer(KEYS)
+    busy, other = owned(store, 0), owned(store, 1)
+    for number in range(3):
+        appended(writer, busy, *(record(each) for each in range(number, number + OPERATIONS_MAX - 1)))
+    outcomes = appended(writer, other, record(1))
+    for answered in ([], [(1, None)]):
+        txn = writer.next()
+        assert txn is not None
+        writer.told(store.carry_out(txn))
+        assert outcomes == answered
+
+
 PARTITIONS = 3
 STEP = st.one_of(
     st.tuples(st.just("append"), st.integers(0, PARTITIONS - 1), st.integers(1, 3)),

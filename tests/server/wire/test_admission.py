@@ -146,6 +146,23 @@ async def test_a_listeners_own_rate_changes_while_the_server_runs() -> None:
         assert (await third.receive()).api_keys
 
 
+async def test_with_a_rate_of_nothing_each_connection_waits_for_a_sample() -> None:
+    """As in Kafka: they come in, one a second."""
+    async with serving(
+        "listeners=PLAINTEXT://127.0.0.1:0,CLOSED://127.0.0.1:0",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLOSED:PLAINTEXT",
+        "listener.name.closed.max.connection.creation.rate=0",
+        "quota.window.num=2",
+    ) as server:
+        late = await server.peer(listener=1)
+        await late.send(ApiVersionsRequest(), 0)
+        await server.until(lambda: delays(server) == {"rate": 1})
+        await server.advance(999)
+        assert late.is_silent()
+        await server.advance(1)
+        assert (await late.receive()).api_keys
+
+
 @pytest.mark.parametrize("name", ["inter.broker.listener.name=ADMIN", "security.inter.broker.protocol=SSL"])
 async def test_the_listener_of_brokers_is_excepted(name: str) -> None:
     """Its connections take the places of others, up to a number of its own. As the only listener it is as any."""
