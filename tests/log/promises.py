@@ -138,7 +138,8 @@ class Player:
         """Change the groups by chance, for ever; raise Closed or OSError once the server is gone."""
         self._connections = []
         try:
-            self._connections += [Connection(port) for _ in range(MEMBERS_MAX)]
+            for _ in range(MEMBERS_MAX):  # one by one: the server may go meanwhile
+                self._connections.append(Connection(port))
             while True:
                 self._turn(self._chance.choice(self.groups))
         finally:
