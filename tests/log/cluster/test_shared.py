@@ -246,6 +246,27 @@ def test_a_copy_whose_pages_are_too_large_for_an_answer_is_read_in_smaller_ones(
     assert late.shared.entries == wanted
 
 
+def test_a_copy_of_several_pages_is_of_one_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that is made between two pages, to an entry of the first one, isn't missed."""
+    monkeypatch.setattr("coordinator.log.cluster.shared.PAGE_KEYS", 20)
+    wanted = {f"topic/{number}": b"x" for number in range(100)}
+    one = world.nodes[0]
+    assert world.ask(one, _write(wanted)) is None
+    answer, pages = ModelPort.range, count(1)
+
+    def interrupted(port: ModelPort, start: bytes, end: bytes, done: Callable[..., None], **asked: int) -> None:
+        if next(pages) == 3:
+            one.change(_write({"topic/0": b"y"}))
+            world.time.run(1_000)
+        answer(port, start, end, done, limit=asked["limit"], revision=asked["revision"])
+
+    late = Node(world, 3)
+    monkeypatch.setattr(ModelPort, "range", interrupted)
+    world.time.run(3_000)
+    assert next(pages) > 3
+    assert late.shared.entries == one.shared.entries == wanted | {"topic/0": b"y"}
+
+
 def test_a_change_ends_with_an_error_when_etcd_refuses_or_doesnt_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,35 @@ class TestWindow:
         assert sum(counts.journal_waits.counts) > 0
         assert counts.journal_waits.total < time.perf_counter() - began
 
+    def test_full_file_waits_for_the_other_to_be_made(self, tmp_path: Path) -> None:
+        """If a file is full before the other one is there, the metric counts this wait too."""
+
+        class Slow(FailingDisk):
+            gate = threading.Event()
+
+            def rename(self, old: Path, new: Path) -> None:
+                if threading.current_thread().name == "log-checkpoint" and new.name.startswith(".journal"):
+                    assert self.gate.wait(WITHIN_S)
+                super().rename(old, new)
+
+        disk, counts = Slow(), Counts()
+        engine = journaling(tmp_path, disk, counts=counts)
+        (own,) = begun(engine, 1)
+        outcomes: SimpleQueue[object] = SimpleQueue()
+
+        def go_on(outcome: object, left: int) -> None:
+            if outcome is not None or not left:
+                outcomes.put(outcome)
+            else:
+                append_batch(engine, own, [record(100 - left)], lambda outcome: go_on(outcome, left - 1))
+
+        go_on(None, 10)
+        wait_until(lambda: is_in("_switch"), "the first file is full", WITHIN_S)
+        disk.gate.set()
+        assert outcomes.get(timeout=WITHIN_S) is None
+        engine.close()
+        assert sum(counts.journal_waits.counts) == 1
+
     def test_a_cut_in_the_first_window_of_a_file_that_is_written_anew(self, tmp_path: Path) -> None:
         """The segments have all that the file had, and the other file says so before: nothing is missed."""
 

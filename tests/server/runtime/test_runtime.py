@@ -6,9 +6,13 @@ import gc
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from coordinator.log.engine import Fenced
+from coordinator.loop.pace import Pace
 from coordinator.server.runtime.loading import Loading
 from coordinator.server.runtime.replies import Reply
+from coordinator.server.runtime.runtime import HELD_MAX_MS
 from coordinator.server.wire.repeated_commits import Commit
 from protocol.messages import DescribeGroupsRequest
 from schemas.errors import ErrorCode
@@ -70,6 +74,35 @@ async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -
                 assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
             del peers[:answered]
             await server.until(lambda: bool(engine._held) or not peers)
+
+
+async def test_a_window_waits_for_company_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much each turn of the loop adds to it."""
+    engine = ManualEngine(4, 1)
+    async with serving(engine=engine) as server:
+        peers = [await server.peer() for _ in range(HELD_MAX_MS + 2)]
+        for peer in peers:
+            await committed(peer, "g")
+        engine.hold = True
+        turns: list[Callable[[], None]] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(server.server.runtime, "_soon", turns.append)
+            patched.setattr(Pace, "has_time", lambda _: True)
+            taken = 0
+            for peer, connection in zip(peers, server.connections(), strict=True):
+                connection.data_received(peer.frame(commit_request(f"g{taken}", 1), 7))
+                if engine._held:
+                    break
+                turns.pop()()
+                taken += 1
+                server.clock.advance(1)
+        for turn in turns:
+            turn()
+        engine.hold = False
+        engine.flush()
+        assert taken == HELD_MAX_MS + 1
+        for peer in peers:
+            assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 async def test_a_member_id_is_made_from_the_ids_that_are_handed_in(server: Serving) -> None:

@@ -62,6 +62,17 @@ def test_those_that_have_begun_go_first() -> None:
     assert stage.said[4:] == ["second"]
 
 
+def test_no_turn_is_asked_for_when_nobody_waits_for_one() -> None:
+    """A server that has nothing to do doesn't turn."""
+    stage = Stage()
+    for handshake in (Step(stage, "first"), Step(stage, "second")):
+        stage.handshakes.proceed(handshake)
+    for _ in range(3):
+        stage.turn()
+    assert stage.said == ["first", "second"]
+    assert stage.turns == []
+
+
 def test_a_turn_has_few_steps_however_late_it_is() -> None:
     """As much as other work took, and never more than TURN_MAX_MS."""
     stage = Stage()
