@@ -222,15 +222,16 @@ nightly-rounds: .venv/.audit programs ## all of test and test-long with the long
 
 .PHONY: nightly-clients
 nightly-clients: .venv/.audit ## each real client in each of its rounds, on Tenure and Apache Kafka, as far as their tools are installed
-	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
-	$(MAKE) test-interop ARGS='--server tenure'
-	@# Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
-	@# The rounds of real clients that `make test-oracle` leaves out.
-	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
-		$(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop tests/oracle && \
-		if command -v go >/dev/null; then $(BIN)/pytest -m 'oracle and toolchain' tests/oracle; fi; fi
-	$(BIN)/python -m tests.oracle.observe_cluster
+	@failed=; has() { command -v $$1 >/dev/null; }; \
+	! has go || $(MAKE) check-dashboard || failed=1; \
+	$(MAKE) test-interop ARGS='--server tenure' || failed=1; \
+	: 'Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.'; \
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py || failed=1; \
+	: 'The rounds of real clients that test-oracle leaves out.'; \
+	! has java || ! has mvn || $(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop tests/oracle || failed=1; \
+	! has java || ! has mvn || ! has go || $(BIN)/pytest -m 'oracle and toolchain' tests/oracle || failed=1; \
+	$(BIN)/python -m tests.oracle.observe_cluster || failed=1; \
+	test -z "$$failed"
 
 .PHONY: nightly-cluster
 nightly-cluster: .venv/.audit ## the long forms of `make test-cluster`, and 20 minutes of random faults (an hour); if Go is here, on a newer etcd

@@ -61,6 +61,7 @@ class Worker {
       this.fetches.inAll++
     })
     this.#stream.on('error', error => {
+      if (this.#isClosing) return notice(error) // a fetch that it had begun finds that the client is closed
       emit('fatal', { error: nameOf(error), text: error.message })
       process.exit(1)
     })
@@ -135,6 +136,7 @@ class Worker {
   }
 
   async close() {
+    this.#isClosing = true
     await this.#consumer.close(true)
   }
 
