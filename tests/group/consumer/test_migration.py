@@ -130,6 +130,18 @@ def test_upgrade_keeps_offsets(play: Play) -> None:
     assert play.fetch(None, -1).topics[0].partitions[0].committed_offset == 7
 
 
+def test_upgrade_of_a_group_that_is_too_large_for_the_consumer_protocol() -> None:
+    """It stays as it is, until it is smaller: group.consumer.max.size counts the members that it has."""
+    play = Play(group_consumer_max_size=1)
+    c, _ = play.classic_group(("c", None, LOW), ("d", None, HIGH))
+    refused = play.join("a")
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert "exceeds the consumer group maximum size" in refused.error_message
+    assert play.coordinator.groups[GROUP].kind is Kind.CLASSIC
+    play.remove_all(c)
+    assert play.join("a").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def large_group(play: Play, assignment: bytes) -> None:
     """A Stable classic group of a hundred members, each with this assignment."""
     names = [f"m{number}" for number in range(100)]

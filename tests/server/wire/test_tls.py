@@ -275,6 +275,19 @@ async def test_a_client_without_tls_is_told_apart(server: Serving, certificates:
     assert "speaks no TLS" in why
 
 
+async def test_what_comes_behind_a_failed_handshake_is_not_read(server: Serving) -> None:
+    """The loop may have it already when the handshake fails."""
+    await server.peer(listener=-1)
+    await server.until(lambda: bool(server.connections()))
+    (connection,) = server.connections()
+    transport = connection._transport
+    assert isinstance(transport, TlsTransport)
+    for _ in range(2):
+        transport.data_received(b"no TLS")
+    (why,) = await failed(server)
+    assert "speaks no TLS" in why
+
+
 async def test_too_much_before_its_turn_is_refused(server: Serving, certificates: Certificates) -> None:
     """A first message can't be larger than any ClientHello."""
     peer = await server.peer(listener=-1)
