@@ -312,8 +312,12 @@ func obey(client consumer, next command) *clientError {
 		emit("committed", fields{"generation": client.membership().generation, "offsets": next.Offsets})
 	case "read_committed":
 		found, failure := client.readCommitted(next.Partitions)
+		// A connection that has died fails a read: the next read opens another one.
+		for until := time.Now().Add(requestTimeout); failure != nil && time.Now().Before(until); time.Sleep(pollTime) {
+			found, failure = client.readCommitted(next.Partitions)
+		}
 		if failure != nil {
-			return failure
+			return &clientError{failure.name, failure.text, true}
 		}
 		offsets := map[string]*committed{}
 		for _, partition := range next.Partitions {

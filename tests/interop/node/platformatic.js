@@ -18,6 +18,7 @@ class Worker {
   #consumer
   #stream
   #owned = []
+  #isClosing = false
   #isClassic
 
   constructor(settings) {
