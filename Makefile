@@ -207,8 +207,8 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 NIGHTLY := nightly-rounds nightly-cluster nightly-clients test-suites nightly-kubernetes
 
 .PHONY: nightly
-nightly: .venv/.audit programs ## all rare and long rounds: the parts below and test-suites, two at a time (a night)
-	@mkdir -p build/nightly; $(MAKE) -k -j2 $(NIGHTLY:%=night-of-%)
+nightly: .venv/.audit programs ## all rare and long rounds, two parts at a time: each nightly-* and test-suites (a night)
+	@rm -rf build/nightly && mkdir -p build/nightly && $(MAKE) -k -j2 $(NIGHTLY:%=night-of-%)
 
 # Each part has a log of its own in build/nightly.
 night-of-%:
@@ -220,18 +220,34 @@ night-of-%:
 nightly-rounds: .venv/.audit programs ## all of test and test-long with the longest rounds
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(AT_ONCE) -m 'not (tidy or oracle or compose or spark or toolchain or dist or cluster or kubernetes or suites)' $(ARGS)
 
-.PHONY: nightly-clients
+CLIENTS := clients-dashboard clients-tenure clients-takeover clients-rounds clients-stuck clients-observe
+
+# One step at a time; one that fails doesn't end the others.
+.PHONY: nightly-clients $(CLIENTS)
 nightly-clients: .venv/.audit ## each real client in each of its rounds, on Tenure and Apache Kafka, as far as their tools are installed
-	@failed=; has() { command -v $$1 >/dev/null; }; \
-	! has go || $(MAKE) check-dashboard || failed=1; \
-	$(MAKE) test-interop ARGS='--server tenure' || failed=1; \
-	: 'Of the clients that need more than Python, those whose rounds are long; without their tools they are left out.'; \
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py || failed=1; \
-	: 'The rounds of real clients that test-oracle leaves out.'; \
-	! has java || ! has mvn || $(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop tests/oracle || failed=1; \
-	! has java || ! has mvn || ! has go || $(BIN)/pytest -m 'oracle and toolchain' tests/oracle || failed=1; \
-	$(BIN)/python -m tests.oracle.observe_cluster || failed=1; \
-	test -z "$$failed"
+	@$(MAKE) -k -j1 $(CLIENTS)
+
+clients-dashboard:
+	@if command -v go >/dev/null; then $(MAKE) check-dashboard; fi
+
+clients-tenure:
+	$(MAKE) test-interop ARGS='--server tenure'
+
+# Clients that need more than Python and have long rounds. A client without its tools is left out.
+clients-takeover:
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -m toolchain tests/interop/test_takeover.py
+
+# The rounds of real clients that `make test-oracle` leaves out.
+clients-rounds:
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
+		$(BIN)/pytest -m 'oracle and nightly and not toolchain' tests/interop tests/oracle; fi
+
+clients-stuck:
+	@if command -v java >/dev/null && command -v mvn >/dev/null && command -v go >/dev/null; then \
+		$(BIN)/pytest -m 'oracle and toolchain' tests/oracle; fi
+
+clients-observe:
+	$(BIN)/python -m tests.oracle.observe_cluster
 
 .PHONY: nightly-cluster
 nightly-cluster: .venv/.audit ## the long forms of `make test-cluster`, and 20 minutes of random faults (an hour); if Go is here, on a newer etcd

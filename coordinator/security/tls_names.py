@@ -59,7 +59,7 @@ def _elements(data: bytes) -> Iterator[Element]:
             raise ValueError("a DER element is cut off")
         length, start = data[at + 1], at + 2
         if length == 0x80:
-            raise ValueError("an element says no length: that is BER, not DER")
+            raise ValueError("an element has an indefinite length, which DER forbids")
         if length & 0x80:
             start += length & 0x7F
             length = int.from_bytes(data[at + 2 : start], "big")

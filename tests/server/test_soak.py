@@ -34,10 +34,10 @@ TIMES = 3_000 if IS_NIGHTLY else 100
 """How often each API is asked, with all of its requests in turn."""
 
 TIMES_HTTP = 3_000 if IS_NIGHTLY else 50
-"""The same for an address of HTTP."""
+"""The same for an address of HTTP, and for streams of events."""
 
 FILLING = 9_000 if IS_NIGHTLY else 0
-"""Streams that nobody reads, before the first look at memory: it grows with some 6,000 of them, and then stays."""
+"""Streams that nobody reads, before the first look at memory. It grows with some 6,000 of them, and then stays."""
 
 GROWN_MAX = 2 * 1024 * 1024
 """Bytes by which memory may grow meanwhile. The index of a log grows by 100 bytes with each Produce."""

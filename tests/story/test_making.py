@@ -111,7 +111,7 @@ def test_the_end_of_a_rebalance_is_json_like_any_other_note() -> None:
 
 
 def test_a_cause_names_the_topics_that_changed() -> None:
-    """And says how many more did."""
+    """The record has the topics with their changes, and how many others changed."""
     changes = (TopicChange("t", Change.ADDED), TopicChange("u", Change.REMOVED))
     cause = Cause(CauseKind.SUBSCRIPTION_CHANGED, ("m-1",), topics=changes, further_topics=3)
     body = body_of(TimedNote(1, notes.RebalanceCause("g", 3, cause)))

@@ -131,7 +131,7 @@ class Authority:
 
 
 def with_subject_in_ber(authority: Authority, identity: Identity) -> bytes:
-    """The certificate of an identity, signed anew, with an indefinite length of its subject, as DER has none."""
+    """The certificate of an identity, signed anew: its subject has an indefinite length, which DER forbids."""
     assert isinstance(authority.key, ec.EllipticCurvePrivateKey)
     made = identity.certificate
     subject = made.subject.public_bytes()

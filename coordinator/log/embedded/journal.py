@@ -14,7 +14,8 @@ From then on each window says that the former ones aren't needed. Only when such
 be written from its front: before the switch an empty window, of the page that each file keeps free, says it if no other
 did. A crash between any two of these steps leaves windows that are needed, or windows whose redo changes nothing.
 
-If the file that is full waits for the checkpoint, the window does as well (`Counts.journal_waits`).
+If the full file waits for the checkpoint, or for the other file to be made, the window does as well
+(`Counts.journal_waits`).
 
 Failures:
 

@@ -38,7 +38,7 @@ def test_only_who_asks_is_told() -> None:
 
 
 def test_members_show_their_silence() -> None:
-    """Session timeout and silence of each member, to one who asks."""
+    """A description has the session timeout and the silence of each member, if the client asks for them."""
     play = Play()
     play.join("a")
     play.wait(400)

@@ -131,7 +131,7 @@ def test_upgrade_keeps_offsets(play: Play) -> None:
 
 
 def test_upgrade_of_a_group_that_is_too_large_for_the_consumer_protocol() -> None:
-    """It stays as it is, until it is smaller: group.consumer.max.size counts the members that it has."""
+    """It stays classic until it has at most group.consumer.max.size members."""
     play = Play(group_consumer_max_size=1)
     c, _ = play.classic_group(("c", None, LOW), ("d", None, HIGH))
     refused = play.join("a")

@@ -267,7 +267,7 @@ def test_more_partitions_than_a_transaction_holds_wait_for_the_next() -> None:
 
 
 def test_a_partition_that_a_transaction_has_no_room_for_comes_first_in_the_next() -> None:
-    """However much waits for another one."""
+    """The next transaction begins with it, however much waits for another partition."""
     store, writer = Store(), Writer(KEYS)
     busy, other = owned(store, 0), owned(store, 1)
     for number in range(3):

@@ -218,7 +218,7 @@ class TestWindow:
     def test_full_file_waits_for_the_checkpoint(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_early: bool
     ) -> None:
-        """If both files are full, a window waits until the segments are synced; a metric says so.
+        """If both files are full, a window waits until the segments are synced; a metric says how long.
 
         is_early: the checkpoint began before its file was full, so that the window waits for another one too.
         """
@@ -277,11 +277,14 @@ class TestWindow:
             else:
                 append_batch(engine, own, [record(100 - left)], lambda outcome: go_on(outcome, left - 1))
 
-        go_on(None, 10)
-        wait_until(lambda: is_in("_switch"), "the first file is full", WITHIN_S)
-        disk.gate.set()
-        assert outcomes.get(timeout=WITHIN_S) is None
-        engine.close()
+        try:
+            go_on(None, 10)
+            wait_until(lambda: is_in("_switch") and is_in("result"), "a window waits for the other file", WITHIN_S)
+            disk.gate.set()
+            assert outcomes.get(timeout=WITHIN_S) is None
+        finally:
+            disk.gate.set()
+            engine.close()
         assert sum(counts.journal_waits.counts) == 1
 
     def test_a_cut_in_the_first_window_of_a_file_that_is_written_anew(self, tmp_path: Path) -> None:
@@ -361,7 +364,7 @@ class TestWindow:
     def test_the_small_first_file_is_replaced_once_nothing_in_it_is_needed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A window tells so when the checkpoint of the first file's windows has ended."""
+        """A window behind the checkpoint says that nothing in the file is needed; the next switch makes it large."""
         monkeypatch.setattr(journal, "FIRST_SIZE", JOURNAL_SIZE * 3 // 8)
         engine = journaling(tmp_path)
         owns = begun(engine, 2)
@@ -496,8 +499,9 @@ class TestFailure:
     def test_a_segment_that_fails_behind_the_answer_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """At once: nobody may append to that partition for long."""
+        """The report comes with the failed write, not with the next append: a partition may get none for long."""
         monkeypatch.setattr(journal, "WRITE_S", 600.0)
+        monkeypatch.setattr(journal, "SYNC_S", 600.0)
         events, disk = Events(), BrokenFiles("consumer_offsets-0/")
         engine = journaling(tmp_path, disk, report=events)
         (own,) = begun(engine, 1)
@@ -681,7 +685,7 @@ class TestFailure:
     def test_given_up_while_nothing_works(self, tmp_path: Path, disk: FailingDisk) -> None:
         """A partition that is given up on a failing disk keeps its appends, and a clean stop leaves no file of it.
 
-        The failure is reported, as any.
+        The report names the partition and the reason.
         """
         events = Events()
         engine = journaling(tmp_path, disk, report=events)

@@ -170,7 +170,7 @@ def test_progress_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_progress_is_said_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with each page: a line each PROGRESS_INTERVAL_S is enough."""
+    """A load reports it once each PROGRESS_INTERVAL_S, not with each page."""
     events, pages = Events(), list[Sequence[Record]]()
     with running(tmp_path, segment_size=1) as engine:
         own, _ = opened(engine, 1)

@@ -441,7 +441,7 @@ async def test_a_member_gets_the_settings_of_its_group_with_its_next_heartbeat(p
     assert session.session_timeout_ms == 45_000
 
 
-async def test_held_joins_come_in_when_their_group_expects_nobody_any_more(peer: Peer, server: Serving) -> None:
+async def test_held_joins_come_in_when_the_expected_ids_are_deleted(peer: Peer, server: Serving) -> None:
     """A change of a group's settings has its effect at once, without a further request to the group."""
     assert await change(server, ("expected.instance.ids", SET, "a,b"), name="g", kind=GROUP) == 0
     await peer.send(join_request("g", instance="a"), 5)

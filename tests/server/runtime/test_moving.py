@@ -207,7 +207,7 @@ async def test_what_is_under_way_is_answered_before_the_release(it: Cluster) -> 
 
 
 async def test_answers_of_this_turn_go_out_before_the_release(it: Cluster) -> None:
-    """A join that was read in the turn of the hand-over gets its answer, behind its notes."""
+    """A join that was read in the turn of the hand-over gets its own answer, not NOT_COORDINATOR."""
     peer = await it.nodes[1].peer()
     await seat(peer, "g", "i")
     (connection,) = it.nodes[1].connections()

@@ -77,7 +77,7 @@ async def test_what_comes_while_a_window_is_under_way_goes_with_the_next_one() -
 
 
 async def test_a_window_waits_for_company_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much each turn of the loop adds to it."""
+    """It goes to the engine after HELD_MAX_MS, even if each turn of the loop adds to it."""
     engine = ManualEngine(4, 1)
     async with serving(engine=engine) as server:
         peers = [await server.peer() for _ in range(HELD_MAX_MS + 2)]
@@ -137,7 +137,7 @@ async def test_nothing_of_a_load_is_left_to_a_partition_that_serves(server: Serv
 
 
 async def test_the_end_waits_for_no_window_of_a_partition_that_was_lost(peer: Peer, server: Serving) -> None:
-    """A commit is to go with the next window when its partition is lost: it is refused, and nothing is written."""
+    """A commit waits for the next window when its partition is lost. It is refused, and the end waits for nothing."""
     await committed(peer, "g")
     (connection,) = server.connections()
     connection.data_received(peer.frame(commit_request("g", 1), 7))

@@ -146,8 +146,8 @@ async def test_a_listeners_own_rate_changes_while_the_server_runs() -> None:
         assert (await third.receive()).api_keys
 
 
-async def test_with_a_rate_of_nothing_each_connection_waits_for_a_sample() -> None:
-    """As in Kafka: they come in, one a second."""
+async def test_with_a_rate_of_0_a_connection_waits_for_a_sample() -> None:
+    """As in Kafka: it comes in after a second."""
     async with serving(
         "listeners=PLAINTEXT://127.0.0.1:0,CLOSED://127.0.0.1:0",
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLOSED:PLAINTEXT",

@@ -252,7 +252,7 @@ async def test_a_client_learns_why_it_is_refused(
         await server.until(lambda: not server.connections())
 
 
-async def test_a_client_whose_name_can_not_be_read_is_nobody(certificates: Certificates, tmp_path: Path) -> None:
+async def test_a_client_whose_name_cannot_be_read_is_nobody(certificates: Certificates, tmp_path: Path) -> None:
     """OpenSSL trusts its certificate, but the subject is no DER: the client isn't let in under another name."""
     own, identity = tmp_path / "ber.pem", certificates.authority.issue("alice")
     made = with_subject_in_ber(certificates.authority, identity)
@@ -262,7 +262,7 @@ async def test_a_client_whose_name_can_not_be_read_is_nobody(certificates: Certi
         await peer.finish()
         await peer.said()
         (why,) = await failed(server)
-        assert why == "its certificate's name can't be read: an element says no length: that is BER, not DER"
+        assert why == "its certificate's name can't be read: an element has an indefinite length, which DER forbids"
         await server.until(lambda: not server.connections())
 
 
@@ -276,7 +276,7 @@ async def test_a_client_without_tls_is_told_apart(server: Serving, certificates:
 
 
 async def test_what_comes_behind_a_failed_handshake_is_not_read(server: Serving) -> None:
-    """The loop may have it already when the handshake fails."""
+    """Bytes that the loop has read already are dropped when the handshake fails."""
     await server.peer(listener=-1)
     await server.until(lambda: bool(server.connections()))
     (connection,) = server.connections()

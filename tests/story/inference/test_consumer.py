@@ -298,7 +298,7 @@ def test_a_regular_expression_is_resolved() -> None:
 
 
 def test_a_member_leaves_while_an_expression_is_not_resolved_yet() -> None:
-    """The member with the expression is no cause of this epoch: it waits."""
+    """The epoch names the leave alone: a member whose expression has no topics yet raises none."""
     play = Watched()
     play.join("m")
     play.beat("m", 2, {})
