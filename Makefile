@@ -207,7 +207,7 @@ bench-audit: .venv/.spark ## the audit's cost, beside Kafka's own tool (a log of
 NIGHTLY := nightly-rounds nightly-cluster nightly-clients test-suites nightly-kubernetes
 
 .PHONY: nightly
-nightly: .venv/.audit programs ## all rare and long rounds, two parts at a time: each nightly-* and test-suites (a night)
+nightly: .venv/.audit programs ## all rare and long rounds, two parts at a time: each nightly-* and test-suites (2 to 3 hours)
 	@rm -rf build/nightly && mkdir -p build/nightly && $(MAKE) -k -j2 $(NIGHTLY:%=night-of-%)
 
 # Each part has a log of its own in build/nightly.

@@ -8,14 +8,13 @@ import pytest
 
 from coordinator.group.consumer import describe
 from coordinator.group.consumer.group import UNRELEASED
-from coordinator.group.events import DescribeConsumerGroup
-from tests.group.consumer.play import CLIENT, GROUP, Play
+from tests.group.consumer.play import Play
 from tests.group.consumer.test_static import seats
 
 
 def waiting(play: Play) -> Any:
     """What the group says that it waits for."""
-    return play.handle(DescribeConsumerGroup("r", GROUP, CLIENT, waiting=True)).head.waiting
+    return play.describe(waiting=True).waiting
 
 
 def awaited(play: Play) -> list[tuple[str, str, int, int]]:

@@ -62,6 +62,20 @@ def append_to_all(engine: EmbeddedEngine, owns: list[Ownership], number: int, si
     return [outcome.get(timeout=WITHIN_S) for outcome in outcomes]
 
 
+def append_in_a_row(engine: EmbeddedEngine, own: Ownership, count: int, size: int = 10) -> SimpleQueue[object]:
+    """Append records, each behind the success of the one before. The queue gets the last outcome, or the error."""
+    outcomes: SimpleQueue[object] = SimpleQueue()
+
+    def go_on(outcome: object, left: int) -> None:
+        if outcome is not None or not left:
+            outcomes.put(outcome)
+        else:
+            append_batch(engine, own, [record(1_000 - left, size)], lambda outcome: go_on(outcome, left - 1))
+
+    go_on(None, count)
+    return outcomes
+
+
 def numbers_left(folder: Path, *partitions: int) -> list[list[int]]:
     """Return what the next engine of a folder loads of these partitions."""
     engine = journaling(folder)
@@ -236,15 +250,7 @@ class TestWindow:
         else:
             fill(engine, owns, 1, lambda: len(node_files(disk, tmp_path).get(1, [])) == 2)
             disk.is_gated = True
-        outcomes: SimpleQueue[object] = SimpleQueue()
-
-        def go_on(outcome: object, left: int) -> None:
-            if outcome is not None or not left:
-                outcomes.put(outcome)
-            else:
-                append_batch(engine, owns[0], [record(1_000 - left, 8_000)], lambda outcome: go_on(outcome, left - 1))
-
-        go_on(None, 30)
+        outcomes = append_in_a_row(engine, owns[0], 30, 8_000)
         assert disk.waiting.wait(WITHIN_S)
         assert outcomes.empty()
         while not is_in("_take_results"):
@@ -269,16 +275,8 @@ class TestWindow:
         disk, counts = Slow(), Counts()
         engine = journaling(tmp_path, disk, counts=counts)
         (own,) = begun(engine, 1)
-        outcomes: SimpleQueue[object] = SimpleQueue()
-
-        def go_on(outcome: object, left: int) -> None:
-            if outcome is not None or not left:
-                outcomes.put(outcome)
-            else:
-                append_batch(engine, own, [record(100 - left)], lambda outcome: go_on(outcome, left - 1))
-
         try:
-            go_on(None, 10)
+            outcomes = append_in_a_row(engine, own, 10)
             wait_until(lambda: is_in("_switch") and is_in("result"), "a window waits for the other file", WITHIN_S)
             disk.gate.set()
             assert outcomes.get(timeout=WITHIN_S) is None

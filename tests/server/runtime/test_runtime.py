@@ -143,15 +143,10 @@ async def test_the_end_waits_for_no_window_of_a_partition_that_was_lost(peer: Pe
     connection.data_received(peer.frame(commit_request("g", 1), 7))
     runtime = server.server.runtime
     runtime.partition_of("g").step_down(Fenced("another node"))
-    ended = False
-
-    def end() -> None:
-        nonlocal ended
-        ended = True
-
-    runtime.when_idle(end)
+    ended: list[bool] = []
+    runtime.when_idle(lambda: ended.append(True))
     assert not ended
-    await server.until(lambda: ended)
+    await server.until(lambda: bool(ended))
     assert (await peer.receive()).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
