@@ -88,6 +88,8 @@ def main():
     )
     lease = Lease(consumer, given.name)
     consumer.subscribe([TOPIC], listener=lease)
+    # Otherwise it may join twice, and kafka-python 3.0 can miss the end of the second join: docs/start/clients.md.
+    consumer.partitions_for_topic(TOPIC)
     taken_over = None
     try:
         while not over:
