@@ -88,10 +88,10 @@ def main():
     )
     lease = Lease(consumer, given.name)
     consumer.subscribe([TOPIC], listener=lease)
-    # Otherwise it may join twice, and kafka-python 3.0 can miss the end of the second join: docs/start/clients.md.
-    consumer.partitions_for_topic(TOPIC)
     taken_over = None
     try:
+        # kafka-python 3.0 joins once if it knows the topic before. It may lose a second join: docs/start/clients.md.
+        consumer.partitions_for_topic(TOPIC)
         while not over:
             try:
                 consumer.poll(timeout_ms=200)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-WITHIN_S = 30
+from tests.support.patience import WITHIN_S
 
 SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",

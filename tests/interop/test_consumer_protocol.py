@@ -1,8 +1,8 @@
 """Clients of the consumer protocol (KIP-848): every scenario on Tenure, and the same on Apache Kafka 4.4.0.
 
 The settings are the server's: a member may be silent for 15 s, longer than a program takes to start, and sends two
-heartbeats a second. A static member that closes says that it will be back; one that is killed says nothing, so its seat
-is taken until its session is over.
+heartbeats a second. Where static members are closed, their group has Kafka's defaults. A static member that closes says
+that it will be back; one that is killed says nothing, so its seat is taken until its session is over.
 
 House rule: conftest.py's. The epoch of a group is the server's own, from ConsumerGroupDescribe.
 """
@@ -85,15 +85,14 @@ def set_session_timeout(broker: Broker, group: str, timeout_ms: int) -> None:
     set_of_group(port_of(broker), group, {"consumer.session.timeout.ms": str(timeout_ms)})
 
 
-def send_heartbeats_slowly(broker: Broker, fleet: Fleet, members: list[ConsumerProcess]) -> None:
-    """Let the members of a group send heartbeats at Kafka's default interval, because they are about to be closed.
+def send_heartbeats_slowly(broker: Broker, group: str) -> None:
+    """Give the consumer protocol's members of a group Kafka's default heartbeat interval and session timeout.
 
     librdkafka waits one interval for the answer to a heartbeat. Without an answer it looks for its coordinator, and a
     consumer that is closed in that time doesn't say that it will be back. A busy machine may need longer than 500 ms.
     """
-    interval_ms = int(SLOW_HEARTBEAT_S * 1_000)
-    set_of_group(port_of(broker), members[0].settings.group, {"consumer.heartbeat.interval.ms": str(interval_ms)})
-    fleet.wait_while_polling(members, SETTLED_S)
+    settings = {"consumer.heartbeat.interval.ms": f"{SLOW_HEARTBEAT_S * 1_000:.0f}"}
+    set_of_group(port_of(broker), group, settings | {"consumer.session.timeout.ms": "45000"})
 
 
 def port_of(broker: Broker) -> int:
@@ -167,7 +166,8 @@ def test_roll_of_static_consumers_moves_nothing(broker: Broker, fleet: Fleet, cl
     consumers = {seat: start(seat) for seat in SEATS}
     epoch = settle(broker, fleet, list(consumers.values()), group)
     before = {seat: consumer.membership for seat, consumer in consumers.items()}
-    send_heartbeats_slowly(broker, fleet, list(consumers.values()))
+    send_heartbeats_slowly(broker, group)
+    fleet.wait_while_polling(list(consumers.values()), 2 * SETTLED_S)  # each hears of it
     for seat in SEATS:
         since = time.monotonic()
         fleet.close(consumers[seat])
@@ -258,6 +258,7 @@ def test_frozen_static_consumer_is_fenced(broker: Broker, fleet: Fleet, client: 
     fleet.wait_until_shared([first, other])
     end_sessions_soon(broker, fleet, [first, other])
     first.send_signal(signal.SIGSTOP)
+    set_session_timeout(broker, group, SESSION_TIMEOUT_MS)  # a busy machine may silence the others for SOON_MS
     fleet.wait_until_shared([other])
     twin = fleet.start(client, group, group_instance_id=SEATS[0], protocol="consumer")
     fleet.wait_until_shared([twin, other])
@@ -321,10 +322,10 @@ def test_static_members_roll_from_one_protocol_to_the_other(
             client, group, group_instance_id=seat, session_timeout_ms=SESSION_TIMEOUT_MS, protocol=protocol
         )
 
+    send_heartbeats_slowly(broker, group)
     consumers = {seat: start(seat, "classic") for seat in SEATS}
     generation = fleet.wait_until_shared(list(consumers.values()))
     before = {seat: consumer.membership.partitions for seat, consumer in consumers.items()}
-    send_heartbeats_slowly(broker, fleet, list(consumers.values()))
     for protocol in ("consumer", "classic"):
         for seat in SEATS:
             since = time.monotonic()

@@ -55,6 +55,12 @@ def missing(broker: TenureBroker, group: str) -> list[str]:
     return [] if described.expects is None else described.expects.missing
 
 
+def wait_for_offsets(fleet: Fleet, members: list[ConsumerProcess]) -> None:
+    """Wait until members have their offsets. One in Java ends with UNKNOWN_MEMBER_ID if it is removed before."""
+    for member in members:
+        fleet.wait_for_event(member, "fetched")
+
+
 def expect(port: int, group: str, **own: str) -> None:
     """Set a group's settings; a name here has _ in place of each dot."""
     set_of_group(port, group, {name.replace("_", "."): value for name, value in own.items()})
@@ -134,8 +140,7 @@ def test_the_consumer_protocol_refuses_others_and_removes_names(
     members.append(start(SEATS[2]))
     epoch = settle(tenure_server, fleet, members, group)
     assert missing(tenure_server, group) == []
-    for member in members:  # Java ends with UNKNOWN_MEMBER_ID if it asks for its offsets at that moment
-        fleet.wait_for_event(member, "fetched")
+    wait_for_offsets(fleet, members)
     mark = tenure_server.mark()
     expect(port, group, expected_instance_ids=SEATS[0])
     said = UNKNOWN if client == "platformatic-kafka" else FULL
@@ -158,6 +163,7 @@ def test_the_consumer_protocol_holds_nobody(
     members = [fleet.start(client, group, group_instance_id=name, protocol="consumer") for name in (SEATS[0], "other")]
     epoch = settle(tenure_server, fleet, members, group)
     assert missing(tenure_server, group) == [SEATS[1]]
+    wait_for_offsets(fleet, members)
     expect(port, group, expected_instance_ids=SEATS[1])
     fleet.wait("it has joined again", lambda: members[0].membership.generation >= epoch + 2)
     assert settle(tenure_server, fleet, members, group) == epoch + 2

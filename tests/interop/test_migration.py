@@ -5,6 +5,7 @@ Each consumer is closed, and one with the other protocol comes in its place, as 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -16,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.cli.conftest import Ran, at, make_app, run_app
-from tests.interop.consumers import SETTINGS, WITHIN_S, Member, Served, all_held, until
+from tests.interop.consumers import SETTINGS, Member, Served, all_held, until
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
+from tests.support.patience import WITHIN_S
 from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure, wait_until
 
@@ -25,6 +27,8 @@ SIZE = 3
 PARTITIONS = 6
 CLASSIC: dict[str, Any] = {"heartbeat_interval_ms": 100}
 """Settings of classic clients. They choose the interval of their heartbeats themselves."""
+STATIC_HEARTBEAT_MS = 1_000
+"""librdkafka waits so long for an answer. Without one, a consumer that is closed doesn't say that it will be back."""
 
 BOTH = {**SETTINGS, "group.initial.rebalance.delay.ms": "0"}
 
@@ -71,12 +75,18 @@ def replace(server: Served, members: list[Member], number: int, protocol: str, i
     shared(members)
 
 
+def poll_for(members: list[Member], seconds: float) -> None:
+    """Let the members poll for a while."""
+    end = time.monotonic() + seconds
+    until(members, lambda: time.monotonic() >= end, f"polls of {seconds:g} s")
+
+
 def roll(server: Served, *, static: bool) -> list[int]:
     """Roll a group there and back; how often partitions came or went at a member that stayed, for each replacement."""
     ids = [f"worker-{number}" if static else None for number in range(SIZE)]
-    if static:  # librdkafka waits one interval for an answer, and a close after that doesn't say that it will be back
+    if static:
         port = int(server.bootstrap.rpartition(":")[2])
-        set_of_group(port, "static", {"consumer.heartbeat.interval.ms": "5000"})
+        set_of_group(port, "static", {"consumer.heartbeat.interval.ms": str(STATIC_HEARTBEAT_MS)})
     members = [started(server, "classic", instance_id) for instance_id in ids]
     try:
         shared(members)
@@ -84,6 +94,8 @@ def roll(server: Served, *, static: bool) -> list[int]:
         for protocol, number in product(("consumer", "classic"), range(SIZE)):
             before = [member.moves for member in members]
             replace(server, members, number, protocol, ids[number])
+            if static:  # the others hear of a move with their next heartbeat
+                poll_for(members, 1.1 * STATIC_HEARTBEAT_MS / 1_000)
             moves.append(sum(members[other].moves - before[other] for other in range(SIZE) if other != number))
         assert is_stable(server, "static" if static else "dynamic")
     finally:
