@@ -10,6 +10,7 @@ def start(start_worker, tenure, name):
     return start_worker(tenure.bootstrap_servers, name, group_instance_id=name, **PROTOCOL)
 
 
+@pytest.mark.tenure(settings={"group.consumer.heartbeat.interval.ms": 1000})
 def test_a_rolling_restart_moves_nothing(tenure, start_worker):
     tenure.create_topic("orders", partitions=12)
     workers = [start(start_worker, tenure, f"worker-{number}") for number in range(3)]

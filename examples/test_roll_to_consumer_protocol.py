@@ -5,6 +5,7 @@ import pytest
 pytestmark = pytest.mark.parametrize("start_worker", ["confluent-kafka"], indirect=True)
 
 
+@pytest.mark.tenure(settings={"group.consumer.heartbeat.interval.ms": 1000})
 def test_a_roll_to_the_consumer_protocol_and_back_moves_nothing(tenure, start_worker):
     tenure.create_topic("orders", partitions=12)
     names = ["worker-0", "worker-1", "worker-2"]

@@ -22,7 +22,7 @@ import pytest
 
 from coordinator.log.cluster.keys import parse_head
 from tests.cluster.random_faults import play
-from tests.cluster.stage import IS_LONG, REAL_SESSION_TIMEOUT_MS, Stage
+from tests.cluster.stage import IS_LONG, REAL_SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS, Stage
 from tests.support.cluster_history import SANDWICH_S
 from tests.support.etcd import ROOT, EtcdError
 from tests.support.patience import WITHIN_S
@@ -315,9 +315,10 @@ def test_one_partition_of_a_busy_node_is_fenced(stage: Stage, seed: int) -> None
 
 def test_nodes_and_etcd_roll() -> None:
     """SIGTERM and start of each node, then of each member of etcd, under many static members."""
-    groups, members = (50, 20) if IS_LONG else (20, 5)
-    # One loop plays 1,000 members: on a busy machine it may need more than the 10 s that a session has otherwise.
-    pause_s, session_ms = (1.0 if IS_LONG else 0.5), REAL_SESSION_TIMEOUT_MS
+    # One loop plays the 1,000 members of the long form: beside other programs it may be silent for more than 10 s.
+    groups, members, pause_s, session_ms = (
+        (50, 20, 1.0, REAL_SESSION_TIMEOUT_MS) if IS_LONG else (20, 5, 0.5, SESSION_TIMEOUT_MS)
+    )
     with Stage(groups=groups, members=members, pause_s=pause_s, session_timeout_ms=session_ms) as stage:
         for node in stage.cluster.nodes:
             assert node.stop() == 0

@@ -1,8 +1,8 @@
 """Clients of the consumer protocol (KIP-848): every scenario on Tenure, and the same on Apache Kafka 4.4.0.
 
 The settings are the server's: a member may be silent for 15 s, longer than a program takes to start, and sends two
-heartbeats a second. Where static members are closed, their group has Kafka's defaults. A static member that closes says
-that it will be back; one that is killed says nothing, so its seat is taken until its session is over.
+heartbeats a second. A group whose static members roll has Kafka's defaults. A static member that closes says that it
+will be back; one that is killed says nothing, so its seat is taken until its session is over.
 
 House rule: conftest.py's. The epoch of a group is the server's own, from ConsumerGroupDescribe.
 """
@@ -27,6 +27,7 @@ from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.apache import VERSION_44, ApacheKafka
 from tests.support.length import rounds
 from tests.support.patience import WITHIN_S
+from tests.support.ports import port_of
 from tests.support.raw import ask
 from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure
@@ -43,7 +44,8 @@ IN_PYTHON = {"confluent-kafka"}
 SEATS = ("seat-0", "seat-1", "seat-2")
 SETTLED_S = 1.5
 SLOW_HEARTBEAT_S = 5.0
-"""Kafka's default."""
+DEFAULTS = {"consumer.heartbeat.interval.ms": "5000", "consumer.session.timeout.ms": "45000"}
+"""Kafka's, as settings of a group."""
 PAST_A_SESSION_S = 1.1 * SESSION_TIMEOUT_MS / 1_000
 GROWN = PARTITION_COUNT + 3
 
@@ -82,7 +84,7 @@ def end_sessions_soon(broker: Broker, fleet: Fleet, members: list[ConsumerProces
 
 def set_session_timeout(broker: Broker, group: str, timeout_ms: int) -> None:
     """Set the session timeout of a group's members; each has it from its next heartbeat on."""
-    set_of_group(port_of(broker), group, {"consumer.session.timeout.ms": str(timeout_ms)})
+    set_of_group(port_of(broker.bootstrap), group, {"consumer.session.timeout.ms": str(timeout_ms)})
 
 
 def send_heartbeats_slowly(broker: Broker, group: str) -> None:
@@ -91,18 +93,12 @@ def send_heartbeats_slowly(broker: Broker, group: str) -> None:
     librdkafka waits one interval for the answer to a heartbeat. Without an answer it looks for its coordinator, and a
     consumer that is closed in that time doesn't say that it will be back. A busy machine may need longer than 500 ms.
     """
-    settings = {"consumer.heartbeat.interval.ms": f"{SLOW_HEARTBEAT_S * 1_000:.0f}"}
-    set_of_group(port_of(broker), group, settings | {"consumer.session.timeout.ms": "45000"})
-
-
-def port_of(broker: Broker) -> int:
-    """The port of a broker on this machine."""
-    return int(broker.bootstrap.rpartition(":")[2])
+    set_of_group(port_of(broker.bootstrap), group, DEFAULTS)
 
 
 def epoch_of(broker: Broker, group: str) -> int:
     """The group's epoch; it grows with each change that may move partitions."""
-    answer = ask(port_of(broker), ConsumerGroupDescribeRequest(group_ids=[group]), 0)
+    answer = ask(port_of(broker.bootstrap), ConsumerGroupDescribeRequest(group_ids=[group]), 0)
     (described,) = answer.groups
     assert described.error_code == 0, described.error_message
     return int(described.group_epoch)

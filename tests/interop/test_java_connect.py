@@ -28,6 +28,7 @@ from tests.interop.java.process import WAIT_S, JavaProcess
 from tests.interop.java.programs import FOLDER
 from tests.support.apache import JVM_FLAGS, TOOL_LOG4J, VERSION, jars
 from tests.support.patience import WITHIN_S
+from tests.support.ports import port_of
 from tests.support.raw import ask
 from tests.support.tenure import wait_until
 
@@ -196,7 +197,7 @@ def test_a_worker_takes_over_from_one_that_is_killed(broker: Broker, cluster: Cl
     cluster.write()
     wait_until(cluster.is_through, "all lines are through", WAIT_S)
 
-    answer = ask(int(broker.bootstrap.rpartition(":")[2]), DescribeGroupsRequest(groups=[cluster.name]), 5)
+    answer = ask(port_of(broker.bootstrap), DescribeGroupsRequest(groups=[cluster.name]), 5)
     (group,) = answer.groups
     assert (group.protocol_type, group.protocol_data, group.group_state) == ("connect", "sessioned", "Stable")
     assert len(group.members) == 2

@@ -20,6 +20,7 @@ from tests.cli.conftest import Ran, at, make_app, run_app
 from tests.interop.consumers import SETTINGS, Member, Served, all_held, until
 from tests.support.apache import AT_ONCE, VERSION, VERSION_44, ApacheKafka
 from tests.support.patience import WITHIN_S
+from tests.support.ports import port_of
 from tests.support.seats import set_of_group
 from tests.support.tenure import Tenure, wait_until
 
@@ -85,8 +86,8 @@ def roll(server: Served, *, static: bool) -> list[int]:
     """Roll a group there and back; how often partitions came or went at a member that stayed, for each replacement."""
     ids = [f"worker-{number}" if static else None for number in range(SIZE)]
     if static:
-        port = int(server.bootstrap.rpartition(":")[2])
-        set_of_group(port, "static", {"consumer.heartbeat.interval.ms": str(STATIC_HEARTBEAT_MS)})
+        interval = {"consumer.heartbeat.interval.ms": str(STATIC_HEARTBEAT_MS)}
+        set_of_group(port_of(server.bootstrap), "static", interval)
     members = [started(server, "classic", instance_id) for instance_id in ids]
     try:
         shared(members)

@@ -1,4 +1,4 @@
-"""A port where nobody listens, and where nobody can listen while a test needs that.
+"""The port of an address; and a port where nobody listens, and where nobody can listen while a test needs that.
 
 House rule: a test never uses a port that it has given back.
 """
@@ -28,3 +28,8 @@ def reserved_port() -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
     return held
+
+
+def port_of(bootstrap: str) -> int:
+    """The port of a server on this machine."""
+    return int(bootstrap.rpartition(":")[2])
