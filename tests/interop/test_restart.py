@@ -16,8 +16,8 @@ from tests.interop.fleet import ConsumerProcess, Fleet
 from tests.support.length import rounds
 
 SETTLED_S = 1.5
-KCAT_SESSION_TIMEOUT_MS = 45_000
-"""Longer than either server takes to come back."""
+RETURN_SESSION_TIMEOUT_MS = 60_000
+"""Longer than either server takes to come back and a JVM to start, also on a busy machine."""
 
 
 def patient(session_timeout_ms: int) -> dict[str, int]:
@@ -82,7 +82,7 @@ def test_a_static_member_restarts_while_the_coordinator_is_down(
     broker: Broker, fleet: Fleet, client: str, group: str
 ) -> None:
     """A consumer that dies with the coordinator and starts before it is back finds its seat: nothing has moved."""
-    settings = patient(broker.restart_session_timeout_ms)
+    settings = patient(RETURN_SESSION_TIMEOUT_MS)
     first, second = (fleet.start(client, group, group_instance_id=seat, **settings) for seat in ("seat-0", "seat-1"))
     generation = fleet.wait_until_shared([first, second])
     seat = first.membership
@@ -123,7 +123,7 @@ def test_kcat_ends_with_the_coordinator(broker: Broker, fleet: Fleet, client: st
     """kcat ends when no server answers; if it starts again within its session timeout, it finds its seat."""
 
     def start() -> list[ConsumerProcess]:
-        settings = patient(KCAT_SESSION_TIMEOUT_MS)
+        settings = patient(RETURN_SESSION_TIMEOUT_MS)
         return [fleet.start(client, group, group_instance_id=seat, **settings) for seat in ("seat-0", "seat-1")]
 
     members = start()
