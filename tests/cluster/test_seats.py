@@ -57,6 +57,7 @@ class Members:
                 "group.instance.id": name,
                 "heartbeat.interval.ms": 300,
                 "enable.auto.commit": False,
+                "retry.backoff.ms": 1_000,  # docs/run/cluster.md, "Settings of clients"
                 "log_level": 0,
             }
         )
@@ -80,8 +81,8 @@ class Members:
         while True:
             try:
                 self._consumers[0].commit(offsets=[topic_partition], asynchronous=False)
-            except confluent_kafka.KafkaException:
-                if time.monotonic() > end_s:
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() == confluent_kafka.KafkaError._FATAL or time.monotonic() > end_s:
                     raise
             else:
                 return
@@ -150,6 +151,9 @@ def test_a_node_dies_stops_and_comes_back_and_no_member_loses_its_seat(cluster: 
         assert sorted(members.assigned) == ["a", "b"]
         assert not members.lost
         assert [node.count("member_expired") for node in cluster.nodes] == [0, 0, 0]
+    except BaseException as error:
+        error.add_note(cluster.tails())
+        raise
     finally:
         members.close()
 

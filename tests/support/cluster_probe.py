@@ -64,6 +64,8 @@ ANSWER_WITHIN_S = 1.0
 JOIN_WITHIN_S = 60.0
 """A JoinGroup waits for the other members."""
 RETRY_S = 0.05
+ASK_AT_ONCE = 32
+"""How many members ask a node at the same time. With 1,000, a loop that gets little CPU is late for each answer."""
 
 
 class Lost(Exception):
@@ -180,12 +182,13 @@ class Member:
 
     async def _asked(self, kind: str, link: Link, request: Message, version: int, value: int = -1) -> tuple[int, int]:
         """Ask and note it; returns the error and the value."""
-        sent = self.probe.now()
-        try:
-            answer = await link.ask(request, version)
-        except Lost:
-            self.probe.note(Asked(self.group, kind, self.number, link.node, sent, None, None, value))
-            raise
+        async with self.probe.turns[link.node]:
+            sent = self.probe.now()
+            try:
+                answer = await link.ask(request, version)
+            except Lost:
+                self.probe.note(Asked(self.group, kind, self.number, link.node, sent, None, None, value))
+                raise
         error, value = outcome(answer, value)
         self.probe.note(Asked(self.group, kind, self.number, link.node, sent, self.probe.now(), error, value))
         return error, value
@@ -297,6 +300,7 @@ class Probe(Started):
             f"probe-{group}": [Member(self, f"probe-{group}", number) for number in range(members)]
             for group in range(groups)
         }
+        self.turns = [asyncio.Semaphore(ASK_AT_ONCE) for _ in self.ports]
         self._failed_at = dict.fromkeys(range(len(self.ports)), 0.0)
         self._loop = LoopThread("probe")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -444,7 +448,8 @@ class Probe(Started):
         for node in sorted(self._failed_at, key=lambda each: self._failed_at[each]):
             link = Link(node, self.ports[node])
             try:
-                answer = await link.ask(FindCoordinatorRequest(key=group, key_type=0), FIND)
+                async with self.turns[node]:
+                    answer = await link.ask(FindCoordinatorRequest(key=group, key_type=0), FIND)
             except Lost:
                 self._failed_at[node] = self.now()
                 continue
