@@ -276,7 +276,7 @@ class Probe(Started):
     """See the module.
 
     bootstraps: HOST:PORT of each node; a node's number is its place here. restarts: how often a member restarts, as a
-    share of its rounds. seed: of their chance. history: all that was asked so far.
+    share of its rounds. seed: of their chance. history: all that was asked so far. turns: of the members at each node.
     """
 
     def __init__(
