@@ -178,6 +178,11 @@ def rebalanced_once(client: str, rebalances: int) -> bool:
     return rebalances == 1 or (CLIENTS[client].joins_twice and rebalances > 1)
 
 
+def patient(timeout_ms: int) -> dict[str, int]:
+    """Settings of a member; librdkafka takes no rebalance timeout below the session timeout, so both are the same."""
+    return dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), timeout_ms)
+
+
 def ordered(records: Iterable[Record]) -> list[Record]:
     """Sort records by content, because topic partitions have no common order."""
     return sorted(records, key=lambda each: (each.key or b"", each.value or b"", each.headers))

@@ -17,7 +17,7 @@ from tests.interop.brokers import TenureBroker, create_topic
 from tests.interop.client import Ability
 from tests.interop.clients import clients_named, clients_that
 from tests.interop.conftest import PARTITION_COUNT
-from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.interop.fleet import ConsumerProcess, Fleet, patient
 from tests.interop.test_consumer_protocol import SETTINGS, SETTLED_S, hears, settle
 from tests.support.patience import WITHIN_S
 from tests.support.seats import set_of_group
@@ -29,7 +29,6 @@ FULL, UNKNOWN = "GROUP_MAX_SIZE_REACHED", "UNKNOWN_MEMBER_ID"
 TRIES_AGAIN = {"confluent-kafka", "franz-go", "sarama"}
 ENDS = {"aiokafka", "kafka-clients-3", "kafka-clients-4", "kafka-python", "platformatic-kafka"}
 REBALANCE_TIMEOUT_MS = 3_000
-"""librdkafka takes none that is shorter than the session timeout."""
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +75,7 @@ def test_a_held_client_outlives_its_rebalance_timeout(client: str) -> None:
         mark = server.mark()
 
         def start(seat: str) -> ConsumerProcess:
-            times = dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), REBALANCE_TIMEOUT_MS)
-            return fleet.start(client, "held", group_instance_id=seat, **times)
+            return fleet.start(client, "held", group_instance_id=seat, **patient(REBALANCE_TIMEOUT_MS))
 
         members = [start(seat) for seat in SEATS[:2]]
         server.wait_for_event("rebalance_held", "held", since=mark)

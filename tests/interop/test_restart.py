@@ -12,17 +12,12 @@ import pytest
 from tests.interop.brokers import Broker
 from tests.interop.client import Ability
 from tests.interop.clients import CLIENTS, clients_named, clients_that
-from tests.interop.fleet import ConsumerProcess, Fleet
+from tests.interop.fleet import ConsumerProcess, Fleet, patient
 from tests.support.length import rounds
 
 SETTLED_S = 1.5
 RETURN_SESSION_TIMEOUT_MS = 60_000
 """Longer than either server takes to come back and a JVM to start, also on a busy machine."""
-
-
-def patient(session_timeout_ms: int) -> dict[str, int]:
-    """Settings of a member whose server goes away; librdkafka takes no rebalance timeout below the session timeout."""
-    return dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), session_timeout_ms)
 
 
 @pytest.mark.rounds
